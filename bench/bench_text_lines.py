@@ -27,9 +27,9 @@ FORMS = ["json", "csv"]
 
 @pytest.fixture(scope="module")
 def root(scratch):
-    """A store whose messages have a key, a tag and a body of JSON of some 100 bytes."""
+    """A store whose messages have a key, a tag and a body of JSON of some 100 bytes, in many full log files."""
     root = scratch / "text-lines"
-    with rocketstore.open(root, "a", config=StoreConfig(mapped_file_size_commit_log=256 << 20)) as writer:
+    with rocketstore.open(root, "a", config=StoreConfig(mapped_file_size_commit_log=16 << 20)) as writer:
         for begin in range(0, MESSAGES, PART):
             writer.put_messages(messages(np.arange(begin, begin + PART)))
     yield root
@@ -82,9 +82,10 @@ def write_frame(frames, form, file):
 
 
 def run(command, root, form, target):
-    """Run a command of the command line in this process."""
+    """Run a command of the command line in this process. It writes a new file."""
+    target.unlink(missing_ok=True)
+    target.with_suffix(".out").unlink(missing_ok=True)
     words = [command, root, *([target] if command == "export" else []), "--format", form]
-    words += ["--force"] if command == "export" else []
     words += ["--since", "0", "--limit", MESSAGES] if command == "query" else []
     with (
         target.with_suffix(".out").open("w") as out, contextlib.redirect_stdout(out),
@@ -130,8 +131,9 @@ def test_lines_of_columns(pairs, batches, frames, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("command", ["export", "cat", "query"])
 def test_commands(pairs, root, frames, scratch, form, command):
-    """A command also reads the store. polars writes what it has in memory. Both write a file; export flushes it."""
+    """A command also reads the store. polars writes what it has in memory. Both write a new file; export flushes it."""
     def write():
+        (scratch / "polars").unlink(missing_ok=True)
         with (scratch / "polars").open("wb") as file:
             write_frame(frames, form, file)
             file.flush()

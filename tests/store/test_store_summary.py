@@ -215,7 +215,7 @@ def test_damage_in_the_last_file_hides_no_message_from_a_search_by_time_and_is_a
         assert [store.get_phy_offset_by_time(T0 + n) for n in range(3)] == [offsets[0], offsets[2], offsets[2]]
         about = store.summary()
         assert about.max_phy_offset == offsets[1]
-        assert f"the index reaches {offsets[2]}, sound messages end at {offsets[1]}" in about.problems[0]
+        assert f"a message at byte {offsets[2]}, but sound messages end at byte {offsets[1]}" in about.problems[0]
 
 
 def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_saved(tmp_path):
