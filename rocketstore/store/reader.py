@@ -87,8 +87,10 @@ class StoreReader(StoreParts):
         >>> messages = store.dataset()
         >>> duckdb.sql("SELECT queueId, count(*) FROM messages WHERE topic = 'Orders' GROUP BY queueId")
 
-        Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan. So is
-        a message that the index lacks because messageIndexEnable was off for a while.
+        Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
+        between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
+        be noticed: messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled
+        back messages.
         Source: none.
         """
         import_extra("pyarrow.dataset", "arrow")

@@ -42,8 +42,9 @@ def scan_polars(
     >>> frame.filter(polars.col("topic") == "Orders").group_by("queueId").len().collect()
     >>> frame.filter(polars.col("topic") == "Orders", polars.col("keys").list.contains("order-7")).collect()
 
-    Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan. So is a
-    message that the index lacks because messageIndexEnable was off for a while.
+    Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
+    or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot be noticed:
+    messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled back messages.
     Source: none.
     """
     version = import_extra("polars", "polars").__version__
