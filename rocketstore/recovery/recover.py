@@ -84,6 +84,7 @@ def recover(
     config, notes = planning_config(root, config) if dry_run else (writing_config(root, config), ())
     if batch_topics(read_topics(root, config)):
         require_batch_size(config)
+    settings = config
     if policy == "broker":
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
     if policy == "broker" and config.compat not in RELEASES:
@@ -104,7 +105,7 @@ def recover(
                 apply_plan(plan)
                 report = plan.report()
         if has_sizes:
-            save_geometry(root, config)
+            save_geometry(root, settings)
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
         return report

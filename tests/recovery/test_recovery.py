@@ -633,6 +633,17 @@ def test_a_last_record_whose_properties_end_in_a_zero_is_kept(tmp_path, complete
     assert not (tmp_path / "rocketstore-cut").exists()
 
 
+@pytest.mark.parametrize("policy", ["complete", "broker"])
+def test_given_sizes_are_saved_with_the_release_that_was_given(tmp_path, policy):
+    config = dataclasses.replace(CONFIG, compat="5.3")
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        store.put_message(Message("TopicTest", b"body", queue_id=0))
+    saved = tmp_path / "config" / "rocketstore.json"
+    before = saved.read_bytes()
+    recover(tmp_path, policy=policy, config=config)
+    assert saved.read_bytes() == before
+
+
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 def test_delayed_messages_keep_the_times_that_another_s_levels_gave_them(tmp_path, complete, mode):
