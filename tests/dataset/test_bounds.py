@@ -48,6 +48,7 @@ def arrow_cases():
 
 
 def test_the_bounds_of_filters_of_pyarrow():
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     from rocketstore.dataset.arrow_filter import read_filter
 
     for condition, bounds in arrow_cases():

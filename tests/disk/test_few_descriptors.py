@@ -149,6 +149,7 @@ def import_with(descriptors, directory):
 
 @pytest.mark.parametrize("descriptors", [18, 64])
 def test_import_makes_nothing_with_too_few_descriptors(tmp_path, descriptors):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
     (tmp_path / "rows.json").write_text('{"topic": "T", "body": "b"}\n')
     process = multiprocessing.get_context("spawn").Process(target=import_with, args=(descriptors, tmp_path))
     process.start()

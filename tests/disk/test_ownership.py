@@ -99,6 +99,7 @@ def make_topic(root):
 
 
 def import_rows(root):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
     rows = root.with_name("rows.jsonl")
     rows.write_text('{"topic": "imported", "body": "x"}\n')
     subprocess.run([sys.executable, "-m", "rocketstore", "import", str(rows), str(root)], check=True)

@@ -165,6 +165,7 @@ def test_an_intent_that_is_too_large_names_the_file(tmp_path):
 
 
 def test_a_state_of_an_export_that_is_a_pipe_is_refused(tmp_path):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
     root, target = tmp_path / "store", tmp_path / "messages.jsonl"
     make_store(root)
     work = tmp_path / "messages.jsonl.partial"

@@ -385,6 +385,7 @@ def test_a_masked_offset_is_none(tmp_path):
 
 
 def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selected(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}])
     batch = log.get_messages(offsets, columns=["phy_offset", "body"])
     assert batch.select(iter(["phy_offset"])).phy_offset.tolist() == offsets
@@ -394,6 +395,7 @@ def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selec
 
 
 def test_a_bad_body_is_null_though_the_file_of_the_message_has_expired(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}, *some(60)])
     batch = log.get_messages(offsets[:2], columns=["body"])
     (tmp_path / f"{0:020d}").unlink()

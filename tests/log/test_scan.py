@@ -224,6 +224,7 @@ def test_one_name_stands_for_a_list_of_one(tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_limit_ends_a_scan(tmp_path, threads):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     log, offsets = make(tmp_path, some(100), 1 << 14)
     for limit in (0, 1, 7, 99, 100, 101):
         for batch_size in (1, 10, 16384):
@@ -308,6 +309,7 @@ def test_a_batch_ends_when_it_has_enough_bytes(columns, tmp_path, monkeypatch, t
 
 
 def test_compressed_bodies_count_as_what_becomes_of_them(tmp_path, monkeypatch, threads):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     monkeypatch.setattr(scan_module, "MAX_BATCH_BYTES", 1000)
     bodies = [bytes([i]) * n for i, n in enumerate([300] * 10 + [5000] + [300] * 3)]
     records = [{"body": zlib.compress(body), "sys_flag": 1} for body in bodies]
@@ -658,6 +660,7 @@ def test_one_flipped_bit_in_any_body_never_gives_a_wrong_body_when_crc_is_verifi
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
 def test_a_body_that_does_not_decompress_is_null_and_its_raw_body_given(tmp_path, threads, small_chunks, on_corrupt):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     packed = zlib.compress(b"hello")
     records = (
         [{"body": packed, "sys_flag": 1}] * 5
