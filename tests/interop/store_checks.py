@@ -202,7 +202,7 @@ def key_queries(rng, expected, count):
 
 def matches(row, topic, key, begin, end):
     return (row["topic"] == topic and key in keys_of(row) and is_indexed(row)
-            and begin <= row["store_timestamp"] <= end)
+            and begin <= row["store_timestamp"] < end)
 
 
 def check_keys(store, rng, count):

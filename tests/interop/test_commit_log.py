@@ -103,7 +103,7 @@ def conditions(rng, expected):
                  lambda row, v: row["tags"] in v.split("||")),
         "keys": (words, lambda row, v: bool({*row["keys"], row["uniq_key"]} & set(v))),
         "begin_timestamp": (times[0], lambda row, v: row["store_timestamp"] >= v),
-        "end_timestamp": (times[1], lambda row, v: row["store_timestamp"] <= v),
+        "end_timestamp": (times[1], lambda row, v: row["store_timestamp"] < v),
     }
     chosen = {name: every[name] for name in rng.sample(list(every), rng.choice((1, 1, 2, 3)))}
     given = {name: value for name, (value, _) in chosen.items()}
