@@ -251,27 +251,36 @@ def are_items_of(const uint8_t[::1] data, int64_t begin_timestamp, const int32_t
     return good
 
 
+cdef int64_t begin_of_items(Buffer buffer, int32_t count, int64_t slots) except -1:
+    """Return the offset of item 0 of an index file, which is not used. Raises: ValueError if the file is too short."""
+    cdef int64_t begin = HEADER_SIZE + SLOT_SIZE * min(slots, <int64_t>INT32_MAX)
+    if not 1 <= slots <= INT32_MAX or count < 0 or buffer.size < begin + ITEM_SIZE * (<int64_t>count + 1):
+        raise ValueError(f"{count} items and {slots} slots are not within {buffer.size} bytes")
+    return begin
+
+
 def are_in_order(Buffer buffer, int32_t count, int64_t slots):
     """Return whether no item of an index file has a physical offset before that of the previous item.
 
     Parameters: buffer: the whole file. count: items. slots: of the file.
-    Raises: CorruptFileError if the file was cut; StoreClosedError.
+    Raises: CorruptFileError if the file was cut; StoreClosedError; ValueError if the file has fewer items or slots.
     """
-    cdef int64_t k = 1, items_at = HEADER_SIZE + SLOT_SIZE * slots, before = INT64_MIN, phy_offset
+    cdef int64_t k = 1, stop, items_at = begin_of_items(buffer, count, slots), before = INT64_MIN, phy_offset
     cdef bint good = True
-    if slots < 1 or buffer.size < items_at + ITEM_SIZE * (<int64_t>count + 1):
-        raise ValueError(f"{count} items and {slots} slots are not within {buffer.size} bytes")
-    buffer.check_file_size()
-    buffer.enter()
-    try:
-        with nogil:
-            while good and k <= count:
-                phy_offset = <int64_t>rs_load_be64(buffer.data + items_at + ITEM_SIZE * k + 4)
-                good = phy_offset >= before
-                before = phy_offset
-                k += 1
-    finally:
-        buffer.leave()
+    while good and k <= count:
+        PyErr_CheckSignals()
+        stop = min(k + ITEMS, <int64_t>count + 1)
+        buffer.check_file_size()
+        buffer.enter()
+        try:
+            with nogil:
+                while good and k < stop:
+                    phy_offset = <int64_t>rs_load_be64(buffer.data + items_at + ITEM_SIZE * k + 4)
+                    good = phy_offset >= before
+                    before = phy_offset
+                    k += 1
+        finally:
+            buffer.leave()
     return good
 
 
@@ -283,12 +292,11 @@ def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
     Returns: (number of items that found their slot empty, {kind: (number of faults, the first items)}). The kinds are
     WRONG_LINK; NEWER_LINK, which may be a circle; NEGATIVE_HASH; NEGATIVE_TIME; and FALLING_OFFSET: the physical offset
     is before that of the previous item.
-    Raises: CorruptFileError if the file was cut; StoreClosedError. Source: IndexFile.putKey.
+    Raises: CorruptFileError if the file was cut; StoreClosedError; ValueError if the file has fewer items or slots.
+    Source: IndexFile.putKey.
     """
-    cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
+    cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = begin_of_items(buffer, count, slots)
     cdef Faults faults
-    if slots < 1 or buffer.size < items_at + ITEM_SIZE * (<int64_t>count + 1):
-        raise ValueError(f"{count} items and {slots} slots are not within {buffer.size} bytes")
     memset(&faults, 0, sizeof(Faults))
     while k <= count:
         PyErr_CheckSignals()
@@ -306,7 +314,7 @@ def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
 
 cdef int64_t link_items(const uint8_t *items, int64_t k, int64_t stop, uint32_t slots, int32_t *newest,
                         Faults *faults) noexcept nogil:
-    """Link items from ``k`` on. Returns how many found their slot empty."""
+    """Link items from ``k`` to before ``stop``. Return how many found their slot empty."""
     cdef const uint8_t *item
     cdef int32_t *last
     cdef int32_t prev
