@@ -41,11 +41,11 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    STEP = 1 << 18  # bytes of text that are made without the GIL; few enough to stay in the CPU cache
-    PIECE = 1 << 14  # bytes of a value for which room is made at once
-    MOST_PER_BYTE = 6  # bytes of text for a byte of a value: \u0001
-    MOST_FIXED = 64  # bytes of text for a number, or for what stands around a value
-    WORD = 8  # bytes that are copied at once, of which the last may be of no use
+    STEP = 1 << 18  # bytes of text that are written without the GIL; few enough to stay in the CPU cache
+    STRETCH = 1 << 14  # bytes of a value that are escaped before more memory is reserved
+    MOST_PER_BYTE = 6  # bytes of text that one byte of a value needs at most: \u0001 in JSON
+    MOST_FIXED = 64  # bytes of text that a number needs at most, or the brackets and quotation marks of a value
+    WORD = 8  # bytes that one copy writes; later text overwrites those after its end
 
 cdef enum Kind:
     NOTHING
@@ -79,14 +79,15 @@ cdef struct Slice:
 
 cdef struct Column:
     Kind kind
-    Slice head  # what stands before a value
+    Slice head  # the text before a value: a separator, and in JSON the name
     const int32_t *int32s
     const int64_t *int64s
     const int32_t *offsets  # of lists and maps
-    Values values  # of strings and bytes, or what lists and maps contain
+    Values values  # strings or bytes; of a list its items, of a map its values
     Values keys  # of maps
 
-# By byte, for bytes that end a copy of JSON. The second half is for JSON in a field of CSV.
+# The escape of each byte below 128 that ends a copy of JSON; its size is 0 for other bytes. The second half has the
+# escapes of JSON in a field of CSV, where quotation marks are doubled.
 cdef Escape[256] ESCAPES
 
 
@@ -107,7 +108,10 @@ fill_escapes()
 
 
 def find_utf8(const int32_t[::1] offsets, const uint8_t[::1] data):
-    """Return which values are well-formed UTF-8, bool[n]. Parameters: of a column of bytes. Raises: ValueError."""
+    """Return which values of a column of bytes are well-formed UTF-8, bool[n].
+
+    Parameters: offsets: int32[n + 1]. data: uint8[m]. Raises: ValueError for offsets outside of the data.
+    """
     cdef Py_ssize_t i, n = offsets.shape[0] - 1, bad = -1
     cdef const uint8_t *first = &data[0] if data.shape[0] else NULL
     found = np.empty(n, np.bool_)
@@ -125,17 +129,18 @@ def find_utf8(const int32_t[::1] offsets, const uint8_t[::1] data):
 
 @cython.final
 cdef class TextLines:
-    """Columns, to be written as lines."""
+    """Write the rows of columns as lines of JSON or CSV."""
 
     cdef Column *columns
     cdef Py_ssize_t n_columns
     cdef Py_ssize_t n_rows
-    cdef Py_ssize_t fixed  # bytes that the rest of a row needs at most beside its strings and bytes
+    cdef Py_ssize_t fixed  # bytes of text that a row needs at most without its strings, bytes, lists and maps
     cdef bint is_csv, is_safe
-    cdef list held  # what the columns point to
+    cdef list owners  # of the memory to which the columns point
     cdef uint8_t *text
     cdef Py_ssize_t size, capacity
     cdef Py_ssize_t views  # of the text, which does not change meanwhile
+    cdef bint is_writing  # a thread writes the text without the GIL
     cdef Problem problem
 
     def __init__(self, list names, list columns, Py_ssize_t rows, *, bint is_csv=False, bint is_safe=False):
@@ -149,7 +154,7 @@ cdef class TextLines:
         if self.columns == NULL:
             raise MemoryError
         self.n_columns, self.n_rows, self.is_csv, self.is_safe = len(columns), rows, is_csv, is_safe
-        self.held = []
+        self.owners = []
         for i, (name, column) in enumerate(zip(names, columns, strict=True)):
             before = ("," if is_csv else ", ") if i else ("" if is_csv else "{")
             self.set_head(&self.columns[i], (before if is_csv else f"{before}{json.dumps(name)}: ").encode())
@@ -160,20 +165,25 @@ cdef class TextLines:
         free(self.text)
 
     def write(self, Py_ssize_t row):
-        """Write some lines, beginning with a row's. Return the row after them.
+        """Write the lines of some rows, the first of them ``row``. Return the row after the last one.
 
-        ``memoryview(lines)`` is their text, and must be released before the next call. Raises: IndexError; ValueError
-        for a column that contradicts itself; MemoryError; BufferError.
+        ``memoryview(lines)`` is their text, and must be released before the next call. Strings must be UTF-8: JSON
+        checks them, CSV copies them.
+        Raises: IndexError; ValueError for a column that contradicts itself; MemoryError; BufferError.
         """
         if self.views:
             raise BufferError("the text of earlier lines is in use: release its memoryview")
+        if self.is_writing:
+            raise BufferError("another thread writes lines: give each thread a TextLines of its own")
         self.problem = NONE
         if not 0 <= row <= self.n_rows:
             raise IndexError(f"row {row} of {self.n_rows}")
         self.size = 0
+        self.is_writing = True
         with nogil:
             while row < self.n_rows and self.size < STEP and self.add_row(row):
                 row += 1
+        self.is_writing = False
         if self.problem == NO_MEMORY:
             raise MemoryError(f"row {row}: no memory for its text")
         if self.problem != NONE:
@@ -182,6 +192,8 @@ cdef class TextLines:
         return row
 
     def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.is_writing:
+            raise BufferError("another thread writes the text: wait until its call of write returns")
         PyBuffer_FillInfo(view, self, self.text if self.size else <void *>b"", self.size, True, flags)
         self.views += 1
 
@@ -191,7 +203,7 @@ cdef class TextLines:
     # ---- columns -------------------------------------------------------------------------------------------
 
     cdef int set_head(self, Column *column, bytes head) except -1:
-        self.held.append(head)
+        self.owners.append(head)
         column.head.data, column.head.size = head, len(head)
         self.fixed += len(head) + MOST_FIXED
         return 0
@@ -217,7 +229,7 @@ cdef class TextLines:
         else:
             into.kind = INT64
             int64s = np.ascontiguousarray(column, np.int64)
-            self.held.append(int64s)
+            self.owners.append(int64s)
             into.int64s = &int64s[0] if int64s.shape[0] else NULL
         return 0
 
@@ -225,18 +237,18 @@ cdef class TextLines:
         cdef const uint8_t[::1] octets = np.ascontiguousarray(column.data, np.uint8)
         into.offsets, into.rows = self.int32s_of(column.offsets), len(column)
         into.data, into.size = &octets[0] if octets.shape[0] else NULL, octets.shape[0]
-        self.held.append(octets)
+        self.owners.append(octets)
         if column.valid is not None:
             if len(column.valid) != len(column):
-                raise ValueError(f"a column of {len(column)} rows knows of {len(column.valid)} whether they are valid")
+                raise ValueError(f"a column has {len(column)} rows, but valid has {len(column.valid)}")
             octets = np.ascontiguousarray(column.valid, np.bool_).view(np.uint8)
             into.valid = &octets[0] if octets.shape[0] else NULL
-            self.held.append(octets)
+            self.owners.append(octets)
         return 0
 
     cdef const int32_t *int32s_of(self, array) except? NULL:
         cdef const int32_t[::1] int32s = np.ascontiguousarray(array, np.int32)
-        self.held.append(int32s)
+        self.owners.append(int32s)
         return &int32s[0] if int32s.shape[0] else NULL
 
     # ---- rows ----------------------------------------------------------------------------------------------
@@ -285,6 +297,9 @@ cdef class TextLines:
         cdef bint is_map = column.kind == MAP, is_quoted = self.is_csv and first < end
         cdef int64_t i
         cdef Slice value
+        if not 0 <= first <= end <= column.values.rows:
+            self.problem = BAD_OFFSETS
+            return False
         if is_quoted:
             self.add(b'"', 1)
         self.add(b"{" if is_map else b"[", 1)
@@ -331,7 +346,7 @@ cdef class TextLines:
         return True
 
     cdef inline void add(self, const void *data, Py_ssize_t size) noexcept nogil:
-        """Write what ``fixed`` has room for."""
+        """Write a few bytes. ``reserve`` has made room for them, since ``fixed`` counts them."""
         memcpy(self.text + self.size, data, <size_t>size)
         self.size += size
 
@@ -340,9 +355,9 @@ cdef class TextLines:
         cdef Py_ssize_t i = 0, quote = 2 if self.is_csv else 1
         self.add(b'""', quote)
         while i < value.size:
-            if not self.reserve(MOST_PER_BYTE * min(value.size - i, <Py_ssize_t>PIECE) + 2 * WORD + MOST_FIXED):
+            if not self.reserve(MOST_PER_BYTE * min(value.size - i, <Py_ssize_t>STRETCH) + 2 * WORD + MOST_FIXED):
                 return False
-            i = self.escape_piece(value, i, min(value.size, i + PIECE))
+            i = self.escape_stretch(value, i, min(value.size, i + STRETCH))
             if i < 0:
                 return False
         if value.size == 0 and not self.reserve(MOST_FIXED):
@@ -350,8 +365,11 @@ cdef class TextLines:
         self.add(b'""', quote)
         return True
 
-    cdef Py_ssize_t escape_piece(self, const Slice *value, Py_ssize_t i, Py_ssize_t end) noexcept nogil:
-        """Write a part of a string, and the rest of its last character. Return the end, -1 if it is not UTF-8."""
+    cdef Py_ssize_t escape_stretch(self, const Slice *value, Py_ssize_t i, Py_ssize_t end) noexcept nogil:
+        """Write a string from byte ``i`` to ``end``, and the rest of the character at the end.
+
+        Return the byte after them, -1 if a character is not UTF-8.
+        """
         cdef uint8_t *p = self.text + self.size
         cdef const Escape *escape
         cdef Py_ssize_t n
@@ -370,7 +388,7 @@ cdef class TextLines:
                 break
             if value.data[i] < 0x80:
                 escape = &ESCAPES[(128 if self.is_csv else 0) + value.data[i]]
-                if escape.size:  # not the letter behind a character beyond ASCII
+                if escape.size:  # 0 for a byte after add_character that needs no escape
                     memcpy(p, escape.text, WORD)
                     p, i = p + escape.size, i + 1
         self.size = p - self.text
@@ -434,7 +452,7 @@ cdef class TextLines:
 
 
 cdef inline void add_unit(uint8_t **p, uint32_t unit) noexcept nogil:
-    """Write a UTF-16 unit as JSON escapes it, like \\u00ad."""
+    """Write a UTF-16 code unit as JSON escapes it, like \\u00ad."""
     cdef const char *digits = b"0123456789abcdef"
     cdef int i
     memcpy(p[0], b"\\u", 2)
