@@ -309,13 +309,13 @@ def test_info_ends_with_1_if_the_index_has_records_that_were_lost_after_they_wer
     end = with_units_beyond(tmp_path)
     found = cli.run("info", tmp_path)
     assert found.exit_code == 0
-    assert f"sound messages end at {end}; a broker keeps items that lead behind the end of the log" in found.stderr
+    assert f"sound messages end at byte {end}; a broker keeps items that lead behind the end of the log" in found.stderr
     assert cli.run("verify", tmp_path).exit_code == 0
     for time, offset in [(T0 + 11_000, 0), (T0, end + 8)]:
         (tmp_path / "checkpoint").write_bytes(checkpoint_bytes(time, T0, 0, 0, offset))
         lost = cli.run("info", tmp_path)
         assert lost.exit_code == 1
-        assert f"sound messages end at {end}: see verify" in lost.stderr
+        assert f"sound messages end at byte {end}: see verify" in lost.stderr
         assert cli.run("verify", tmp_path).exit_code == 1
     forget_checkpoint(tmp_path)
     (tmp_path / "abort").touch()
