@@ -15,7 +15,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
-from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.intent import UncommittedRecords
@@ -163,14 +163,17 @@ class StoreParts:
         return None
 
     def _open_index(self, directory: Path) -> IndexService:
-        """Open the index. If its files do not show their geometry, use the geometry that their writer saved."""
+        """Open the index. If its files do not show their geometry, use the geometry that their writer saved.
+
+        Files do not show it if they have few items, or if an item is damaged.
+        """
         config = self.config
         options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
         options["_ignores_damage"] = True
         slots, items = config.max_hash_slot_num, config.max_index_num
         try:
             return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
-        except ValueError:
+        except (ValueError, CorruptFileError):
             saved = read_saved(saved_path(self.path))
             if slots or items or not saved:
                 raise

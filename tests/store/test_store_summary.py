@@ -1,5 +1,6 @@
 """A store as a whole: its parts, its queues by name and by time, and the effects of a damaged or foreign part."""
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -227,6 +228,23 @@ def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_saved(tmp_p
         assert store.summary().problems == []
     (tmp_path / "config" / "rocketstore.json").unlink()
     with rocketstore.open(tmp_path) as store, pytest.raises(ValueError, match="give hash_slot_num"):
+        _ = store.index
+
+
+def test_an_index_with_a_damaged_item_has_the_geometry_that_its_writer_saved(tmp_path):
+    config = dataclasses.replace(rocketstore.StoreConfig.small(), max_hash_slot_num=1000, max_index_num=4000)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        for number in range(100):
+            store.put_message(rocketstore.Message("T", b"body", keys=[f"k{number}"]))
+    (path,) = (tmp_path / "index").iterdir()
+    with path.open("r+b") as file:
+        file.seek(40 + 4 * 1000 + 20 * 30)  # item 30
+        file.write(b"\xff" * 20)
+    with rocketstore.open(tmp_path) as store:
+        assert [message.keys for message in store.query_message("T", "k90").messages] == [["k90"]]
+        assert store.summary().problems == []
+    (tmp_path / "config" / "rocketstore.json").unlink()
+    with rocketstore.open(tmp_path) as store, pytest.raises(rocketstore.CorruptFileError, match="no geometry agrees"):
         _ = store.index
 
 
