@@ -26,6 +26,30 @@ ENTRIES = {
 }
 
 
+# Methods of public classes that other modules of the package call. The page leaves them out.
+INTERNAL = {
+    "CommitLog": "begin_of_last_files begins_record data_of end_around end_of error find_later first_record is_at_rest "
+    "last_begun_file list_again read_record read_store_timestamp scanner step walk windows windows_of with_bodies",
+    "BatchConsumeQueue": "run_type writer_type",
+    "ConsumeQueue": "run_type writer_type",
+    "DispatchRequest": "of",
+    "IndexFile": "check_file identity wild_slots",
+    "IndexService": "build_items check_file_sizes",
+    "MappedFile": "allocate_holes check_file reading",
+    "Message": "of_fields",
+    "MessageBatch": "stored_columns to_put",
+    "MessageStore": "is_bounded layout of_plan",
+    "PutMessagesResult": "join of",
+    "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
+    "StoreCheckpoint": "clear",
+    "StoreConfig": "commit_log_paths require_usable",
+    "BinaryColumn": "bytes_between values_between with_nulls",
+    "ListColumn": "values_between",
+    "MapColumn": "values_between",
+    "StringColumn": "bytes_between values_between with_nulls",
+}
+
+
 # ---- command line ------------------------------------------------------------------------------------------
 
 
@@ -89,12 +113,15 @@ def markdown_of(docstring: str) -> str:
 
 
 def signature_of(value: Any) -> str:
-    """Return the parameters of a callable, without self and cls. Return "" if it does not show them."""
+    """Return the parameters of a callable, without self, cls and internal ones. Return "" if it does not show them."""
     try:
-        text = str(inspect.signature(value))
+        signature = inspect.signature(value)
+        shown = [parameter for name, parameter in signature.parameters.items() if not name.startswith("_")]
+        text = str(signature.replace(parameters=shown))
     except (TypeError, ValueError):
         return ""
     text = re.sub(r"\A\((?:self|cls)(?:, )?", "(", text)
+    text = re.sub(r"ForwardRef\('(.*?)'\)", r"\1", text)  # of named tuples
     text = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", text)  # annotations are strings, and shown in quotes
     return re.sub(r"\brocketstore(\.\w+)+\.(?=\w)", "", text)
 
@@ -106,8 +133,8 @@ def docstring_of(value: Any) -> str:
 
 
 def public_members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties of a class that have a docstring of their own."""
-    seen = set()
+    """Yield the methods and properties of a class that users need and that have a docstring of their own."""
+    seen = set(INTERNAL.get(cls.__name__, "").split())
     for base in cls.__mro__:
         if base is object or not base.__module__.startswith("rocketstore"):
             continue
@@ -139,7 +166,11 @@ def api_entry(name: str, value: Any) -> str:
 def python_api_page() -> str:
     """Return a page with the docstring of each public name and of its methods."""
     package = importlib.import_module("rocketstore")
-    head = "# Python API\n\nThis page has the docstring of each public name, as `help(rocketstore.NAME)` shows it.\n"
+    head = (
+        "# Python API\n\nThis page has the docstring of each public name, as `help(rocketstore.NAME)` shows it.\n\n"
+        "The examples run as tests. They use a store `demo` with 100 messages of `Orders` and one of `Users`. "
+        "The public names are imported, and `rocketstore` too.\n"
+    )
     names = sorted(package.__all__, key=lambda name: (name[0].isupper(), name))
     return "\n".join([head, *(api_entry(name, getattr(package, name)) for name in names)])
 

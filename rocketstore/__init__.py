@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     )
     from rocketstore.index.index_file import IndexFile
     from rocketstore.index.index_header import IndexHeader
-    from rocketstore.index.index_service import IndexService, QueryOffsetResult
+    from rocketstore.index.index_service import IndexService
+    from rocketstore.index.query_offset_result import QueryOffsetResult
     from rocketstore.kernels.keys import hash_keys
     from rocketstore.kernels.phy_offsets import PhyOffsets
     from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
@@ -158,7 +159,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "PutMessagesResult": "rocketstore.messages.put_result",
     "QueryMessageResult": "rocketstore.query.query_messages",
     "QueryMessagesResult": "rocketstore.query.query_messages",
-    "QueryOffsetResult": "rocketstore.index.index_service",
+    "QueryOffsetResult": "rocketstore.index.query_offset_result",
     "RebuildReport": "rocketstore.rebuild.rebuild",
     "RecoveryReport": "rocketstore.recovery.recover",
     "RemotePath": "rocketstore.disk.remote.remote_path",
@@ -243,6 +244,13 @@ def open(
     log are fetched. An index file is fetched once, whole, into a temporary file. Growth is seen within a second or two.
 
     Source: DefaultMessageStore.load, DefaultMessageStore.start.
+
+    Examples:
+    >>> store = rocketstore.open("demo")
+    >>> [topic.name for topic in store]
+    ['Orders', 'Users']
+    >>> store.query_message("Orders", "order-7")[0].body
+    b'order 7'
     """
     from rocketstore.store.message_store import MessageStore
 

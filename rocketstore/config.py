@@ -99,6 +99,11 @@ class StoreConfig:
     Each name must be there only once and begin with %LMQ%.
 
     Source: MessageStoreConfig.
+
+    Examples:
+    >>> config = StoreConfig(flush_disk_type="SYNC_FLUSH", max_index_num=400_000)
+    >>> config.flush_disk_type, config.max_index_num
+    ('SYNC_FLUSH', 400000)
     """
 
     mapped_file_size_commit_log: int | None = None

@@ -30,13 +30,27 @@ GAP_ADVICE = (
 
 
 class StoreError(Exception):
-    """The base of all errors whose cause is the store itself."""
+    """The base of all errors whose cause is the store itself.
+
+    Examples:
+    >>> import os
+    >>> os.mkdir("empty")
+    >>> rocketstore.open("empty")
+    Traceback (most recent call last):
+        ...
+    rocketstore.errors.StoreError: ...empty: no store is here, neither commitlog nor consumequeue nor index
+    """
 
 
 class CorruptFileError(StoreError):
     """Bytes of a file that RocketMQ cannot have written.
 
     Attributes: ``path`` of the file; ``offset`` in the file, bytes; ``field``, by RocketMQ's name; ``reason``.
+
+    Examples:
+    >>> error = CorruptFileError("commitlog/0", 8, "magicCode", "is 7")
+    >>> error.path, error.offset, error.field, error.reason
+    ('commitlog/0', 8, 'magicCode', 'is 7')
     """
 
     def __init__(self, path: object, offset: int, field: str, reason: str) -> None:
@@ -54,6 +68,10 @@ class DiskReadError(OSError):
     """Bytes of a file that the disk cannot read, for example in a bad sector.
 
     Attributes: ``filename``, a str; ``offset``, in bytes, of the first page of the file that cannot be read; ``errno``.
+
+    Examples:
+    >>> issubclass(DiskReadError, OSError)
+    True
     """
 
     def __init__(self, path: object, offset: int, number: int) -> None:
@@ -65,15 +83,41 @@ class DiskReadError(OSError):
 
 
 class UnsupportedFormatError(StoreError):
-    """A store, or a part of it, is in a format that rocketstore does not read."""
+    """A store, or a part of it, is in a format that rocketstore does not read.
+
+    Examples:
+    >>> import os
+    >>> os.makedirs("dledger/dledger-n0")
+    >>> rocketstore.open("dledger", "a")
+    Traceback (most recent call last):
+        ...
+    rocketstore.errors.UnsupportedFormatError: ...dledger: the commit log is DLedger's, which is not written
+    """
 
 
 class StoreClosedError(StoreError):
-    """The object was closed before this call."""
+    """The object was closed before this call.
+
+    Examples:
+    >>> store = rocketstore.open("demo")
+    >>> store.close()
+    >>> store.query_message("Orders", "order-7")
+    Traceback (most recent call last):
+        ...
+    rocketstore.errors.StoreClosedError: ...demo is closed
+    """
 
 
 class StoreLockedError(StoreError):
-    """Another process writes to this store."""
+    """Another process writes to this store.
+
+    Examples:
+    >>> with rocketstore.open("locked", "a", config=StoreConfig.small()):
+    ...     rocketstore.open("locked", "r+")
+    Traceback (most recent call last):
+        ...
+    rocketstore.errors.StoreLockedError: ...locked/lock: this process has the store open for writing...
+    """
 
 
 class SettingError(ValueError):
@@ -96,6 +140,13 @@ class PutMessageError(ValueError):
     """A message was refused because of its own values.
 
     Attributes: ``status``, a name of RocketMQ's PutMessageStatus.
+
+    Examples:
+    >>> with rocketstore.open("small", "a", config=StoreConfig.small()) as store:
+    ...     store.put_message(Message("", b""))
+    Traceback (most recent call last):
+        ...
+    rocketstore.errors.PutMessageError: the message is refused: topic ''...
     """
 
     def __init__(self, status: str, reason: str) -> None:

@@ -36,6 +36,12 @@ class SelectMappedBufferResult(NamedTuple):
     """A slice of a mapped file, without a copy. ``start_offset`` is its offset in the run of files.
 
     The mapping lives as long as the view. Source: SelectMappedBufferResult.
+
+    Examples:
+    >>> with MappedFile("demo/commitlog/00000000000000000000") as file:
+    ...     part = file.select_mapped_buffer(4, 4)
+    ...     print(part.start_offset, bytes(part.view).hex())
+    4 daa320a7
     """
 
     start_offset: int
@@ -52,6 +58,11 @@ class MappedFile(Closable):
 
     RocketMQ's files are sparse. Here a file is allocated before it is mapped, so that a full disk raises OSError and
     does not kill the process. Source: DefaultMappedFile.
+
+    Examples:
+    >>> with MappedFile("demo/commitlog/00000000000000000000") as file:
+    ...     print(file.file_from_offset)
+    0
     """
 
     def __init__(

@@ -28,6 +28,11 @@ class DispatchRequest(NamedTuple):
     """The values of a message that queues, index and dispatchers need. Offsets and size in bytes, times in epoch ms.
 
     Source: DispatchRequest.
+
+    Examples:
+    >>> request = next(rocketstore.open("demo").follow(poll=None))
+    >>> request.topic, request.queue_offset, request.keys
+    ('Orders', 0, 'order-0')
     """
 
     topic: str

@@ -41,6 +41,13 @@ class IndexFile(IndexFileKernel, Closable):
 
     Attributes: path; mode; compat, the RocketMQ release whose bytes are written; hash_slot_num; index_num.
     Source: org.apache.rocketmq.store.index.IndexFile.
+
+    Examples:
+    >>> with IndexFile.create("20231114221320000", hash_slot_num=100, index_num=400) as file:
+    ...     file.put_key("Orders#order-7", phy_offset=1024, store_timestamp=1_700_000_000_000)
+    ...     print(file.select_phy_offset("Orders#order-7"))
+    True
+    [1024]
     """
 
     compat: str

@@ -19,6 +19,11 @@ class IndexHeader(NamedTuple):
 
     ``hash_slot_count``: puts that found their slot empty. ``index_count``: the next item's ordinal, items + 1.
     Source: IndexHeader.
+
+    Examples:
+    >>> file = rocketstore.open("demo").index.files[-1]
+    >>> file.header.index_count, file.header.begin_phy_offset
+    (202, 0)
     """
 
     begin_timestamp: int

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rocketstore.index.index_directory import IndexDirectory
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList
 from rocketstore.index.index_writer import IndexWriter
+from rocketstore.index.query_offset_result import QueryOffsetResult
 from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
 from rocketstore.kernels.dispatch import new_items
 from rocketstore.kernels.keys import hash_keys
@@ -31,22 +32,11 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "IndexType", "QueryOffsetResult", "index_key_prefix", "open_index"]
+__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "IndexType", "index_key_prefix", "open_index"]
 
 MAX_MSGS_NUM_BATCH = 64
 IndexType = Literal["K", "U", "T"]
 INDEX_TYPES = (None, "K", "U", "T")
-
-
-class QueryOffsetResult(NamedTuple):
-    """The answer of ``IndexService.query_offset``: physical offsets, and the end of the newest index file.
-
-    Offsets are bytes, the time is epoch ms. Source: QueryOffsetResult.
-    """
-
-    phy_offsets: list[int]
-    index_last_update_timestamp: int
-    index_last_update_phy_offset: int
 
 
 @made_by("IndexService.open")
@@ -55,6 +45,11 @@ class IndexService(Closable):
 
     Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``.
     Source: org.apache.rocketmq.store.index.IndexService.
+
+    Examples:
+    >>> index = rocketstore.open("demo").index
+    >>> index.query_offsets("Orders", ["order-0", "order-1"]).to_pylist()
+    [[0], [127]]
     """
 
     def __init__(

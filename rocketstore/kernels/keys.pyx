@@ -130,6 +130,10 @@ def hash_keys(keys, *, topic=None):
     TypeError : not strings.
 
     Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
+
+    Examples:
+    >>> hash_keys(["order-0", "order-1"], topic="Orders")
+    array([122581517, 122581516], dtype=int32)
     """
     codes = java_hash_codes(keys, topic=topic)
     cdef int32_t[::1] hashes = codes

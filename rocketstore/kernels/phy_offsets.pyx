@@ -16,6 +16,11 @@ class PhyOffsets:
     The offsets of key ``i`` are ``values[offsets[i]:offsets[i + 1]]``, newest first.
     Attributes: values: int64[m], bytes in the commit log. offsets: int64[n + 1], positions in ``values``.
     Source: none; RocketMQ fills a List<Long> for one key.
+
+    Examples:
+    >>> offsets = rocketstore.open("demo").index.query_offsets("Orders", ["order-0", "none"])
+    >>> offsets.values, offsets.offsets
+    (array([0]), array([0, 1, 1]))
     """
 
     __slots__ = ("offsets", "values")

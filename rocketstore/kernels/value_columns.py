@@ -125,7 +125,13 @@ class VarColumn(ValueColumn[T]):
 
 
 class StringColumn(VarColumn[T]):
-    """Strings, in ``data`` as valid UTF-8."""
+    """Strings, in ``data`` as valid UTF-8.
+
+    Examples:
+    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch.topic[0], batch.tags.to_pylist()
+    ('Orders', ['sent', 'paid'])
+    """
 
     __slots__ = ()
     arrow_format = "u"
@@ -135,7 +141,13 @@ class StringColumn(VarColumn[T]):
 
 
 class BinaryColumn(VarColumn[T]):
-    """Bytes."""
+    """Bytes.
+
+    Examples:
+    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch.body[0], batch.body.to_pylist()
+    (b'order 0', [b'order 0', b'order 1'])
+    """
 
     __slots__ = ()
     arrow_format = "z"
@@ -145,7 +157,13 @@ class BinaryColumn(VarColumn[T]):
 
 
 class ListColumn(ValueColumn[list[str]]):
-    """Lists of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``values``."""
+    """Lists of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``values``.
+
+    Examples:
+    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch.keys[0], batch.keys.to_pylist()
+    (['order-0'], [['order-0'], ['order-1']])
+    """
 
     __slots__ = ("values",)
     arrow_format = "+l"
@@ -166,7 +184,13 @@ class ListColumn(ValueColumn[list[str]]):
 
 
 class MapColumn(ValueColumn[dict[str, str]]):
-    """Maps of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``keys`` and ``values``."""
+    """Maps of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``keys`` and ``values``.
+
+    Examples:
+    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch.properties[0]["TAGS"], len(batch.properties)
+    ('sent', 2)
+    """
 
     __slots__ = ("keys", "values")
     arrow_format = "+m"

@@ -53,6 +53,11 @@ class CommitLog(RecordReader, Closable):
 
     Attributes: directories; mode. ending: finds where the log ends. Others: see ``RecordReader``.
     Source: CommitLog, MultiPathMappedFileQueue.
+
+    Examples:
+    >>> with rocketstore.open("demo") as store:
+    ...     print(store.commit_log.min_phy_offset, store.commit_log.get_message(0).topic)
+    0 Orders
     """
 
     def __init__(self, queue: MappedFileQueue, options: dict[str, Any], mode: str = "r") -> None:

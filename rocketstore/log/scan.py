@@ -53,6 +53,11 @@ class Scan(ArrowStream):
     bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a UserWarning with that count;
     False if the caller reports the count.
     Source: none; a broker reads its log when it recovers and when it dispatches.
+
+    Examples:
+    >>> scan = rocketstore.open("demo").scan(topics="Orders")
+    >>> scan.count(), scan.head(2).keys.to_pylist()
+    (100, [['order-0'], ['order-1']])
     """
 
     def __init__(

@@ -49,6 +49,11 @@ class Message(MessageSlots):
     prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body cannot be
     decoded, or None; properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id.
     Source: MessageExt, MessageDecoder.decode.
+
+    Examples:
+    >>> message = Message("Orders", b"first", keys=["order-1"], tags="paid")
+    >>> message.topic, message.keys, message.tags, message.body
+    ('Orders', ['order-1'], 'paid', b'first')
     """
 
     topic: str

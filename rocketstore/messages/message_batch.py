@@ -56,6 +56,11 @@ class MessageBatch:
 
     Attributes: columns: dict of column by name. names: of the columns.
     Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
+
+    Examples:
+    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(3)
+    >>> batch.queue_offset, batch[0].body, batch[1:].tags.to_pylist()
+    (array([0, 1, 2]), b'order 0', ['paid', 'sent'])
     """
 
     topic: StringColumn[str]
@@ -109,6 +114,12 @@ class MessageBatch:
         ``body`` are required. A body is bytes, or text, which becomes UTF-8. A time has any unit, or is epoch ms.
         ``properties`` is a map, a list of pairs or a struct. Raises: TypeError, ValueError, which name column and row;
         ModuleNotFoundError without pyarrow.
+
+        Examples:
+        >>> import polars
+        >>> table = polars.DataFrame({"topic": ["Orders"], "body": [b"first"]})
+        >>> MessageBatch.of_arrow(table)[0]
+        <Message 'Orders'>
         """
         pieces, lengths = zip(*read_columns(table), strict=True)
         return cls({name: join_columns([piece[name] for piece in pieces]) for name in pieces[0]}, sum(lengths))
@@ -297,7 +308,12 @@ class MessageBatch:
         return import_extra("pyarrow", "pandas").record_batch(self).to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """Return a polars.DataFrame."""
+        """Return a polars.DataFrame.
+
+        Examples:
+        >>> rocketstore.open("demo").scan(columns=["topic", "body"]).head(2).to_polars().columns
+        ['topic', 'body']
+        """
         frame: polars.DataFrame = import_extra("polars", "polars").DataFrame(self)
         return frame
 

@@ -24,6 +24,10 @@ def create_uniq_id() -> str:
 
     It has the machine's address, the process, four bytes of the process's own, the milliseconds since the month began,
     and a counter. Source: MessageClientIDSetter.createUniqID.
+
+    Examples:
+    >>> len(create_uniq_id()) in (32, 56)
+    True
     """
     now = time.time_ns() // 1_000_000
     millis = now - month_begin(now)

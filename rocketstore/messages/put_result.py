@@ -20,6 +20,12 @@ class PutMessageResult(NamedTuple):
     """Where a message was put: physical offset and size of its record, bytes; store time, epoch ms.
 
     Source: PutMessageResult, AppendMessageResult. A message that is refused is a PutMessageError instead.
+
+    Examples:
+    >>> with rocketstore.open("one", "a", config=StoreConfig.small()) as store:
+    ...     put = store.put_message(Message("Orders", b"first"))
+    >>> put.phy_offset, put.queue_offset, len(put.msg_id)
+    (0, 0, 32)
     """
 
     phy_offset: int
@@ -42,7 +48,14 @@ class PutMessageResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PutMessagesResult:
-    """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one."""
+    """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one.
+
+    Examples:
+    >>> with rocketstore.open("two", "a", config=StoreConfig.small()) as store:
+    ...     put = store.put_messages([Message("Orders", b"first", queue_id=0)] * 2)
+    >>> put.queue_offsets, put[0].phy_offset
+    (array([0, 1]), 0)
+    """
 
     phy_offsets: NDArray[np.int64]
     sizes: NDArray[np.int32]

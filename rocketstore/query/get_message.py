@@ -33,7 +33,12 @@ INT_MASK = 0xFFFFFFFF  # of a tags code that is a hash
 
 
 class GetMessageStatus(StrEnum):
-    """Source: GetMessageStatus."""
+    """Source: GetMessageStatus.
+
+    Examples:
+    >>> rocketstore.open("demo").get_message("Orders", 0, 100).status.name
+    'OFFSET_OVERFLOW_ONE'
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -53,6 +58,11 @@ class GetMessageResult(FoundMessages):
     Attributes: status. next_begin_offset: the queue offset of the next read. min_offset, max_offset: the queue has the
     queue offsets from ``min_offset`` to before ``max_offset``. messages: a MessageBatch.
     Source: GetMessageResult.
+
+    Examples:
+    >>> found = rocketstore.open("demo").get_message("Orders", 0, 98, 32)
+    >>> found.status.name, len(found), found.next_begin_offset
+    ('FOUND', 2, 100)
     """
 
     def __init__(

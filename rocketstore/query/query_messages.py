@@ -43,6 +43,11 @@ class QueryMessageResult(FoundMessages):
 
     Attributes: messages: a MessageBatch. complete: False if messages may be missing. reasons: why they may be missing.
     Source: QueryMessageResult, which does not report missing messages.
+
+    Examples:
+    >>> found = rocketstore.open("demo").query_message("Orders", "order-7")
+    >>> len(found), found.complete, found[0].tags
+    (1, True, 'paid')
     """
 
     def __init__(
@@ -71,6 +76,11 @@ class QueryMessagesResult(Sequence[MessageBatch]):
     ``offsets[i]`` to before ``offsets[i + 1]``, newest first. complete bool[n]: False where messages may be missing.
     reasons: why they may be missing. messages: a MessageBatch.
     Source: none; RocketMQ looks up one key at a time.
+
+    Examples:
+    >>> found = rocketstore.open("demo").query_messages("Orders", ["order-1", "none"])
+    >>> [batch.body.to_pylist() for batch in found], found.complete
+    ([[b'order 1'], []], array([ True,  True]))
     """
 
     def __init__(

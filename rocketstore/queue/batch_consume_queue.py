@@ -20,6 +20,13 @@ class BatchConsumeQueue(ConsumeQueue):
     """The units of a queue of batches, by the queue offset of any of their messages.
 
     Source: org.apache.rocketmq.store.queue.BatchConsumeQueue.
+
+    Examples:
+    >>> with BatchConsumeQueue.open("Batches/0", "a", mapped_file_size=4600) as queue:
+    ...     queue.put_unit(0, 300, 0, 0, batch_num=3, store_timestamp=1_700_000_000_000)
+    ...     print(queue.max_queue_offset, queue[1].phy_offset)
+    True
+    3 0
     """
 
     __slots__ = ()

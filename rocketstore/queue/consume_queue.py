@@ -66,6 +66,11 @@ class ConsumeQueue(Closable):
 
     Attributes: directory; mode; run: the units by their position in the files.
     Source: org.apache.rocketmq.store.ConsumeQueue.
+
+    Examples:
+    >>> queue = rocketstore.open("demo").consume_queue("Orders", 0)
+    >>> len(queue), queue[0].phy_offset, queue[10:12].queue_offsets
+    (100, 0, array([10, 11]))
     """
 
     __slots__ = ("_closed", "_commit_log", "_ending", "_known_spans", "_writer", "directory", "mode", "run")

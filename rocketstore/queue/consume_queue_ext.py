@@ -35,6 +35,12 @@ class ConsumeQueueExt(Closable):
 
     Made by ``open``; a context manager; a reader pickles as its options. Attributes: directory; mode.
     Source: ConsumeQueueExt.
+
+    Examples:
+    >>> with ConsumeQueueExt.open("ext", "a", mapped_file_size=4096) as ext:
+    ...     address = ext.put(7, 1_700_000_000_000)
+    ...     print(ConsumeQueueExt.is_ext_address(address), ext.read(address).tags_code)
+    True 7
     """
 
     directory_name: ClassVar[str] = "consumequeue_ext"

@@ -23,6 +23,11 @@ class RebuildReport(ArrowStream):
 
     Attributes: min_phy_offset, max_phy_offset: the part of the log that was read, bytes. backups: the old directories.
     out: the root of the new directories. notes: instructions for the operator of a store that had RocksDB.
+
+    Examples:
+    >>> report = rocketstore.rebuild("demo", out="rebuilt")
+    >>> report.queues, report.index_files, len(report.backups)
+    (2, 1, 0)
     """
 
     min_phy_offset: int

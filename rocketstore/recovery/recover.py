@@ -66,6 +66,11 @@ def recover(
     StoreLockedError, StoreError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
+
+    Examples:
+    >>> report = rocketstore.recover("demo", dry_run=True)
+    >>> report.last_exit_ok, report.actions
+    (True, ())
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")

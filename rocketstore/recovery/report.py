@@ -44,6 +44,11 @@ class RecoveryReport(ArrowStream):
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
     dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it.
+
+    Examples:
+    >>> report = rocketstore.recover("demo", dry_run=True)
+    >>> report.policy, report.last_exit_ok, len(report.actions)
+    ('complete', True, 0)
     """
 
     policy: str

@@ -37,7 +37,17 @@ BEGIN = itemgetter(0)
 
 
 class LostRange(NamedTuple):
-    """Bytes that were not copied: ``size`` bytes at ``offset`` of the file, and at ``phy_offset`` of the log."""
+    """Bytes that were not copied: ``size`` bytes at ``offset`` of the file, and at ``phy_offset`` of the log.
+
+    Examples:
+    >>> import shutil
+    >>> copy = shutil.copytree("demo", "damaged")
+    >>> with open("damaged/commitlog/00000000000000000000", "r+b") as file:
+    ...     _ = file.write(bytes(8))
+    >>> lost = rocketstore.salvage("damaged", "rest").lost[0]
+    >>> lost.offset, lost.size
+    (0, 127)
+    """
 
     path: Path
     offset: int

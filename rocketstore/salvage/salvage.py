@@ -64,6 +64,11 @@ class SalvageReport(ArrowStream):
     renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
     log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
     queue id.
+
+    Examples:
+    >>> report = rocketstore.salvage("demo", "copied")
+    >>> report.records, report.duplicates, len(report.lost)
+    (101, 0, 0)
     """
 
     out: Path
@@ -134,6 +139,11 @@ def salvage(
         After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
+
+    Examples:
+    >>> report = rocketstore.salvage("demo", "saved")
+    >>> report.records, len(report.lost)
+    (101, 0)
     """
     require_config(config)
     root, new = local_path(path), local_path(out)

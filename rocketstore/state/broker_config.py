@@ -67,6 +67,10 @@ class BrokerConfig:
     lmqConsumerOffset.json.
 
     Source: ConfigManager.load.
+
+    Examples:
+    >>> rocketstore.open("demo").broker_config.consumer_offsets
+    {'billing': {'Orders': {0: 40}}}
     """
 
     topics: dict[str, TopicConfig]

@@ -30,6 +30,10 @@ class StoreCheckpoint:
     physical offsets, bytes.
 
     Source: StoreCheckpoint.
+
+    Examples:
+    >>> StoreCheckpoint.open("demo/checkpoint").physic_msg_timestamp > 0
+    True
     """
 
     path: Path | None = None

@@ -31,6 +31,12 @@ class ExpiredFiles:
     """The files that were deleted, or would be in a dry run.
 
     Attributes: min_phy_offset: where the commit log begins without them, bytes.
+
+    Examples:
+    >>> with rocketstore.open("full", "a", config=StoreConfig.small()) as store:
+    ...     expired = store.delete_expired_files(hours=72, dry_run=True)
+    >>> expired.commit_log.paths, expired.min_phy_offset
+    ([], 0)
     """
 
     min_phy_offset: int

@@ -23,6 +23,11 @@ class ConsumerLag(NamedTuple):
     ``oldest_timestamp`` is the store time of the oldest message that the group has not consumed, epoch ms; None without
     such a message, or if it cannot be read. ``topic_exists``: whether topics.json or the queues have the topic; offsets
     of a deleted topic stay in the files.
+
+    Examples:
+    >>> [lag] = rocketstore.open("demo").consumer_lag()
+    >>> lag.group, lag.topic, lag.consumer_offset, lag.max_offset, lag.lag
+    ('billing', 'Orders', 40, 100, 60)
     """
 
     group: str

@@ -49,6 +49,11 @@ class MessageStore(StoreReader, Closable):
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too.
     Source: DefaultMessageStore.
+
+    Examples:
+    >>> with rocketstore.open("demo") as store:
+    ...     print(len(store["Orders"]), "Orders" in store)
+    100 True
     """
 
     @classmethod
@@ -110,6 +115,12 @@ class MessageStore(StoreReader, Closable):
         flush_disk_type "SYNC_FLUSH" the message is then on the disk. Raises: PutMessageError for a message that is
         refused: nothing is written; OSError, StoreError: the message may be lost, and the store accepts no more
         messages. Source: DefaultMessageStore.putMessage.
+
+        Examples:
+        >>> with rocketstore.open("new", "a", config=StoreConfig.small()) as store:
+        ...     put = store.put_message(Message("Orders", b"first", keys=["order-1"], tags="paid"))
+        >>> put.phy_offset, put.queue_offset
+        (0, 0)
         """
         writer = self._writer
         if writer is None or self._closed:

@@ -84,14 +84,15 @@ class StoreReader(StoreParts):
         messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
-        >>> messages = store.dataset()
-        >>> duckdb.sql("SELECT queueId, count(*) FROM messages WHERE topic = 'Orders' GROUP BY queueId")
-
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
         between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
         be noticed: messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled
         back messages.
         Source: none.
+
+        Examples:
+        >>> rocketstore.open("demo").dataset().count_rows()
+        101
         """
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.dataset.store_dataset import StoreDataset
@@ -172,6 +173,10 @@ class StoreReader(StoreParts):
         Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read.
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
+
+        Examples:
+        >>> [message.body for message in rocketstore.open("demo").get_message("Orders", 0, 10, 2)]
+        [b'order 10', b'order 11']
         """
         cached, wanted = self._cached_reads, (operator.index(queue_offset), operator.index(max_msg_nums))
         found = None
@@ -297,6 +302,10 @@ class StoreReader(StoreParts):
 
         Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
         Source: DefaultMessageStore.queryMessage.
+
+        Examples:
+        >>> rocketstore.open("demo").query_message("Orders", "order-7")[0].body
+        b'order 7'
         """
         times = begin_timestamp, end_timestamp
         return self._query_message(topic, key, max_num, times, index_type, max_scan)

@@ -38,14 +38,18 @@ def scan_polars(
     the names in the frame are those of tables, such as queueId.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
-    >>> frame = rocketstore.scan_polars("/data/store")
-    >>> frame.filter(polars.col("topic") == "Orders").group_by("queueId").len().collect()
-    >>> frame.filter(polars.col("topic") == "Orders", polars.col("keys").list.contains("order-7")).collect()
-
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
     or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot be noticed:
     messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled back messages.
     Source: none.
+
+    Examples:
+    >>> import polars
+    >>> frame = rocketstore.scan_polars("demo")
+    >>> frame.filter(polars.col("topic") == "Orders").group_by("queueId").len().collect().rows()
+    [(0, 100)]
+    >>> frame.filter(polars.col("topic") == "Orders", polars.col("keys").list.contains("order-7")).collect().height
+    1
     """
     version = import_extra("polars", "polars").__version__
     if tuple(map(int, version.split(".")[:2])) < LEAST_POLARS:

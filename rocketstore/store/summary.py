@@ -30,6 +30,11 @@ class StoreSummary(NamedTuple):
     ``leftover_bytes``: the number of bytes from the end of the log to the last byte behind it that is not zero.
     ``leftover_units``: the number of units of all queues behind their ends. A broker cut off these bytes and units and
     did not erase them. Both are None if the store crashed.
+
+    Examples:
+    >>> summary = rocketstore.open("demo").summary()
+    >>> summary.topics, summary.queues, summary.messages, summary.last_exit_ok
+    (2, 2, 101, True)
     """
 
     topics: int | None

@@ -40,6 +40,11 @@ class Topic:
 
     Its length is the number of messages in its queues. An iteration yields its messages in the order of the log.
     Attributes: store; name.
+
+    Examples:
+    >>> orders = rocketstore.open("demo")["Orders"]
+    >>> len(orders), orders.scan(tags="paid").count(), len(orders.query("order-7"))
+    (100, 50, 1)
     """
 
     def __init__(self, store: StoreReader, name: str) -> None:

@@ -33,6 +33,14 @@ class Finding:
     path, offset : the file or directory, and the byte in it.
     detail : the values that were found.
     more : how many other findings of this kind in this file are not listed.
+
+    Examples:
+    >>> import shutil
+    >>> copy = shutil.copytree("demo", "killed")
+    >>> open("killed/abort", "w").close()
+    >>> finding = rocketstore.verify("killed").findings[0]
+    >>> finding.kind, finding.severity
+    ('abort', 'info')
     """
 
     kind: str
@@ -80,6 +88,11 @@ class VerifyReport(ArrowStream):
     last_exit_ok : the store was stopped cleanly: no file ``abort`` exists.
     is_locked : a broker, or another writer, has the store open.
     quick : only samples were checked.
+
+    Examples:
+    >>> report = rocketstore.verify("demo")
+    >>> report.ok, report.records, report.queues, list(report.findings)
+    (True, 101, 2, [])
     """
 
     findings: Sequence[Finding]

@@ -52,6 +52,18 @@ def test_each_public_name_and_method_is_on_the_page_of_the_api(pages):
     assert "mode: str = 'r'" in page
     assert "(self" not in page
     assert page.count("```") % 2 == 0
+    assert page.count("```pycon") > len(rocketstore.__all__)
+
+
+def test_the_page_of_the_api_has_no_internal_methods_and_parameters(pages):
+    page = pages.python_api_page()
+    shown = re.findall(r"^### ([\w.]+) ", page, re.MULTILINE)
+    assert {"CommitLog.scan", "CommitLog.get_message", "MessageStore.scan"} <= set(shown)
+    for name, methods in pages.INTERNAL.items():
+        assert {method for method in methods.split() if not hasattr(getattr(rocketstore, name), method)} == set()
+        assert {f"{name}.{method}" for method in methods.split()} & set(shown) == set()
+    assert [name for name in shown if "._" in name] == []
+    assert re.findall(r"[(, ](_\w+)(?=[:,=)])", "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))) == []
 
 
 def test_each_option_of_spark_is_on_its_page(pages):

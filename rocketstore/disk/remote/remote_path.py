@@ -34,6 +34,13 @@ class RemotePath:
     All paths made from one path share the lists of directories (see DirectoryLists) and the blocks that were read last.
     A path pickles as file system and path. A file from a list pickles with its entry and answers from it, so that a
     task of Spark does not repeat the listings of the driver.
+
+    Examples:
+    >>> import fsspec
+    >>> import os
+    >>> path = RemotePath(fsspec.filesystem("file"), os.path.abspath("demo"))
+    >>> len(rocketstore.open(path)["Orders"])
+    100
     """
 
     __slots__ = ("_entry", "_is_as_listed", "_lists", "blocks", "fs", "path")

@@ -1,0 +1,22 @@
+"""QueryOffsetResult: the answer of a lookup of one key in all index files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["QueryOffsetResult"]
+
+
+class QueryOffsetResult(NamedTuple):
+    """The answer of ``IndexService.query_offset``: physical offsets, and the end of the newest index file.
+
+    Offsets are bytes, the time is epoch ms. Source: QueryOffsetResult.
+
+    Examples:
+    >>> rocketstore.open("demo").index.query_offset("Orders", "order-1").phy_offsets
+    [127]
+    """
+
+    phy_offsets: list[int]
+    index_last_update_timestamp: int
+    index_last_update_phy_offset: int
