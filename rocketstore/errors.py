@@ -70,8 +70,10 @@ class DiskReadError(OSError):
     Attributes: ``filename``, a str; ``offset``, in bytes, of the first page of the file that cannot be read; ``errno``.
 
     Examples:
-    >>> issubclass(DiskReadError, OSError)
-    True
+    >>> import errno
+    >>> error = DiskReadError("commitlog/00000000000000000000", 8192, errno.EIO)
+    >>> error.filename, error.offset, error.strerror
+    ('commitlog/00000000000000000000', 8192, 'Input/output error at byte 8192')
     """
 
     def __init__(self, path: object, offset: int, number: int) -> None:

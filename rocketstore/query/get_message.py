@@ -33,7 +33,9 @@ INT_MASK = 0xFFFFFFFF  # of a tags code that is a hash
 
 
 class GetMessageStatus(StrEnum):
-    """Source: GetMessageStatus.
+    """Whether a read by queue offset found messages, and why not.
+
+    Source: GetMessageStatus.
 
     Examples:
     >>> rocketstore.open("demo").get_message("Orders", 0, 100).status.name
