@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from rocketstore.state.broker_config import BrokerConfig
     from rocketstore.state.checkpoint import StoreCheckpoint
     from rocketstore.store.expiry import ExpiredFiles
-    from rocketstore.store.lag import ConsumerLag
     from rocketstore.store.message_store import MessageStore
+    from rocketstore.store.overview.lag import ConsumerLag
+    from rocketstore.store.overview.summary import StoreSummary
     from rocketstore.store.scan_polars import scan_polars
-    from rocketstore.store.summary import StoreSummary
     from rocketstore.store.topic import Topic
     from rocketstore.verify.report import Finding, VerifyReport
     from rocketstore.verify.verify import verify
@@ -135,7 +135,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "CommitLog": "rocketstore.log.commit_log",
     "ConsumeQueue": "rocketstore.queue.consume_queue",
     "ConsumeQueueExt": "rocketstore.queue.consume_queue_ext",
-    "ConsumerLag": "rocketstore.store.lag",
+    "ConsumerLag": "rocketstore.store.overview.lag",
     "CorruptFileError": "rocketstore.errors",
     "DiskReadError": "rocketstore.errors",
     "DispatchRequest": "rocketstore.dispatch.follow",
@@ -171,7 +171,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "StoreConfig": "rocketstore.config",
     "StoreError": "rocketstore.errors",
     "StoreLockedError": "rocketstore.errors",
-    "StoreSummary": "rocketstore.store.summary",
+    "StoreSummary": "rocketstore.store.overview.summary",
     "StringColumn": "rocketstore.kernels.value_columns",
     "Topic": "rocketstore.store.topic",
     "UnsupportedFormatError": "rocketstore.errors",

@@ -25,7 +25,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.missing import describe_unknown_queue
+from rocketstore.store.overview.missing import describe_unknown_queue
 
 __all__ = ["get"]
 

@@ -34,7 +34,7 @@ from rocketstore.messages.system_flags import (
     TRANSACTION_TYPE,
 )
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.missing import describe_unknown_queue
+from rocketstore.store.overview.missing import describe_unknown_queue
 from rocketstore.text_values import format_time, parse_integer
 
 __all__ = ["hexdump"]

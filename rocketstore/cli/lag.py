@@ -14,8 +14,8 @@ from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.config import camel_case
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
-from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.text_values import find_similar, format_duration
 
 __all__ = ["lag"]

@@ -9,7 +9,7 @@ from rocketstore.cli.formats import Row, format_option, write_parts
 from rocketstore.cli.options import store_argument
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.missing import describe_lost_queues
+from rocketstore.store.overview.missing import describe_lost_queues
 
 __all__ = ["ls"]
 

@@ -10,7 +10,7 @@ from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_
 from rocketstore.cli.text import note
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.missing import describe_unknown_queue, describe_unknown_topic
+from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import format_time
 
 __all__ = ["offset"]

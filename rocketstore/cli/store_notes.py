@@ -12,7 +12,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.missing import describe_unknown_queue, describe_unknown_topic
+from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 
 __all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found", "unknown_topics"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rocketstore.report.log_numbers import LogNumbers
 from rocketstore.report.parts import LONGEST, Expiry, IndexNumbers, QueueBounds
-from rocketstore.store.lag import ConsumerLag
+from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.text_values import format_time
 
 __all__ = ["CONFIG", "body_sizes", "by_tag", "chain_lengths", "coverage", "expiry", "gaps", "lag", "over_time"]

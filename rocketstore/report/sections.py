@@ -15,7 +15,7 @@ from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogNumbers, read_lo
 from rocketstore.report.page import Section, Table
 from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.summary import StoreSummary
+from rocketstore.store.overview.summary import StoreSummary
 from rocketstore.text_values import format_time
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.report import VerifyReport

@@ -26,10 +26,10 @@ from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
 from rocketstore.store.expiry import ExpiredFiles
-from rocketstore.store.known_names import explain_unknown_group, explain_unknown_topic
-from rocketstore.store.lag import ConsumerLag, consumer_lag
+from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
+from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
+from rocketstore.store.overview.summary import StoreSummary, describe, summarize
 from rocketstore.store.reader import StoreReader
-from rocketstore.store.summary import StoreSummary, describe, summarize
 from rocketstore.store.topic import Topic
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.queue.consume_queue import Boundary
-from rocketstore.store.known_names import warn_unknown_topics
+from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import Time, end_ms, epoch_ms
 

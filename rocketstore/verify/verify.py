@@ -32,7 +32,7 @@ from rocketstore.state.broker_config import BrokerConfig, TopicConfig, batch_top
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.summary import count_queues
+from rocketstore.store.overview.summary import count_queues
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.file_listing import FileListing, is_lock_held

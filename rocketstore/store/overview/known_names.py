@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 
 from rocketstore.errors import StoreError
-from rocketstore.store.missing import describe_unknown_topic
+from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import find_similar
 

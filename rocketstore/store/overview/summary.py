@@ -13,7 +13,7 @@ from rocketstore.log.end_rule import StoreState
 from rocketstore.messages.message import utc
 from rocketstore.recovery.leftovers import count_leftover_bytes
 from rocketstore.state.broker_config import BrokerConfig
-from rocketstore.store.missing import missing_parts
+from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
-from rocketstore.store.missing import describe_lost_queues
+from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 
 __all__ = ["ConsumerLag", "consumer_lag"]
