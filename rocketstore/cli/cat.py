@@ -17,6 +17,7 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.view.messages import BODY_RULE, MessageView, topics_of, view_options, write_messages
+from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -58,11 +59,13 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
     unseen, found, left = set(conditions["topics"] or ()), 0, 0
+    reads_ahead = not follow and limit is None
 
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
         nonlocal found, left
         for part in scans:
-            for batch in view.messages(log, part):
+            messages = view.messages(log, part)
+            for batch in iterate_ahead(messages) if reads_ahead else messages:
                 rows = batch if limit is None or len(batch) <= limit - found else batch[: limit - found]
                 found += len(rows)
                 if unseen:

@@ -42,6 +42,7 @@ from rocketstore.text_values import end_ms
 __all__ = ["query"]
 
 SHOWN = 3  # reasons for an incomplete answer
+BATCH_SIZE = 8192  # messages
 INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tags": "T"}
 
 
@@ -190,8 +191,8 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
     begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
     topics = None if asked.topic is None else [asked.topic]
     scan = log.scan(
-        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip", batch_size=min(most, 1000),
-        limit=most,
+        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip",
+        batch_size=min(most, BATCH_SIZE), limit=most,
     )
     scan.warns = False  # query_store counts the bodies of the messages that it shows
     found = list(scan)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
+__all__ = ["iterate_ahead", "read_ahead"]
 
 Chunk = TypeVar("Chunk", bound=tuple[object, ...])
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 @contextlib.contextmanager
@@ -38,3 +40,17 @@ def read_ahead(
     finally:
         for _, future in waiting:
             future.cancel()
+
+
+def iterate_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items in order. A thread makes the next item while the caller uses the current item."""
+    iterator = iter(items)
+
+    def next_item() -> list[Item]:
+        return list(islice(iterator, 1))
+
+    with ThreadPoolExecutor(1, "rocketstore-ahead") as pool:
+        future = pool.submit(next_item)
+        while made := future.result():
+            future = pool.submit(next_item)
+            yield made[0]
