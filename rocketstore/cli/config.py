@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, paths_below, write_list
-from rocketstore.cli.options import PATH, STORE, write_elsewhere_option
+from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
+from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
 from rocketstore.layout.geometry import require_store
@@ -14,6 +14,8 @@ from rocketstore.layout.places import lock_for_writing
 from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
 
 __all__ = ["config"]
+
+COLUMNS = ("file", "what")
 
 
 @click.group()
@@ -23,12 +25,12 @@ def config() -> None:
 
 @config.command("check", short_help="Show the problems of the configuration files.")
 @click.argument("store", type=STORE)
-@format_option
-def check_command(store: Path, output_format: str | None) -> None:
+@rows_options(*COLUMNS)
+def check_command(store: Path, view: RowsView) -> None:
     """Read every file of STORE/config and show each problem. The exit status is 1 if there is a problem."""
     require_config(store)
     problems = check(store)
-    write_problems(store, problems, output_format)
+    write_problems(store, problems, view)
     if problems:
         raise click.exceptions.Exit(1)
     directory = store / "config"
@@ -39,8 +41,8 @@ def check_command(store: Path, output_format: str | None) -> None:
 @click.argument("store", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only show the steps.")
 @write_elsewhere_option
-@format_option
-def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, output_format: str | None) -> None:
+@rows_options(*COLUMNS, has_limit=False)
+def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, view: RowsView) -> None:
     """Restore the missing and damaged files of STORE/config from their .bak files.
 
     A damaged file is kept beside the new one. Stop the broker of STORE first. A file that cannot be repaired is an
@@ -51,15 +53,15 @@ def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, output_for
         if not dry_run:
             stack.enter_context(lock_for_writing(store, StoreConfig(write_elsewhere=write_elsewhere)))
         repaired = repair(store, dry_run)
-    write_problems(store, repaired, output_format)
+    write_problems(store, repaired, view)
     paths = {problem.path for problem in repaired}
     remaining = BrokerConfig.open(store).problems
     finish(f"{problem.path}: {problem.what}" for problem in remaining if problem.path not in paths)
 
 
-def write_problems(store: Path, problems: list[ConfigProblem], output_format: str | None) -> None:
+def write_problems(store: Path, problems: list[ConfigProblem], view: RowsView) -> None:
     rows = ((str(problem.path), problem.what) for problem in problems)
-    write_list(("file", "what"), rows, output_format, paths_below(store, "file"))
+    write_list(COLUMNS, rows, view, paths_below(store, "file"))
 
 
 def require_config(path: Path) -> None:

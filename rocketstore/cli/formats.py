@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 
@@ -17,9 +17,11 @@ from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
 
-__all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "Row", "csv_line", "error_text", "finish", "format_option"]
-__all__ += ["is_table", "json_line", "line_writer", "paths_below", "report", "write_list", "write_parts", "write_rows"]
-__all__ += ["write_utf8"]
+__all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "ForPeople", "Row", "RowsView", "csv_line", "error_text", "finish"]
+__all__ += ["format_option", "is_table", "json_line", "line_writer", "paths_below", "report", "write_batches"]
+__all__ += ["write_list", "write_parts", "write_rows", "write_utf8"]
+
+ForPeople = Callable[[Sequence[Row]], Sequence[Row]]  # converts rows to the rows of a table
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
@@ -35,24 +37,67 @@ format_option = click.option(
 )
 
 
+class RowsView(NamedTuple):
+    """How a command shows a list of rows.
+
+    Attributes: output_format: "table", "json", "csv", "csv-safe"; None for a table on a terminal and JSON elsewhere.
+    columns: the columns that the user chose, in this order; None without a choice. is_full: whether a table has all
+    columns and complete values. limit: the largest number of rows; None for all.
+    """
+
+    output_format: str | None = None
+    columns: tuple[str, ...] | None = None
+    is_full: bool = False
+    limit: int | None = None
+
+    def chosen(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows with the chosen columns only. Raises: UsageError for a column that the rows do not have."""
+        if self.columns is None or not rows:
+            return list(rows)
+        for name in self.columns:
+            if name not in rows[0]:
+                raise click.UsageError(f"--columns: there is no {name!r} here: the columns are {', '.join(rows[0])}")
+        return [{name: row[name] for name in self.columns} for row in rows]
+
+    def for_table(self, rows: Sequence[Row], for_people: ForPeople | None) -> Sequence[Row]:
+        """Return the rows of a table. Columns that only programs get without a choice can be chosen too."""
+        shown = for_people(rows) if for_people else rows
+        if self.columns is None:
+            return shown
+        return self.chosen([row | cells for row, cells in zip(rows, shown, strict=True)])
+
+
 def write_rows(
-    batches: Iterable[Sequence[Row]], output_format: str | None,
-    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None, *, columns: Sequence[str] = (),
-    is_stream: bool = False,
+    rows: Sequence[Row], view: RowsView, for_people: ForPeople | None = None, *, columns: Sequence[str] = ()
+) -> None:
+    """Write a list of rows to standard output. A line on standard error says whether there are more.
+
+    Parameters: rows: the keys of a row are the columns. for_people: converts the rows to those of the table. columns:
+    the CSV header if there are no rows.
+    """
+    shown = rows[: view.limit]
+    shown = view.for_table(shown, for_people) if is_table(view.output_format) else view.chosen(shown)
+    write_batches([shown], view.output_format, columns=view.columns or columns, is_full=view.is_full)
+    if view.limit is not None and len(rows) > view.limit:
+        note(f"{view.limit} shown; there are more: --limit N shows up to N")
+
+
+def write_batches(
+    batches: Iterable[Sequence[Row]], output_format: str | None, *, columns: Sequence[str] = (),
+    is_stream: bool = False, is_full: bool = False,
 ) -> None:
     """Write rows to standard output. Each batch is written before the next one is requested.
 
-    Parameters: batches: lists of rows; the keys of a row are the columns. output_format: "table", "json", "csv",
-    "csv-safe"; None writes a table to a terminal and JSON elsewhere. for_people: converts a batch to the rows of the
-    table. columns: the CSV header if the result has no rows. is_stream: the tables of all batches have the header and
-    the widths of the first.
+    Parameters: batches: lists of rows; the keys of a row are the columns. output_format: as in RowsView. columns: the
+    CSV header if the result has no rows. is_stream: the tables of all batches have the header and the widths of the
+    first. is_full: tables have all columns, also if a line gets longer than that of the terminal.
     """
     terminal = sys.stdout.isatty()
     form = output_format or "json"
     if is_table(output_format):
         from rocketstore.cli.tables import write_tables  # rich takes long to import
 
-        write_tables(map(for_people or list, filter(None, batches)), is_stream=is_stream)
+        write_tables(filter(None, batches), is_stream=is_stream, is_full=is_full)
         return
     header = form in CSV_FORMS
     for rows in filter(None, batches):
@@ -71,18 +116,17 @@ def is_table(output_format: str | None) -> bool:
 
 
 def write_list(
-    columns: Sequence[str], values: Iterable[Iterable[Any]], output_format: str | None,
-    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
+    columns: Sequence[str], values: Iterable[Iterable[Any]], view: RowsView, for_people: ForPeople | None = None
 ) -> None:
     """Write rows that are given as values in the order of the columns.
 
     Parameters: for_people: as for ``write_rows``.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in values]
-    write_rows([rows], output_format, for_people, columns=columns)
+    write_rows(rows, view, for_people, columns=columns)
 
 
-def paths_below(root: Path, column: str = "path") -> Callable[[Sequence[Row]], Sequence[Row]]:
+def paths_below(root: Path, column: str = "path") -> ForPeople:
     """Return the function that makes the paths of a column relative to a directory, for people."""
     def relative(text: str) -> str:
         path = Path(text)
@@ -182,16 +226,21 @@ def finish(problems: Iterable[object]) -> None:
 
 
 def write_parts(
-    parts: Iterable[Callable[[], Iterable[Row]]], output_format: str | None, problems: Iterable[object] = (), *,
+    parts: Iterable[Callable[[], Iterable[Row]]], view: RowsView, problems: Iterable[object] = (), *,
     columns: Sequence[str] = (),
 ) -> None:
-    """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read."""
+    """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read.
+
+    No part is read after those that have more rows than the view shows.
+    """
     rows: list[Row] = []
     found = list(problems)
     for part in parts:
+        if view.limit is not None and len(rows) > view.limit:
+            break
         try:
             rows += part()
         except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
             found.append(error)
-    write_rows([rows], output_format, columns=columns)
+    write_rows(rows, view, columns=columns)
     finish(found)

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 import click
 
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import Row, finish, format_option, write_rows
-from rocketstore.cli.options import CommandOfOffsets, offset_from_end, store_argument
+from rocketstore.cli.formats import Row, RowsView, finish, write_rows
+from rocketstore.cli.options import CommandOfOffsets, offset_from_end, rows_options, store_argument
 from rocketstore.cli.text import note
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
@@ -47,21 +47,22 @@ TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", 
 TEXTS = ("body", "topic", "property", "rest")
 FILE_NAME = 20  # the largest number of digits of an offset
 SHOWN = 256  # bytes of a field that a table shows
+COLUMNS = ("phyOffset", "field", "value", "hex")
 
 
 @click.command(cls=CommandOfOffsets)
 @store_argument
 @click.argument("where", nargs=-1, required=True, metavar="OFFSET | ID | TOPIC QUEUE OFFSET",
                 shell_complete=complete_topics)
-@format_option
-def hexdump(store: MessageStore, where: tuple[str, ...], output_format: str | None) -> None:
+@rows_options(*COLUMNS)
+def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None:
     """Show one record of STORE field by field.
 
     The record is given by the physical offset of one of its bytes, by its offset message id, or by topic, queue id and
     queue offset. The queue offset -1 is the last message of the queue.
 
-    A damaged record is shown up to the field that does not fit, and the exit status is 1. A table shows the first 256
-    bytes of each field.
+    A damaged record is shown up to the field that does not fit, and the exit status is 1. Without --full, a table shows
+    the first 256 bytes of each field.
     """
     log = store.commit_log
     offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
@@ -74,7 +75,8 @@ def hexdump(store: MessageStore, where: tuple[str, ...], output_format: str | No
         record.read_fields()
     except EOFError:
         record.read("rest", len(record.data) - record.pos)
-    write_rows([record.rows], output_format, for_people)
+    most = len(record.data) if view.is_full else SHOWN
+    write_rows(record.rows, view, lambda rows: for_people(rows, most))
     if record.magic != MAGIC_BLANK:
         try:
             log.get_messages([offset], columns=["phy_offset"], verify_crc=True)
@@ -143,8 +145,8 @@ class Record:
         if size < 0 or size > len(self.data) - self.pos:
             raise EOFError
         data = self.data[self.pos : self.pos + size]
-        row = {"phyOffset": self.offset + self.pos, "field": field, "value": value_of(field, data), "hex": data.hex()}
-        self.rows.append(row)
+        values = self.offset + self.pos, field, value_of(field, data), data.hex()
+        self.rows.append(dict(zip(COLUMNS, values, strict=True)))
         self.pos += size
         return int.from_bytes(data, "big", signed=True)
 
@@ -189,10 +191,11 @@ def value_of(field: str, data: bytes) -> str:
     return ", ".join(words)
 
 
-def for_people(rows: Sequence[Row]) -> list[Row]:
-    return [row | {"value": row["value"][:SHOWN], "hex": hex_text(row["hex"])} for row in rows]
+def for_people(rows: Sequence[Row], most: int) -> list[Row]:
+    """Return the rows of a table. Parameters: most: bytes of a field to show."""
+    return [row | {"value": row["value"][:most], "hex": hex_text(row["hex"], most)} for row in rows]
 
 
-def hex_text(digits: str) -> str:
-    more = len(digits) // 2 - SHOWN
-    return bytes.fromhex(digits[: 2 * SHOWN]).hex(" ") + (f" and {more} more" if more > 0 else "")
+def hex_text(digits: str, most: int) -> str:
+    more = len(digits) // 2 - most
+    return bytes.fromhex(digits[: 2 * most]).hex(" ") + (f" and {more} more" if more > 0 else "")

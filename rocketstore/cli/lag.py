@@ -8,8 +8,8 @@ from itertools import groupby
 import click
 
 from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.formats import Row, finish, format_option, is_table, write_rows
-from rocketstore.cli.options import store_argument
+from rocketstore.cli.formats import Row, RowsView, finish, is_table, write_rows
+from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.config import camel_case
@@ -29,8 +29,8 @@ TOTALS = ["group", "topics", "queues", "lag", "oldestTimestamp", AGE]
 @store_argument
 @click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
-@format_option
-def lag(store: MessageStore, group: str | None, totals: bool, output_format: str | None) -> None:
+@rows_options(*dict.fromkeys([*COLUMNS, *TOTALS, "age"]))
+def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
 
     A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
@@ -57,9 +57,9 @@ def lag(store: MessageStore, group: str | None, totals: bool, output_format: str
     note_elsewhere(store, {entry.topic for entry in lags})
     now = time.time_ns() // 1_000_000
     if not totals:
-        write_rows([[row_of(entry, now) for entry in lags]], output_format, for_people, columns=COLUMNS)
-    if totals or is_table(output_format):
-        write_rows([total_rows(lags, now)], output_format, totals_for_people, columns=TOTALS)
+        write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=COLUMNS)
+    if totals or (is_table(view.output_format) and view.columns is None):
+        write_rows(total_rows(lags, now), view, totals_for_people, columns=TOTALS)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
 
 

@@ -5,8 +5,8 @@ from functools import partial
 import click
 
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import Row, format_option, write_parts
-from rocketstore.cli.options import store_argument
+from rocketstore.cli.formats import Row, RowsView, write_parts
+from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
@@ -21,8 +21,8 @@ UNITS = 1 << 20  # units that are read at once
 @store_argument
 @click.option("--topic", "topics", multiple=True, shell_complete=complete_topics,
               help="Only this topic. May be repeated.")
-@format_option
-def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) -> None:
+@rows_options(*COLUMNS)
+def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     """List the topics and queues of STORE, with their queue offsets.
 
     maxOffset is the offset that the next message will get. bytes is the size of the records in the commit log.
@@ -32,7 +32,7 @@ def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) 
     lost = None if queues else describe_lost_queues(store)
     problems = [lost] if lost else unknown_topics(store, topics)
     note_elsewhere(store, [topic for topic, _ in queues])
-    write_parts(parts, output_format, [*problems, *store.layout.problems()], columns=COLUMNS)
+    write_parts(parts, view, [*problems, *store.layout.problems()], columns=COLUMNS)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:

@@ -5,8 +5,8 @@ from functools import partial
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
-from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_option
+from rocketstore.cli.formats import Row, RowsView, write_parts, write_rows
+from rocketstore.cli.options import QUEUE_ID, once_option, rows_options, store_argument, time_option
 from rocketstore.cli.text import note
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.message_store import MessageStore
@@ -25,9 +25,9 @@ __all__ = ["offset"]
 @click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,
               help="Only this queue id. May be repeated.")
 @click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
-@format_option
+@rows_options("topic", "queueId", "queueOffset", "phyOffset")
 def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
-           output_format: str | None) -> None:
+           view: RowsView) -> None:
     """Find the first message of STORE that was stored at a time or later.
 
     Without a message of that time or later, the result is the offset that the next message will get. A note says so.
@@ -37,7 +37,7 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
         if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")
         found = store.get_phy_offset_by_time(time)
-        write_rows([[{"phyOffset": found}]], output_format)
+        write_rows([{"phyOffset": found}], view)
         if found >= store.commit_log.max_phy_offset:
             note(f"{store.path}: {late}: {found} is the end of the log")
         return
@@ -57,7 +57,7 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
         return [{"topic": topic, "queueId": queue_id, "queueOffset": found}]
 
     try:
-        write_parts((partial(rows_of, number) for number in queues), output_format, problems)
+        write_parts((partial(rows_of, number) for number in queues), view, problems)
     finally:
         if ended:
             ids = ", ".join(map(str, ended))

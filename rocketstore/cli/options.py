@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ import click
 
 import rocketstore
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
+from rocketstore.cli.formats import RowsView, format_option
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
@@ -19,13 +21,13 @@ from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import parse_size, parse_time
+from rocketstore.text_values import find_similar, parse_size, parse_time
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
 __all__ += ["compat_option", "geometry_options", "offset_from_end"]
 __all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["once_option", "size_option", "write_elsewhere_option"]
+__all__ += ["columns_option", "full_option", "once_option", "rows_options", "size_option", "write_elsewhere_option"]
 
 Command = Callable[..., Any]
 BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
@@ -114,6 +116,63 @@ def once(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
 def once_option(name: str, **settings: Any) -> Callable[[Command], Command]:
     """Return an option that may be given only once. Click itself would silently use the last value."""
     return click.option(name, multiple=True, callback=once, **settings)
+
+
+# ---- columns and rows ------------------------------------------------------------------------------------
+
+
+def columns_option(*columns: str) -> Callable[[Command], Command]:
+    """Return the option ``--columns``. The command gets a tuple of some of these names, or None.
+
+    A user may also write a name in snake_case, as in Python.
+    """
+    by_any_name = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in columns}
+    by_any_name |= {name: name for name in columns}
+
+    def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+        if text is None:
+            return None
+        names = list(filter(None, map(str.strip, text.split(","))))
+        for name in names:
+            if name not in by_any_name:
+                similar = find_similar(name, by_any_name)
+                hint = f"did you mean {similar!r}?" if similar else f"the columns are {', '.join(columns)}"
+                raise click.BadParameter(f"there is no column {name!r}: {hint}", ctx, param)
+        if not names:
+            raise click.BadParameter(f"the columns are {', '.join(columns)}", ctx, param)
+        return tuple(dict.fromkeys(by_any_name[name] for name in names))
+
+    example = ",".join(columns[:2])
+    return click.option(
+        "--columns", metavar="A,B", callback=parse, help=f"Only these columns, in this order, such as {example}."
+    )
+
+
+def full_option(command: Command) -> Command:
+    """Add ``--full``."""
+    text = "Show all columns and complete values in a table, also if lines get longer than those of the terminal."
+    return click.option("--full", is_flag=True, help=text)(command)
+
+
+def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], Command]:
+    """Return ``--columns``, ``--full``, ``--limit`` and ``--format``. The command gets them as ``view``, a RowsView.
+
+    Parameters: columns: of all lists that the command may show. has_limit: False for a command that changes a store,
+    since a user could take ``--limit`` for a limit of the changes.
+    """
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_view(
+            *args: Any, output_format: str | None, columns: tuple[str, ...] | None, full: bool,
+            limit: int | None = None, **options: Any,
+        ) -> Any:
+            return command(*args, view=RowsView(output_format, columns, full, limit), **options)
+
+        limit_option = click.option("--limit", type=COUNT, help="Largest number of rows to show.")
+        limits = [limit_option] if has_limit else []
+        return with_all(with_view, columns_option(*columns), full_option, *limits, format_option)
+
+    return decorate
 
 
 # ---- sizes and times -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import finish, format_option, write_list
+from rocketstore.cli.formats import RowsView, finish, format_option, write_list
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.options import (
     COUNT,
@@ -88,7 +88,7 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
     if isinstance(path, MessageStore):
         query_store(path, asked, view, output_format)
     else:
-        query_index_files(path, asked, geometry, output_format)
+        query_index_files(path, asked, geometry, RowsView(output_format, view.columns))
 
 
 def question_of(
@@ -218,7 +218,7 @@ def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyErro
 
 
 def query_index_files(
-    path: Path, asked: Question, geometry: IndexGeometry | None, output_format: str | None
+    path: Path, asked: Question, geometry: IndexGeometry | None, view: RowsView
 ) -> None:
     if asked.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
@@ -231,7 +231,7 @@ def query_index_files(
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(asked.values) > 1:
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
-    write_list(["phyOffset"], ([offset] for offset in offsets), output_format)
+    write_list(["phyOffset"], ([offset] for offset in offsets), view)
     if not offsets:
         raise click.ClickException(f"{path}: no item was found")
     more = " (there may be more)" if len(offsets) == asked.most else ""

@@ -22,7 +22,9 @@ STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severi
 STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "keys": 16, "size": 7, "body": 20}
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
 GAP = 2  # characters between columns
-LEAST, LEAST_KEPT = 12, 20  # characters: the least width of a column of text, and of the column that is always shown
+# Characters: the least width of a column of text, and of the column that is always shown. With these, 80 columns are
+# enough for the cures of all kinds of findings.
+LEAST, LEAST_KEPT = 12, 19
 
 
 class Output(Console):
@@ -39,10 +41,11 @@ def print_table(table: Table) -> None:
     Output().print(table)
 
 
-def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False) -> None:
+def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, is_full: bool = False) -> None:
     """Print a table for each batch. At the end, also after Ctrl-C, name the columns that did not fit the terminal.
 
     Parameters: is_stream: all tables have the header and the widths of the first, which are wide enough for later rows.
+    is_full: leave out no column; a line may be longer than that of the terminal.
     """
     console = Output()
     left_out: dict[str, None] = {}
@@ -54,12 +57,13 @@ def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False) -
                 continue
             has_header = not (is_stream and widths)
             if has_header:
-                widths = column_widths(rows, console.width, STREAM_WIDTHS if is_stream else {})
+                widths = column_widths(rows, console.width, STREAM_WIDTHS if is_stream else {}, is_full=is_full)
+                console.width = max(console.width, line_width(widths))
                 left_out |= {name: None for name in rows[0] if name not in widths}
             console.print(table_of_rows(rows, widths or {}, has_header))
     finally:
         if left_out:
-            hint = "use a wider terminal or --format json to see them"
+            hint = "use --full, a wider terminal or --format json to see them"
             note(f"{console.width} columns are too few for {', '.join(left_out)}: {hint}")
 
 
@@ -97,11 +101,17 @@ def number_columns(rows: Sequence[Row]) -> set[str]:
     return {name for name, value in rows[0].items() if isinstance(value, int) or name.endswith("Timestamp")}
 
 
-def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int]) -> dict[str, int]:
+def line_width(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def column_widths(
+    rows: Sequence[Row], width: int, wanted: Mapping[str, int], *, is_full: bool
+) -> dict[str, int]:
     """Return the width of each column that fits, in characters.
 
     Parameters: width: of the table. wanted: the least widths of columns, if they fit. The others are as wide as their
-    values, but then the column that is always shown gets the rest of the line.
+    values, but then the column that is always shown gets the rest of the line. is_full: do not leave out columns.
 
     Columns of text shrink down to a least width first. Then columns are left out, beginning at the end.
     """
@@ -116,13 +126,14 @@ def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int]) ->
         name: size if name in numbers.union(WHOLE) else min(size, max(LEAST_KEPT if name == kept else LEAST, len(name)))
         for name, size in widths.items()
     }
-    while others and sum(least[name] + GAP for name in widths) - GAP > width:
+    while others and not is_full and line_width({name: least[name] for name in widths}) > width:
         del widths[others.pop()]
-    for _ in range(sum(widths.values()) + GAP * (len(widths) - 1) - width):
+    shortest = min(line_width(widths), line_width({name: least[name] for name in widths}))
+    for _ in range(line_width(widths) - (max(width, shortest) if is_full else width)):
         widest = max(widths, key=lambda name: (widths[name] > least[name], widths[name]))
         widths[widest] -= 1
     if wanted and width < NOT_A_TERMINAL:
-        widths[kept] += max(width - sum(widths.values()) - GAP * (len(widths) - 1), 0)
+        widths[kept] += max(width - line_width(widths), 0)
     return widths
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import Row, format_option, paths_below, write_list, write_rows
+from rocketstore.cli.formats import Row, RowsView, paths_below, write_list, write_rows
 from rocketstore.cli.options import (
     COUNT,
     PATH,
@@ -14,6 +14,7 @@ from rocketstore.cli.options import (
     config_with,
     geometry_options,
     geometry_settings,
+    rows_options,
 )
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import command, note
@@ -26,6 +27,7 @@ __all__ = ["verify"]
 
 SHOWN = ("severity", "kind", "path", "offset", "detail", "mend", "atNextStart")  # in a table
 COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
+OF_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 
 
 @click.command()
@@ -35,10 +37,10 @@ COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart"
 @click.option("--list", "lists_kinds", is_flag=True, help="Only list all kinds of findings.")
 @geometry_options
 @broker_conf_option
-@format_option
+@rows_options(*dict.fromkeys([*COLUMNS, *OF_KINDS]))
 @click.pass_context
 def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int | None, lists_kinds: bool,
-           geometry: IndexGeometry | None, output_format: str | None) -> None:
+           geometry: IndexGeometry | None, view: RowsView) -> None:
     """Compare log, queues, index and checkpoint of STORE with each other, and show each problem. Change nothing.
 
     A broker may be running. The exit status is 1 if there is a finding of severity error.
@@ -46,8 +48,8 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
     if lists_kinds:
         if store is not None:
             raise click.UsageError("--list and STORE: give only one of them")
-        kinds = ((name, *kind) for name, kind in KINDS.items())
-        write_list(("kind", "severity", "meaning", "atNextStart", "mend"), kinds, output_format)
+        kinds = ((name, kind.severity, kind.meaning, kind.mend, kind.at_next_start) for name, kind in KINDS.items())
+        write_list(OF_KINDS, kinds, view)
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
@@ -55,7 +57,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         config = config_with(broker_config(ctx), store, **geometry_settings(geometry))
         report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
     rows = [finding.to_dict() for finding in report.findings]
-    write_rows([rows], output_format, lambda rows: for_people(rows, store), columns=COLUMNS)
+    write_rows(rows, view, lambda rows: for_people(rows, store), columns=COLUMNS)
     note(summary_of(report))
     mends = dict.fromkeys(finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
     for mend in [SALVAGE] if SALVAGE in mends else mends:  # salvage also builds new queues and a new index

@@ -159,3 +159,141 @@ def test_severities_have_colours_on_a_terminal_only(damaged):
     assert b"\x1b[1;31merror" in written
     assert b"\x1b[33mwarning" in written
     assert "\x1b" not in run("verify", damaged, "--format", "table").stdout
+
+
+# ---- tables of every command -------------------------------------------------------------------------------
+
+LISTS = {  # commands that list rows: two of their columns, and one that they do not have
+    "ls STORE": ("queueId,topic", "body"),
+    "info STORE": ("messages,minPhyOffset", "slots"),
+    "info STORE/index": ("items,file", "messages"),
+    "lag BROKER": ("lag,group", "topics"),
+    "lag BROKER --totals": ("lag,group", "queueId"),
+    "offset STORE --time 0 --topic Orders": ("queueOffset,queueId", "phyOffset"),
+    "offset STORE --time 0": ("phyOffset", "queueId"),
+    "hexdump STORE 0": ("field,phyOffset", "size"),
+    "verify --list": ("mend,kind", "path"),
+    "verify DAMAGED": ("kind,more", "meaning"),
+    "cat STORE": ("body,phyOffset", None),
+    "get STORE Orders 0 0": ("body,phyOffset", None),
+    "query STORE --key k": ("body,phyOffset", None),
+    "query STORE/index --topic Orders --key k": ("phyOffset", "topic"),
+    "config check BROKEN": ("what,file", None),
+    "recover --dry-run DAMAGED": ("size,what", None),
+}  # fmt: skip
+LIMITED = [name for name in LISTS if not name.startswith("recover")]
+CHANGES = ["recover", "rebuild", "salvage", "config repair"]  # commands that change a store
+
+
+@pytest.fixture(scope="module")
+def roots(store, damaged, tmp_path_factory):
+    broken = shutil.copytree(store, tmp_path_factory.mktemp("tables") / "broken")
+    for name in ("topics.json", "subscriptionGroup.json"):
+        (broken / "config" / name).write_text("{")
+    crashed = shutil.copytree(damaged, tmp_path_factory.mktemp("tables") / "damaged")
+    (crashed / "abort").touch()
+    return {"STORE": store, "STORE/index": store / "index", "BROKER": golden("broker-5.5.0"), "DAMAGED": crashed,
+            "BROKEN": broken}
+
+
+def words(command, roots):
+    return [roots.get(word, word) for word in command.split()]
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_every_list_has_the_columns_that_were_chosen(command, roots):
+    chosen = LISTS[command][0]
+    every = run(*words(command, roots))
+    expected = [{name: row[name] for name in chosen.split(",")} for row in rows(every, exit_code=every.exit_code)]
+    assert expected
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in chosen)
+    for names in (chosen, snake):
+        found = run(*words(command, roots), "--columns", names)
+        assert (found.exit_code, found.stderr) == (every.exit_code, every.stderr)
+        found_rows = rows(found, exit_code=found.exit_code)
+        assert [{name: row[name] for name in chosen.split(",")} for row in found_rows] == expected
+        assert [name for name in found_rows[0] if name != "bodyBase64"] == chosen.split(",")
+    text = run(*words(command, roots), "--columns", chosen, "--format", "table").stdout
+    assert text.splitlines()[0].split() == chosen.split(",")
+    text = run(*words(command, roots), "--columns", chosen, "--format", "csv").stdout
+    assert text.splitlines()[0].replace(",bodyBase64", "") == chosen
+
+
+@pytest.mark.parametrize("command", [name for name, (_, missing) in LISTS.items() if missing])
+def test_a_column_of_another_list_of_the_command_is_misuse(command, roots):
+    missing = LISTS[command][1]
+    result = run(*words(command, roots), "--columns", missing)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"no column {missing!r}" in result.stderr or f"there is no {missing!r} here" in result.stderr
+
+
+def test_a_column_that_only_the_table_has_can_be_chosen_for_a_table(roots):
+    text = run("lag", roots["BROKER"], "--columns", "group,age", "--format", "table").stdout
+    assert text.splitlines()[0].split() == ["group", "age"]
+    assert "topics" not in text  # the sums have other columns
+    result = run("lag", roots["BROKER"], "--columns", "age")
+    assert (result.exit_code, "there is no 'age' here: the columns are group, topic" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", LIMITED)
+def test_a_limit_shows_the_first_rows_of_every_list(command, roots):
+    get = command.startswith("get")
+    every = run(*words(command, roots), *["--limit", 9] * get)
+    found = rows(every, exit_code=every.exit_code)
+    limited = run(*words(command, roots), "--limit", 1)
+    assert rows(limited, exit_code=every.exit_code) == found[:1]
+    if not command.startswith(("cat", "get", "query")):
+        more = "1 shown; there are more: --limit N shows up to N"
+        assert (more in limited.stderr) == (len(found) > 1)
+        assert more not in run(*words(command, roots), "--limit", len(found)).stderr
+
+
+def test_ls_reads_no_queues_that_it_does_not_show(store, monkeypatch):
+    from rocketstore.cli import ls
+
+    read, rows_of = [], ls.rows_of
+    monkeypatch.setattr(ls, "rows_of", lambda *place: read.append(place) or rows_of(*place))
+    assert len(rows(run("ls", golden(RICH), "--limit", 3))) == 3
+    assert len(read) == 4  # one more, which is the reason of the note
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_command_that_changes_a_store_has_no_limit_of_its_rows(command, store):
+    result = run(*command.split(), store, "--limit", 1)
+    assert (result.exit_code, "No such option '--limit'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["verify DAMAGED", "verify --list", "lag BROKER", "cat STORE", "info STORE/index"])
+def test_full_leaves_out_no_column_of_a_narrow_terminal(command, roots):
+    headers = run(*words(command, roots), "--format", "table").stdout.splitlines()[0].split()
+    _, narrow = on_terminal(*words(command, roots), columns=40)
+    assert "40 columns are too few for" in narrow
+    assert "use --full, a wider terminal or --format json" in " ".join(narrow.split())
+    _, text = on_terminal(*words(command, roots), "--full", columns=40)
+    assert "too few" not in text
+    header = next(line for line in text.rpartition("\x1b[2K")[2].splitlines() if line.split()[:1] == headers[:1])
+    assert header.split() == headers
+
+
+def test_full_shows_every_byte_of_a_field(store):
+    place = ["hexdump", store, "Orders", 1, 0]
+    keys = next(row for row in rows(run(*place)) if row["value"].startswith("KEYS="))
+    assert len(keys["hex"]) > 2 * 256
+    for options, digits in (([], 2 * 256), (["--full"], len(keys["hex"]))):
+        text = run(*place, "--columns", "field,hex", "--format", "table", *options).stdout
+        shown = text.partition("\nproperty")[2].partition("\nproperty")[0]  # the first property
+        assert ("more" in shown) == (not options)
+        assert "".join(shown.partition("and")[0].split()) == keys["hex"][:digits]
+
+
+@pytest.mark.parametrize(("columns", "missing"), [(80, ["atNextStart"]), (140, [])])
+def test_the_kinds_of_findings_fit_a_terminal_with_their_cures(columns, missing):
+    status, text = on_terminal("verify", "--list", columns=columns)
+    assert status == 0
+    lines = text.splitlines()
+    assert lines[0].split() == ["kind", "severity", "meaning", "mend", *["atNextStart"] * (not missing)]
+    first = next(line for line in lines if line.startswith("queue-missing"))
+    assert "rebuild --consume-queue" in first
+    if missing:
+        assert lines.pop().startswith(f"80 columns are too few for {missing[0]}: ")
+    assert max(map(len, lines)) <= columns

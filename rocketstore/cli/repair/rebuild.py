@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.formats import RowsView, finish, write_rows
 from rocketstore.cli.options import (
     COUNT,
     PATH,
@@ -16,6 +16,7 @@ from rocketstore.cli.options import (
     geometry_options,
     geometry_settings,
     refusing,
+    rows_options,
     size_option,
     write_elsewhere_option,
 )
@@ -28,6 +29,8 @@ from rocketstore.rebuild.rebuild import rebuild as rebuild_store
 from rocketstore.recovery.queues import QUEUE_PARTS
 
 __all__ = ["rebuild"]
+
+COLUMNS = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems", "out", "backups")
 
 
 @click.command()
@@ -44,11 +47,11 @@ __all__ = ["rebuild"]
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
-@format_option
+@rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def rebuild(
     ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
-    compat: str | None, write_elsewhere: bool, geometry: IndexGeometry | None, output_format: str | None,
+    compat: str | None, write_elsewhere: bool, geometry: IndexGeometry | None, view: RowsView,
     **options: Any,
 ) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.
@@ -78,7 +81,7 @@ def rebuild(
         "out": str(report.out),
         "backups": [str(path) for path in report.backups],
     }
-    write_rows([[row]], output_format)
+    write_rows([row], view)
     for text in report.notes:
         note(text)
     missing = (topic for topic in topics if not any((report.out / part / topic).exists() for part in QUEUE_PARTS))

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import click
 
-from rocketstore.cli.formats import format_option, paths_below, write_list
+from rocketstore.cli.formats import RowsView, paths_below, write_list
 from rocketstore.cli.options import (
     PATH,
     broker_conf_option,
@@ -14,6 +14,7 @@ from rocketstore.cli.options import (
     config_with,
     geometry_options,
     geometry_settings,
+    rows_options,
     write_elsewhere_option,
 )
 from rocketstore.cli.text import note
@@ -24,6 +25,8 @@ from rocketstore.recovery.report import RecoveryReport
 
 __all__ = ["recover"]
 
+COLUMNS = ("what", "path", "offset", "size")
+
 
 @click.command()
 @click.argument("store", type=PATH)
@@ -33,11 +36,11 @@ __all__ = ["recover"]
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
-@format_option
+@rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def recover(
     ctx: click.Context, /, store: Path, policy: Literal["complete", "broker"], dry_run: bool, compat: str | None,
-    write_elsewhere: bool, geometry: IndexGeometry | None, output_format: str | None,
+    write_elsewhere: bool, geometry: IndexGeometry | None, view: RowsView,
 ) -> None:
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 
@@ -50,7 +53,7 @@ def recover(
     config = config_with(broker_config(ctx, compat), store, **settings)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
-    write_list(("what", "path", "offset", "size"), steps, output_format, paths_below(store))
+    write_list(COLUMNS, steps, view, paths_below(store))
     note(summary_of(report))
     for text in report.notes:
         note(text)

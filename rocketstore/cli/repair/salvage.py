@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, paths_below, write_list
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config
+from rocketstore.cli.formats import RowsView, paths_below, write_list
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, rows_options
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
 from rocketstore.salvage.salvage import SalvageReport
@@ -13,14 +13,16 @@ from rocketstore.salvage.salvage import salvage as salvage_store
 
 __all__ = ["salvage"]
 
+COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
+
 
 @click.command()
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="The new store: a directory that is empty, or does not exist.")
 @broker_conf_option
-@format_option
+@rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
-def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | None) -> None:
+def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> None:
     """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
     STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
@@ -32,7 +34,7 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     with byte_progress("salvage") as progress:
         report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
-    write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format, paths_below(store))
+    write_list(COLUMNS, lost, view, paths_below(store))
     note(summary(report))
     if report.lost:
         raise click.exceptions.Exit(1)

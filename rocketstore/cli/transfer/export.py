@@ -31,7 +31,7 @@ from rocketstore.cli.text import note
 from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
 from rocketstore.cli.transfer.table_file import COMPRESSIONS, TableFile, read_batches
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
-from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, columns_option, message_lines
+from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, message_columns_option, message_lines
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -85,7 +85,7 @@ format_option = click.option(
 @containers_option
 @click.option("--raw-body", is_flag=True,
               help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.")
-@columns_option
+@message_columns_option
 @click.option("--compression", type=click.Choice(COMPRESSIONS["parquet"]),
               help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]")
 @click.option("--partition-by", metavar="topic,day", callback=parse_partitions,

@@ -5,17 +5,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import click
-
 from rocketstore.cli.formats import (
     CSV_FORMS,
     SAFE_CSV,
     csv_line,
     is_table,
     line_writer,
-    write_rows,
+    write_batches,
     write_utf8,
 )
+from rocketstore.cli.options import columns_option, full_option
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
 from rocketstore.log.commit_log import CommitLog
@@ -23,10 +22,10 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_lines import batch_lines
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
-from rocketstore.text_values import find_similar, shorten
+from rocketstore.text_values import shorten
 
-__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "columns_option", "message_lines", "topics_of", "view_options"]
-__all__ += ["write_messages"]
+__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "message_columns_option", "message_lines", "topics_of"]
+__all__ += ["view_options", "write_messages"]
 
 BODY_RULE = (
     'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
@@ -113,26 +112,7 @@ def is_single(value: Any) -> bool:
     return value is not None and (len(value) == 1 if isinstance(value, tuple) else "||" not in value)
 
 
-def parse_columns(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Return names of columns in tables. The text has them, or names of columns in a batch, separated by commas."""
-    if text is None:
-        return None
-    by_any_name = {name: name for name in COLUMNS} | {batch_name: name for name, batch_name in COLUMNS.items()}
-    names = []
-    for name in filter(None, map(str.strip, text.split(","))):
-        if name not in by_any_name:
-            similar = find_similar(name, by_any_name)
-            hint = f"did you mean {similar!r}?" if similar else f"the columns are {', '.join(COLUMNS)}"
-            raise click.BadParameter(f"there is no column {name!r}: {hint}", ctx, param)
-        names.append(by_any_name[name])
-    if not names:
-        raise click.BadParameter(f"the columns are {', '.join(COLUMNS)}", ctx, param)
-    return tuple(dict.fromkeys(names))
-
-
-columns_option = click.option(
-    "--columns", metavar="A,B", callback=parse_columns, help="Only these columns, in this order: storeTimestamp,body."
-)
+message_columns_option = columns_option(*COLUMNS)
 
 
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,8 +123,7 @@ def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         return command(*args, view=MessageView(columns, full, containers), **options)
 
-    full = click.option("--full", is_flag=True, help="Show long bodies, many keys and bytes completely in a table.")
-    return columns_option(full(containers_option(with_view)))
+    return message_columns_option(full_option(containers_option(with_view)))
 
 
 def topics_of(messages: MessageBatch | Sequence[Message]) -> Iterable[str]:
@@ -174,12 +153,13 @@ def write_messages(
     """Write messages to standard output.
 
     Parameters: is_result: all batches are one table, and that of one message has a line for each column. is_stream: as
-    for ``write_rows``.
+    for ``write_batches``.
     """
     if is_table(output_format):
         together = [[message for batch in batches for message in batch]] if is_result else batches
         for_people = view.result_for_people if is_result else view.for_people
-        write_rows(map(view.rows, together), output_format, for_people, is_stream=is_stream)
+        tables = (for_people(view.rows(messages)) for messages in together if len(messages))
+        write_batches(tables, output_format, is_stream=is_stream, is_full=view.is_full)
         return
     form, terminal, header = output_format or "json", sys.stdout.isatty(), ""
     if form in CSV_FORMS:
