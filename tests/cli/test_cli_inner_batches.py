@@ -1,10 +1,12 @@
 """Inner batches: commands show the messages in them, and ``--containers`` shows the records."""
 
 import json
+import shutil
 
 import pytest
 from support import stores
 from support.cli import golden, rows, run
+from support.damages import change_log
 from support.puts import open_store
 
 import rocketstore
@@ -82,6 +84,24 @@ def test_export_writes_the_messages_of_batches(store, tmp_path, form):
     ]
     assert run("export", store, tmp_path / f"raw.{form}", "--raw-body").stderr.endswith(": 3 messages\n")
     assert run("export", store, tmp_path / f"containers.{form}", "--containers").stderr.endswith(": 3 messages\n")
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+def test_a_bad_body_beside_a_batch_is_exported_with_the_reason(store, tmp_path, form):
+    root, target = shutil.copytree(store, tmp_path / "store"), tmp_path / f"out.{form}"
+    with open_store(root) as opened:
+        at = opened.put_message(Message("Plain", b"y" * 1000, queue_id=0, compress="zlib")).phy_offset
+    change_log(root, 0, at + 88, b"\xff" * 4)
+    result = run("export", root, target)
+    assert result.exit_code == 0
+    warning, count = result.stderr.splitlines()
+    assert warning.startswith("Warning: 1 message has a body that cannot be decoded")
+    assert count == f"{target}: 6 messages"
+    if form in ("parquet", "arrow"):
+        module = pytest.importorskip("pyarrow.parquet" if form == "parquet" else "pyarrow.feather")
+        last = module.read_table(target).slice(5).to_pylist()[0]
+        assert last["body"] is None
+        assert last["bodyError"].startswith("body: does not decompress")
 
 
 def test_cat_shows_what_rocketmq_put_into_batches():

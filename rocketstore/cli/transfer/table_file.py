@@ -7,6 +7,7 @@ from typing import Any, Self
 from rocketstore.arrow import message_schema
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
@@ -72,8 +73,16 @@ def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str]) -> 
     if isinstance(messages, MessageBatch):
         return messages.select(columns).to_arrow()
     names = {MESSAGE_FIELDS[name].name: name for name in columns}
-    rows = [{name: getattr(message, field) for name, field in names.items()} for message in messages]
+    rows = [{name: value_of(message, field) for name, field in names.items()} for message in messages]
     return import_extra("pyarrow", "arrow").RecordBatch.from_pylist(rows, message_schema(columns))
+
+
+def value_of(message: Message, field: str) -> Any:
+    """Return a field of a message; None for a body that cannot be decoded, as in a batch."""
+    try:
+        return getattr(message, field)
+    except BODY_ERRORS:
+        return None
 
 
 def read_batches(path: Path, form: str) -> Iterator[Any]:
