@@ -57,12 +57,13 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     if view.fields is not None:
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
+    conditions["limit"] = limit  # of records, each of which has at least one message
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
-    unseen, found, left = set(conditions["topics"] or ()), 0, 0
+    unseen, found, gaps = set(conditions["topics"] or ()), 0, 0
     reads_ahead = not follow and limit is None
 
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
-        nonlocal found, left
+        nonlocal found, gaps
         for part in scans:
             messages = view.messages(log, part)
             for batch in iterate_ahead(messages) if reads_ahead else messages:
@@ -72,25 +73,27 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
                     unseen.difference_update(topics_of(rows))
                 yield rows
                 if found == limit:
-                    return
+                    break
             note_bad_bodies(part.bad_bodies)
             for problem in left_out(log, part):
                 report(problem)
-                left += 1
+                gaps += 1
+            if found == limit:
+                return
 
     write_messages(batches(), output_format, view.asked_by(conditions), is_stream=follow)
     note_leftovers(log)
     places = conditions["topics"], conditions["queue_ids"]
-    finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen)), *places))
-    if left:
+    finish(or_nothing_found(store, found + gaps, unknown_topics(store, sorted(unseen)), *places))
+    if gaps:
         raise click.exceptions.Exit(1)
 
 
 def first_offset(log: CommitLog, conditions: dict[str, Any], tail: int | None, follow: bool) -> int:
     """Return the physical offset at which the output begins."""
     begin = max(conditions["begin_offset"] or 0, log.min_phy_offset)
-    is_told = conditions["begin_offset"] is not None or conditions["begin_timestamp"] is not None
-    if tail is None and follow and not is_told:
+    has_begin = conditions["begin_offset"] is not None or conditions["begin_timestamp"] is not None
+    if tail is None and follow and not has_begin:
         tail = 0
     if tail is None:
         return begin

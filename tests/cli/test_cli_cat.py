@@ -136,6 +136,26 @@ def test_damaged_records_are_left_out_and_named(tmp_path):
     assert_one_line(result, file, "offsets 255 to 1541 are left out")
 
 
+def test_damage_before_the_limit_is_named_and_damage_after_it_is_not(tmp_path):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    change_log(root, 0, 255, bytes(8))
+    before = [m["physicalOffset"] for m in stores.dump(RICH)["message"] if m["physicalOffset"] < 255]
+    assert offsets(root, "--limit", len(before)) == before
+    result = run("cat", root, "--limit", len(before) + 1)
+    assert [row["phyOffset"] for row in rows(result, exit_code=1)] == [*before, 1541]
+    assert_one_line(result, "offsets 255 to 1541 are left out")
+
+
+def test_a_limit_counts_the_bad_bodies_of_the_messages_that_are_shown(tmp_path):
+    data = b""
+    for _ in range(3):
+        data += build_record("T", b"no zlib", sys_flag=1, phy_offset=len(data))
+    write_file(tmp_path / "commitlog", 0, data.ljust(4096, b"\0"))
+    result = run("cat", tmp_path, "--limit", 2)
+    assert len(rows(result)) == 2
+    assert result.stderr.startswith("Warning: 2 messages have bodies that cannot be decoded")
+
+
 def test_a_message_whose_body_does_not_decompress_is_shown_with_the_reason(tmp_path):
     bad = build_record("T", b"no zlib", sys_flag=1)
     sound = build_record("T", b"sound", phy_offset=len(bad))
