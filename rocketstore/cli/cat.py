@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,7 +16,15 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
-from rocketstore.cli.view.messages import BODY_RULE, MessageView, topics_of, view_options, write_messages
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
+from rocketstore.cli.view.messages import (
+    BODY_RULE,
+    MessageView,
+    phy_offsets_of,
+    topics_of,
+    view_options,
+    write_messages,
+)
 from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -53,7 +61,7 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
-    conditions["begin_offset"] = first_offset(log, conditions, tail, follow)
+    conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
     if view.fields is not None:
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
@@ -63,11 +71,12 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     reads_ahead = not follow and limit is None
 
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
-        nonlocal found, gaps
+        nonlocal found, gaps, surplus
         for part in scans:
             messages = view.messages(log, part)
             for batch in iterate_ahead(messages) if reads_ahead else messages:
-                rows = batch if limit is None or len(batch) <= limit - found else batch[: limit - found]
+                rows = batch[surplus:] if surplus else batch  # only the first batch has messages before the tail
+                rows, surplus = rows if limit is None or len(rows) <= limit - found else rows[: limit - found], 0
                 found += len(rows)
                 if unseen:
                     unseen.difference_update(topics_of(rows))
@@ -89,31 +98,43 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
         raise click.exceptions.Exit(1)
 
 
-def first_offset(log: CommitLog, conditions: dict[str, Any], tail: int | None, follow: bool) -> int:
-    """Return the physical offset at which the output begins."""
+class Start(NamedTuple):
+    """Where the output begins: at a physical offset, after ``surplus`` messages of the inner batch there."""
+
+    phy_offset: int
+    surplus: int = 0
+
+
+def first_offset(
+    log: CommitLog, conditions: dict[str, Any], tail: int | None, follow: bool, view: MessageView
+) -> Start:
+    """Return where the output begins."""
     begin = max(conditions["begin_offset"] or 0, log.min_phy_offset)
     has_begin = conditions["begin_offset"] is not None or conditions["begin_timestamp"] is not None
     if tail is None and follow and not has_begin:
         tail = 0
     if tail is None:
-        return begin
+        return Start(begin)
     end = LogEnd(log).find()
     if conditions["end_offset"] is not None:
         end = min(end, conditions["end_offset"])
-    return find_tail(log, conditions, begin, end, tail)
+    return find_tail(log, conditions, begin, end, tail, view)
 
 
-def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int) -> int:
-    """Return the physical offset of the last ``count``-th message. Search backward, in parts 8 times as large each."""
+def find_tail(
+    log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int, view: MessageView
+) -> Start:
+    """Return where the last ``count`` messages begin. Search backward, in parts 8 times as large each."""
     size, first = LAST_PART, end
     while count and begin < first:
         first, stop = max(begin, first - size), first
-        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": ["phy_offset"]}
-        offsets = [offset for batch in scan(log, part) for offset in batch.phy_offset.tolist()]
+        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": NEEDED_COLUMNS}
+        offsets = [offset for messages in view.messages(log, scan(log, part)) for offset in phy_offsets_of(messages)]
         if len(offsets) >= count:
-            return int(offsets[-count])
+            found = offsets[-count]
+            return Start(found, offsets[:-count].count(found))
         count, size = count - len(offsets), 8 * size
-    return first
+    return Start(first)
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:

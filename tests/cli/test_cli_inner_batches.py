@@ -11,6 +11,7 @@ from support.puts import open_store
 
 import rocketstore
 from rocketstore import Message
+from rocketstore.cli import cat as cat_module
 from rocketstore.messages.message import inner_messages
 
 BATCH = "batch-5.5.0"
@@ -54,6 +55,17 @@ def test_limits_and_columns_are_those_of_messages(store):
     assert bodies(run("cat", store, "--limit", 3)) == ["first", "part 0", "part 1"]
     found = rows(run("cat", store, "--topic", "Batches", "--columns", "keys,queueOffset"))
     assert found == [{"keys": [f"k{n}"], "queueOffset": n} for n in range(3)]
+
+
+@pytest.mark.parametrize("part", [1, 300, 1 << 20])
+@pytest.mark.parametrize("count", range(7))
+def test_a_tail_counts_the_messages_in_a_batch(store, count, part, monkeypatch):
+    monkeypatch.setattr(cat_module, "LAST_PART", part)
+    shown = ["first", "part 0", "part 1", "part 2", "last"]
+    assert bodies(run("cat", store, "--tail", count), exit_code=int(not count)) == (shown[-count:] if count else [])
+    assert bodies(run("cat", store, "--tail", count or 1, "--limit", 1)) == shown[-(count or 1) :][:1]
+    containers = run("cat", store, "--tail", 2, "--containers")
+    assert [row["topic"] for row in rows(containers)] == ["Batches", "Plain"]
 
 
 def test_get_begins_within_a_batch(store):

@@ -130,6 +130,13 @@ def topics_of(messages: MessageBatch | Sequence[Message]) -> Iterable[str]:
     return messages.topic if isinstance(messages, MessageBatch) else [message.topic for message in messages]
 
 
+def phy_offsets_of(messages: MessageBatch | Sequence[Message]) -> list[int]:
+    """Return the physical offset of the record of each message."""
+    if isinstance(messages, MessageBatch):
+        return list(messages.phy_offset.tolist())
+    return [message.phy_offset for message in messages]
+
+
 def message_lines(
     messages: MessageBatch | Sequence[Message], names: Sequence[str], form: str, terminal: bool
 ) -> Iterator[bytes | memoryview]:
