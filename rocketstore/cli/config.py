@@ -33,8 +33,7 @@ def check_command(store: Path, view: RowsView) -> None:
     write_problems(store, problems, view)
     if problems:
         raise click.exceptions.Exit(1)
-    directory = store / "config"
-    note(f"{directory}: all files are sound" if directory.is_dir() else f"{store}: has no configuration")
+    note_sound(store)
 
 
 @config.command("repair", short_help="Restore files from their .bak files.")
@@ -55,8 +54,16 @@ def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, view: Rows
         repaired = repair(store, dry_run)
     write_problems(store, repaired, view)
     paths = {problem.path for problem in repaired}
-    remaining = BrokerConfig.open(store).problems
-    finish(f"{problem.path}: {problem.what}" for problem in remaining if problem.path not in paths)
+    remaining = [problem for problem in BrokerConfig.open(store).problems if problem.path not in paths]
+    if not repaired and not remaining:
+        note_sound(store)
+    finish(f"{problem.path}: {problem.what}" for problem in remaining)
+
+
+def note_sound(store: Path) -> None:
+    """Write to standard error that no file of the configuration has a problem."""
+    directory = store / "config"
+    note(f"{directory}: all files are sound" if directory.is_dir() else f"{store}: has no configuration")
 
 
 def write_problems(store: Path, problems: list[ConfigProblem], view: RowsView) -> None:

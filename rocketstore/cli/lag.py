@@ -60,6 +60,8 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
         write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=COLUMNS)
     if totals or (is_table(view.output_format) and view.columns is None):
         write_rows(total_rows(lags, now), view, totals_for_people, columns=TOTALS)
+    if not lags and not problems:
+        note(f"{store.path}: no consumer group has saved an offset in {name}")
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
 
 

@@ -8,6 +8,7 @@ from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import Row, RowsView, write_parts
 from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
+from rocketstore.cli.text import note
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
@@ -32,7 +33,10 @@ def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     lost = None if queues else describe_lost_queues(store)
     problems = [lost] if lost else unknown_topics(store, topics)
     note_elsewhere(store, [topic for topic, _ in queues])
-    write_parts(parts, view, [*problems, *store.layout.problems()], columns=COLUMNS)
+    problems += store.layout.problems()
+    if not queues and not problems:
+        note(f"{store.path}: has no queues")
+    write_parts(parts, view, problems, columns=COLUMNS)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:

@@ -21,7 +21,7 @@ from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import find_similar, parse_size, parse_time
+from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
 __all__ += ["compat_option", "geometry_options", "offset_from_end"]
@@ -55,10 +55,14 @@ class StorePath(click.Path):
 
 def number(least: int, most: int) -> Callable[[Any], int]:
     """Return an integer type that names its range in the error message but not in the help, unlike click.IntRange."""
-    values = click.IntRange(least, most)
-
-    def n(value: Any) -> int:  # the help shows the name of this function
-        return int(values.convert(value, None, None))
+    def n(value: str | int) -> int:  # the help shows the name of this function
+        try:
+            found = parse_integer(str(value))
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is no integer: give a number from {least} to {most}") from None
+        if not least <= found <= most:
+            raise click.BadParameter(f"{value} is not from {least} to {most}")
+        return found
 
     return n
 

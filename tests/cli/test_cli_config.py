@@ -40,6 +40,13 @@ def test_check_of_a_sound_configuration_says_that_all_is_well(store):
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{store / 'config'}: all files are sound\n")
 
 
+def test_repair_of_a_sound_configuration_says_that_all_is_well(store):
+    (store / "config" / "topics.json").write_text(json.dumps(TOPICS))
+    for options in ([], ["--dry-run"]):
+        result = run("config", "repair", store, *options)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{store / 'config'}: all files are sound\n")
+
+
 def test_repair_takes_the_backup_and_keeps_the_damaged_file(store):
     damaged = (store / "config" / "topics.json").read_bytes()
     (done,) = rows(run("config", "repair", store))

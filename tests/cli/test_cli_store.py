@@ -126,6 +126,17 @@ def test_ls_lists_several_topics_and_names_the_one_that_is_not_there():
     assert_one_line(result, "'nope'")
 
 
+def test_ls_and_lag_say_that_an_empty_store_has_nothing_to_list(tmp_path):
+    with open_store(tmp_path / "store"):
+        pass
+    root = tmp_path / "store"
+    for command, text in (("ls", "has no queues"), ("lag", "no consumer group has saved an offset")):
+        result = run(command, root)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith(f"{root}: {text}")
+        assert result.stderr.count("\n") == 1
+
+
 # ---- lag ---------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +259,28 @@ def test_get_reads_what_rocketmq_reads(name):
         place = row["topic"], row["queueId"], row["offset"]
         found = rows(run("get", golden(name), *place, "--limit", row["max"], *tags))
         assert [message["phyOffset"] for message in found][: len(row["phyOffsets"])] == row["phyOffsets"]
+
+
+def test_get_at_minus_one_is_the_last_message_of_the_queue():
+    every = rows(run("get", golden(RICH), "RichTopic", 0, 0, "--limit", 100))
+    assert len(every) > 2
+    assert rows(run("get", golden(RICH), "RichTopic", 0, -1)) == every[-1:]
+    assert rows(run("get", golden(RICH), "RichTopic", 0, -2, "--limit", 100)) == every[-2:]
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "offset", "text"),
+    [
+        ("x", 0, "Invalid value for 'QUEUE': 'x' is no integer: give a number from -2147483648 to 2147483647"),
+        (2**31, 0, "Invalid value for 'QUEUE': 2147483648 is not from -2147483648 to 2147483647"),
+        (0, "1e3", "Invalid value for 'OFFSET': '1e3' is no integer"),
+        (0, 2**63, "Invalid value for 'OFFSET': 9223372036854775808 is not from"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_in_ordinary_words(queue_id, offset, text):
+    result = run("get", golden(BASIC), "TopicTest", queue_id, offset)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {text}" in result.stderr
 
 
 def test_get_shows_all_columns_and_text_as_text():
