@@ -67,10 +67,11 @@ def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None
     log = store.commit_log
     offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
     log.ending.rule = None  # also show bytes after the end of the log
-    if (begin := find_begin(log, offset)) is not None:
-        note(f"{store.path}: byte {offset} is byte {offset - begin} of the record at {begin}")
-        offset = begin
-    record = Record(record_bytes(log, offset), offset)
+    begin = find_begin(log, offset)
+    record = Record(record_bytes(log, begin), begin)
+    if begin < offset:
+        kind = "filler at the end of the file, which begins" if record.magic == MAGIC_BLANK else "record"
+        note(f"{store.path}: byte {offset} is byte {offset - begin} of the {kind} at {begin}")
     try:
         record.read_fields()
     except EOFError:
@@ -79,7 +80,7 @@ def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None
     write_rows(record.rows, view, lambda rows: for_people(rows, most))
     if record.magic != MAGIC_BLANK:
         try:
-            log.get_messages([offset], columns=["phy_offset"], verify_crc=True)
+            log.get_messages([begin], columns=["phy_offset"], verify_crc=True)
         except (CorruptFileError, IndexError) as error:
             finish([error])
 
@@ -109,18 +110,21 @@ def offset_of_queue(store: MessageStore, topic: str, queue_id: str, queue_offset
         raise click.ClickException(str(error)) from None
 
 
-def find_begin(log: CommitLog, offset: int) -> int | None:
-    """Return where the record begins that has a byte after its first at a physical offset; None without one."""
+def find_begin(log: CommitLog, offset: int) -> int:
+    """Return where the record or the filler begins that has a byte at a physical offset; the offset without either."""
     file = log.queue.find(offset)
     if file is None or log.begins_record(offset):
-        return None
+        return offset
     for begin in dict.fromkeys((max(file.file_from_offset, offset - NEAR), file.file_from_offset)):
-        scan = log.scan(begin, offset + 1, columns=["phy_offset", "size"], on_corrupt="skip")
-        for batch in scan:
+        end = begin  # of the last record before the offset
+        for batch in log.scan(begin, offset + 1, columns=["phy_offset", "size"], on_corrupt="skip"):
             inside = (batch.phy_offset < offset) & (offset < batch.phy_offset + batch.size)
             if inside.any():
                 return int(batch.phy_offset[inside][0])
-    return None
+            end = int(batch.phy_offset[-1] + batch.size[-1])
+        if end < offset and read_field(log.queue.pread(end, MIN_RECORD), RECORD_HEAD, "magic") == MAGIC_BLANK:
+            return end
+    return offset
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:

@@ -273,4 +273,5 @@ def _no_file_error(ending: Ending, offset: int) -> Exception:
         reason = f"there is nothing from {offset} to {later}: a file is missing or was cut"
         return CorruptFileError(before.path, before.size, "file size", reason)
     begin, end = ending.log.min_phy_offset, ending.find()
-    return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")
+    held = f"has {begin} to {end}" if begin < end else "has no message"
+    return IndexError(f"{ending.log.directories[0]}: phy_offset {offset} is outside the commit log, which {held}")

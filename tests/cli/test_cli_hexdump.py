@@ -6,6 +6,7 @@ import pytest
 from support import stores
 from support.cli import assert_one_line, golden, on_terminal, rows, run
 from support.damages import change_log
+from support.puts import open_store
 
 RICH = "rich-5.5.0"
 
@@ -91,9 +92,27 @@ def test_an_offset_can_be_written_as_files_are_named():
     assert rows(run("hexdump", golden(RICH), f"{at:020}")) == rows(run("hexdump", golden(RICH), at))
 
 
-def test_outside_the_log():
+def test_a_byte_in_the_filler_shows_the_filler(monkeypatch):
+    blank = stores.dump(RICH)["blank"][0]
+    at, size = blank["physicalOffset"], blank["size"]
+    expected = rows(run("hexdump", golden(RICH), at))
+    for offset in (at + 1, at + size // 2, at + size - 1):
+        result = run("hexdump", golden(RICH), offset)
+        assert rows(result) == expected
+        place = f"byte {offset - at} of the filler at the end of the file, which begins at {at}"
+        assert result.stderr == f"{golden(RICH)}: byte {offset} is {place}\n"
+    monkeypatch.setattr("rocketstore.cli.hexdump.NEAR", 1)
+    assert rows(run("hexdump", golden(RICH), at + size - 1)) == expected
+
+
+def test_outside_the_log(tmp_path):
+    root = golden(RICH)
     for offset in (10**12, "9" * 20):
-        assert_one_line(run("hexdump", golden(RICH), offset), "outside the commit log", "0 to 499343")
+        assert_one_line(run("hexdump", root, offset), root / "commitlog", "outside the commit log", "0 to 499343")
+    with open_store(tmp_path):
+        pass
+    result = run("hexdump", tmp_path, 0)
+    assert_one_line(result, tmp_path / "commitlog", "phy_offset 0 is outside the commit log, which has no message")
 
 
 def test_a_damaged_record_is_shown_as_far_as_it_goes(tmp_path):
