@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
 __all__ = ["Time", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
-__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "wrong_unit"]
+__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "utc", "wrong_unit"]
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,6 +131,12 @@ def format_time(timestamp: int) -> str | None:
     if instant is None:
         return f"{timestamp} ms"
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc(timestamp: int) -> str:
+    """Return the text of a time in epoch milliseconds. Beyond the years 1 to 9999 it is the number."""
+    when = datetime_or_none(timestamp)
+    return str(timestamp) if when is None else when.isoformat(" ", "milliseconds")
 
 
 def format_duration(seconds: int) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, overload
 from rocketstore.lazy import lazy_property
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.preview import text_preview
+from rocketstore.messages.preview import preview_messages
+from rocketstore.preview import Preview, Previewed
 
 if TYPE_CHECKING:
     import pandas
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FoundMessages"]
 
 
-class FoundMessages:
+class FoundMessages(Previewed):
     """The messages that a query or a read found. Without a message it is false.
 
     ``found[i]`` is a Message, ``found[i:j]`` a MessageBatch.
@@ -66,9 +67,9 @@ class FoundMessages:
         """Return a polars.DataFrame."""
         return self.messages.to_polars()
 
-    def _preview(self) -> str:
-        """Return the first and the last messages as the lines of a table."""
-        return text_preview(self.messages, self.messages.names)
+    def _title(self) -> str:
+        """Return the line about the answer in a repr."""
+        raise NotImplementedError
 
-    def _repr_html_(self) -> str:
-        return self.messages._repr_html_()
+    def _preview(self) -> Preview:
+        return preview_messages(self._title(), self.messages, self.messages.names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import operator
 import re
 import struct
@@ -29,14 +28,16 @@ from rocketstore.messages.compression import (
 from rocketstore.messages.compression import compress as compress_body
 from rocketstore.messages.message_id import make_msg_id
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
-from rocketstore.text_values import Time, datetime_or_none, epoch_ms
+from rocketstore.preview import Preview
+from rocketstore.text_values import Time, datetime_or_none, epoch_ms, utc
 
-__all__ = ["Message", "utc"]
+__all__ = ["Message"]
 
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)
 PROPERTIES_HEAD = struct_of(PROPERTIES_LENGTH)
 SHOWN_BYTES = 200
+SHOWN_TEXT = 4 * SHOWN_BYTES + 1  # characters: those of bytes as \xff, and an ellipsis
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
 MADE_OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
@@ -257,7 +258,7 @@ class Message(MessageSlots):
         return f"<Message {own_field(self, 'topic')!r}{place}{body}>"
 
     def _repr_html_(self) -> str:
-        rows = []
+        rows: list[tuple[str, str]] = []
         for name, field in message_fields().items():
             try:
                 value = getattr(self, name)
@@ -269,8 +270,8 @@ class Message(MessageSlots):
                 value = utc(value)
             elif isinstance(value, bytes):
                 value = repr(value[:SHOWN_BYTES])[2:-1] + ("…" if len(value) > SHOWN_BYTES else "")
-            rows.append(f"<tr><th>{html.escape(field.name)}</th><td>{html.escape(str(value))}</td></tr>")
-        return f"<table>{''.join(rows)}</table>"
+            rows.append((field.name, str(value)))
+        return Preview(repr(self)[1:-1], ("field", "value"), rows, width=SHOWN_TEXT).html()
 
 
 def utf8(text: str, field: str) -> bytes:
@@ -279,12 +280,6 @@ def utf8(text: str, field: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{field}={text!r:.80}: the character at {error.start} has no UTF-8: give bytes") from None
-
-
-def utc(timestamp: int) -> str:
-    """Return the text of a time in epoch milliseconds. Beyond the years 1 to 9999 it is the number."""
-    when = datetime_or_none(timestamp)
-    return str(timestamp) if when is None else when.isoformat(" ", "milliseconds")
 
 
 def number_property(message: Message, name: str, most: int) -> int:

@@ -22,8 +22,9 @@ from rocketstore.messages.arrow_import import join_columns, read_columns
 from rocketstore.messages.bodies import BadBodies, Bodies, body_error_column, decompress_bodies
 from rocketstore.messages.compression import COMPRESSED, BodyError
 from rocketstore.messages.message import Message
-from rocketstore.messages.preview import html_preview, text_preview
+from rocketstore.messages.preview import preview_messages
 from rocketstore.messages.to_put import to_put
+from rocketstore.preview import Preview, Previewed
 
 if TYPE_CHECKING:
     import pandas
@@ -40,7 +41,7 @@ MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUM
 
 
 @made_by("MessageStore.scan")
-class MessageBatch:
+class MessageBatch(Previewed):
     """Messages as columns, which are attributes under the names of Message's fields.
 
     ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. pyarrow, and each library that accepts Arrow objects, gets
@@ -317,11 +318,8 @@ class MessageBatch:
         frame: polars.DataFrame = import_extra("polars", "polars").DataFrame(self)
         return frame
 
-    def __repr__(self) -> str:
-        return f"<MessageBatch: {self._length:,} messages>{text_preview(self, self.names)}"
-
-    def _repr_html_(self) -> str:
-        return html_preview(self, self.names)
+    def _preview(self) -> Preview:
+        return preview_messages(f"MessageBatch: {self._length:,} messages", self, self.names)
 
 
 def is_arrow(value: object) -> bool:

@@ -86,9 +86,9 @@ class GetMessageResult(FoundMessages):
     def without_queue(cls) -> GetMessageResult:
         return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, empty_batch(message_fields()))
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         places = f"next offset {self.next_begin_offset:,} of {self.min_offset:,} to {self.max_offset:,}"
-        return f"<GetMessageResult: {self.status}, {len(self):,} messages, {places}>{self._preview()}"
+        return f"GetMessageResult: {self.status}, {len(self):,} messages, {places}"
 
 
 def get_message(

@@ -25,7 +25,8 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.preview import text_preview
+from rocketstore.messages.preview import preview_messages
+from rocketstore.preview import Preview, Previewed
 from rocketstore.query.coverage import Coverage, overlaps
 
 __all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
@@ -61,13 +62,13 @@ class QueryMessageResult(FoundMessages):
         self.complete = complete
         self.reasons = reasons
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         state = "complete" if self.complete else f"perhaps not all: {'; '.join(self.reasons)}"
-        return f"<QueryMessageResult: {len(self):,} messages, {state}>{self._preview()}"
+        return f"QueryMessageResult: {len(self):,} messages, {state}"
 
 
 @made_by("MessageStore.query_messages")
-class QueryMessagesResult(Sequence[MessageBatch]):
+class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     """The messages of n keys, as a sequence: ``found[i]`` is a MessageBatch with the messages of key ``i``.
 
     The number of keys is its length. It is false if no key has a message.
@@ -127,10 +128,11 @@ class QueryMessagesResult(Sequence[MessageBatch]):
         messages, i = self.messages, i % n
         return messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
 
-    def __repr__(self) -> str:
+    def _preview(self) -> Preview:
+        messages = self.messages  # drops messages that have expired
         why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
-        rows = text_preview(self.messages, self.messages.names)
-        return f"<QueryMessagesResult: {len(self):,} keys, {len(self.phy_offsets):,} messages{why}>{rows}"
+        title = f"QueryMessagesResult: {len(self):,} keys, {len(messages):,} messages{why}"
+        return preview_messages(title, messages, messages.names)
 
 
 def query_messages(

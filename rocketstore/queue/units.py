@@ -12,10 +12,10 @@ import numpy as np
 from rocketstore.kernels.columns import int64_column, require_int64
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT, struct_of
 from rocketstore.limits import INT_MAX
+from rocketstore.preview import Preview, Previewed, ends_of
 
 __all__ = ["FILLER", "ConsumeQueueUnits", "CqUnit", "are_fillers", "are_valid", "queue_offsets_of"]
 
-SHOWN_ENDS = 5  # units of each end that a repr shows
 FILLER = struct_of(UNIT).pack(0, INT_MAX, 0)
 
 
@@ -37,7 +37,7 @@ class CqUnit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ConsumeQueueUnits:
+class ConsumeQueueUnits(Previewed):
     """Units as columns: int64; sizes, batch_nums and compacted_offsets int32. The last three: batch units only.
 
     ``units[i]`` is a CqUnit, ``units[i:j]`` are units as columns.
@@ -89,11 +89,10 @@ class ConsumeQueueUnits:
     def _batch_columns(self) -> tuple[np.ndarray | None, ...]:
         return self.batch_nums, self.store_timestamps, self.compacted_offsets
 
-    def __repr__(self) -> str:
-        n = len(self)
-        shown = list(self) if n <= 2 * SHOWN_ENDS else [*self[:SHOWN_ENDS], None, *self[n - SHOWN_ENDS :]]
-        rows = "".join("\n" + ("…" if unit is None else repr(unit)) for unit in shown)
-        return f"<ConsumeQueueUnits: {n:,} units>{rows}"
+    def _preview(self) -> Preview:
+        count = 5 if self.batch_nums is None else len(CqUnit._fields)  # only batch units have the last fields
+        rows = [None if unit is None else unit[:count] for unit in ends_of(self)]
+        return Preview(f"ConsumeQueueUnits: {len(self):,} units", CqUnit._fields[:count], rows)
 
 
 def are_fillers(units: np.ndarray) -> np.ndarray:

@@ -246,8 +246,8 @@ def test_the_card_escapes_hostile_text(tmp_path):
     card = message._repr_html_()
     assert "<script" not in card
     assert "&lt;script&gt;" in card
-    tags = {part.partition(">")[0].strip("/") for part in card.split("<")[1:]}
-    assert tags == {"table", "tr", "th", "td"}
+    tags = {part.partition(">")[0].strip("/").split()[0] for part in card.split("<")[1:]}
+    assert tags == {"p", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 def test_the_card_shows_times_and_the_beginning_of_a_long_body(tmp_path):

@@ -98,7 +98,7 @@ def test_reprs_show_rows(batch):
     assert "T2" in lines[4]
     assert "tag19" in lines[-1]
     assert len(lines) == 2 + 11
-    assert "<th>topic</th>" in batch._repr_html_()
+    assert ">topic</th>" in batch._repr_html_()
     assert repr(batch.select("topic")[:2]).splitlines() == ["<MessageBatch: 2 messages>", "topic", "T0", "T1"]
     assert repr(batch[:0]) == "<MessageBatch: 0 messages>"
 

@@ -12,9 +12,9 @@ import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
 ROOMS = [  # each imports only itself and those before it
-    "errors", "extras", "lazy", "limits", "made_by", "text_values", "broker_file", "compat", "kernels", "arrow",
-    "disk", "messages", "config", "state", "log", "queue", "index", "layout", "dispatch", "jobs", "query", "recovery",
-    "dataset", "store", "rebuild", "verify", "salvage", "__init__", "report", "spark", "cli", "__main__",
+    "errors", "extras", "lazy", "limits", "made_by", "text_values", "preview", "broker_file", "compat", "kernels",
+    "arrow", "disk", "messages", "config", "state", "log", "queue", "index", "layout", "dispatch", "jobs", "query",
+    "recovery", "dataset", "store", "rebuild", "verify", "salvage", "__init__", "report", "spark", "cli", "__main__",
 ]
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec", "vl_convert"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)

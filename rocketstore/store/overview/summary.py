@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
-from rocketstore.messages.message import utc
 from rocketstore.recovery.leftovers import count_leftover_bytes
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
-from rocketstore.text_values import datetime_or_none
+from rocketstore.text_values import datetime_or_none, utc
 
 __all__ = ["StoreSummary", "count_queues", "describe", "summarize"]
 
