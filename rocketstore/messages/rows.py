@@ -13,19 +13,20 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.value_columns import StringColumn
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.preview import Preview, Previewed, first_of
 
 __all__ = ["Rows", "export_rows"]
 
-R = TypeVar("R")
+R = TypeVar("R", bound=tuple[Any, ...])
 DTYPES: dict[str, type[np.generic]] = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64, "b": np.bool_}
 
 
 @made_by("a method of the store")
-class Rows(ArrowStream, Generic[R]):
+class Rows(Previewed, ArrowStream, Generic[R]):
     """Objects of one kind in their order. ``rows[i]`` is an object, ``rows[i:j]`` are rows."""
 
     def __init__(self, rows: Sequence[R], fields: Sequence[Field]) -> None:
-        """Parameters: rows: each has a value for each field, in the order of the fields."""
+        """Parameters: rows: NamedTuples with a value for each field, in the order of the fields."""
         self._rows = rows
         self._fields = fields
 
@@ -46,8 +47,9 @@ class Rows(ArrowStream, Generic[R]):
         """Export as an Arrow stream of one record batch. Its columns have the names and types of message tables."""
         return export_rows(self._fields, list(self._rows))
 
-    def __repr__(self) -> str:
-        return "\n".join([f"<Rows: {len(self):,}>", *map(repr, self._rows)])
+    def _preview(self) -> Preview:
+        names: Any = getattr(self._rows[0], "_fields", ()) if self._rows else ()
+        return Preview(f"Rows: {len(self):,}", names, first_of(self._rows))
 
 
 def export_rows(fields: Sequence[Field], rows: Sequence[Any]) -> object:

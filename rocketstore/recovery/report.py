@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rocketstore.kernels.message_columns import Field
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
+from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 
 __all__ = ["RecoveryAction", "RecoveryReport"]
 
@@ -37,8 +38,8 @@ class RecoveryAction(NamedTuple):
 ACTION_FIELDS = Field("path", "u"), Field("what", "u"), Field("offset", "l"), Field("size", "l")
 
 
-@dataclass(frozen=True)
-class RecoveryReport(ArrowStream):
+@dataclass(frozen=True, repr=False)
+class RecoveryReport(Previewed, ArrowStream):
     """The result of a recovery. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the actions.
 
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
@@ -58,6 +59,13 @@ class RecoveryReport(ArrowStream):
     actions: Sequence[RecoveryAction]
     dry_run: bool = False
     notes: Sequence[str] = ()
+
+    def _preview(self) -> Preview:
+        stop = "stopped cleanly" if self.last_exit_ok else "crashed"
+        log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
+        count = f"{len(self.actions):,} {'planned actions, nothing was changed' if self.dry_run else 'actions'}"
+        title = f"RecoveryReport: policy {self.policy!r}, {stop}, {log}, {count}"
+        return Preview(title, RecoveryAction._fields, first_of(self.actions), self.notes, WIDE_CELL)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the actions as an Arrow stream."""

@@ -34,6 +34,7 @@ from rocketstore.layout.places import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
+from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
 from rocketstore.salvage.new_store import NewStore, RunPart
@@ -54,8 +55,8 @@ LOST_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SalvageReport(ArrowStream):
+@dataclass(frozen=True, repr=False)
+class SalvageReport(Previewed, ArrowStream):
     """The result of a salvage. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the lost ranges.
 
     Attributes: records: number of records of the new store. min_phy_offset, max_phy_offset: where its log begins and
@@ -82,6 +83,14 @@ class SalvageReport(ArrowStream):
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
+
+    def _preview(self) -> Preview:
+        log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
+        counts = f"{self.duplicates:,} duplicates, {self.out_of_order:,} out of order, {self.moved:,} moved"
+        others = f"{sum(self.renumbered.values()):,} renumbered, {sum(self.misplaced.values()):,} misplaced"
+        title = f"SalvageReport: {self.records:,} records in {str(self.out)!r}, {log}, {counts}, {others}"
+        lost = f"{len(self.lost):,} lost ranges"
+        return Preview(f"{title}, {lost}", LostRange._fields, first_of(self.lost), width=WIDE_CELL)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the lost ranges as an Arrow stream."""

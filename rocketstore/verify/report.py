@@ -16,11 +16,13 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
+from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.verify.kinds import KINDS, SEVERITIES
 
 __all__ = ["Finding", "Findings", "Place", "VerifyReport"]
 
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
+SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ FINDING_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class VerifyReport(ArrowStream):
+@dataclass(frozen=True, repr=False)
+class VerifyReport(Previewed, ArrowStream):
     """The result of a verification. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the findings.
 
     Attributes
@@ -114,6 +116,17 @@ class VerifyReport(ArrowStream):
     def count(self, severity: str) -> int:
         """Return the number of findings of a severity, unlisted ones included."""
         return sum(1 + finding.more for finding in self.findings if finding.severity == severity)
+
+    def _preview(self) -> Preview:
+        counts = ", ".join(f"{self.count(severity):,} {severity}s" for severity in SEVERITIES)
+        log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
+        checked = f"{self.records:,} records, {self.queues:,} queues, {self.index_files:,} index files"
+        stop = "open for writing" if self.is_locked else "stopped cleanly" if self.last_exit_ok else "crashed"
+        samples = ", only samples were checked" if self.quick else ""
+        title = f"VerifyReport: {counts}, {log}, {checked}, {self.messages:,} messages, {stop}{samples}"
+        rows = [None if finding is None else [getattr(finding, name) for name in SHOWN_FIELDS]
+                for finding in first_of(self.findings)]
+        return Preview(title, SHOWN_FIELDS, rows, width=WIDE_CELL)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the findings as an Arrow stream."""

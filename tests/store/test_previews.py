@@ -1,5 +1,7 @@
 """How objects show themselves: a repr in a terminal and HTML in a notebook, with the same facts and safe."""
 
+import json
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -46,6 +48,8 @@ def root(tmp_path_factory):
             message = Message(SCRIPT.replace("/", "-"), SCRIPT.encode() * 20, keys=[SCRIPT, f"k{i}"], tags=SCRIPT,
                               queue_id=i % 2)
             store.put_message(message, store_timestamp=T0 + 1000 * i)
+    offsets = {f"{TOPIC}@{SCRIPT}-{n}": {"0": 40} for n in range(30)}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     return root
 
 
@@ -62,6 +66,25 @@ def query_keys(store):
     return store.query_messages(TOPIC, [SCRIPT, "k7"])
 
 
+def damage(store):
+    """Return a copy of the store as a killed broker leaves it: the end of the last record is zeros."""
+    copy = store.path.with_name("damaged")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store.path, copy)
+    (copy / "abort").touch()
+    with (copy / "commitlog" / f"{0:020}").open("r+b") as log:
+        last = store.consume_queue(TOPIC, 1)[49]
+        log.seek(last.phy_offset + last.size - 300)
+        log.write(bytes(300))
+    return copy
+
+
+def salvage(store):
+    out = store.path.with_name(TOPIC)
+    shutil.rmtree(out, ignore_errors=True)
+    return rocketstore.salvage(damage(store), out)
+
+
 SHOWN = {
     "batch": (lambda store: store.scan().head(100), 100),
     "message": (lambda store: store.scan().head(1)[0], 1),
@@ -69,6 +92,11 @@ SHOWN = {
     "keys": (query_keys, 65),
     "read": (lambda store: store.get_message(TOPIC, 0, 0), 32),
     "units": (lambda store: store.consume_queue(TOPIC, 0)[0:50], 50),
+    "lag": (lambda store: store.consumer_lag(), 30),
+    "verify": (lambda store: rocketstore.verify(damage(store)), 99),
+    "plan": (lambda store: rocketstore.recover(damage(store), dry_run=True), 5),
+    "recovery": (lambda store: rocketstore.recover(damage(store)), 5),
+    "salvage": (salvage, 99),
 }
 
 
@@ -79,7 +107,7 @@ def test_names_of_the_store_stay_text(kind, store):
     assert page.tags <= TAGS
     assert page.attributes <= {("style", "text-align: left"), ("style", "text-align: right")}  # no colours
     if kind != "units":
-        assert any("<script>" in cell for row in page.rows for cell in row)
+        assert any("<script>" in text for text in [*page.lines, *(cell for row in page.rows for cell in row)])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SHOWN if kind != "message"])
@@ -92,3 +120,46 @@ def test_the_repr_and_the_html_have_the_same_facts(kind, store):
     assert len(page.rows) == len(lines) - 1
     for row, line in zip(page.rows, lines[1:], strict=True):
         assert [part for cell in row for part in cell.split()] == line.split()
+
+
+def test_a_table_has_the_first_rows_and_the_title_has_the_number_of_all(store):
+    rows = Page(store.consumer_lag()._repr_html_()).rows
+    assert len(rows) == 1 + 20 + 1
+    assert set(rows[-1]) == {"…"}
+    batch = Page(store.scan().head(100)._repr_html_()).rows
+    assert [row[0][:19] for row in batch[1:]] == [
+        *(f"2023-11-14 22:13:2{n}" for n in range(5)), "…", *(f"2023-11-14 22:14:5{n}" for n in range(5, 10)),
+    ]
+
+
+def test_times_and_wide_bodies_are_shown_in_a_form_that_people_read(store):
+    header, first, *_ = Page(store.scan().head(100)._repr_html_()).rows
+    shown = dict(zip(header, first, strict=True))
+    assert shown["store_timestamp"] == "2023-11-14 22:13:20.000+00:00"
+    assert shown["body"] == "b'" + (SCRIPT * 20)[:37] + "…"
+    lag = Page(store.consumer_lag()._repr_html_()).rows
+    assert dict(zip(*lag[:2], strict=True))["oldest_timestamp"] == "2023-11-14 22:14:40.000+00:00"
+
+
+def test_numbers_are_aligned_to_the_right_and_all_else_to_the_left(store):
+    cells = store.consume_queue(TOPIC, 0)[:1]._repr_html_()
+    assert '<th style="text-align: right">phy_offset</th>' in cells
+    assert '<td style="text-align: left">False</td>' in cells
+    assert repr(store.consume_queue(TOPIC, 0)[:1]).splitlines()[1:] == [
+        "queue_offset  phy_offset  size  tags_code  is_filler",
+        "           0           0   681   82786533  False",
+    ]
+
+
+def test_a_report_shows_the_end_of_a_long_path_and_the_facts_of_a_finding(store):
+    page = Page(rocketstore.verify(damage(store))._repr_html_())
+    assert page.lines[0].startswith("VerifyReport: 1 errors, 6 warnings, 2 infos, log from 0 to ")
+    finding = dict(zip(page.rows[0], page.rows[1], strict=True))
+    assert (finding["severity"], finding["kind"], finding["mend"]) == ("error", "unit-beyond-log", "recover")
+    assert finding["path"].endswith(f"/consumequeue/{TOPIC}/1/{0:020}")
+
+
+def test_a_plan_says_that_nothing_was_changed(store):
+    plan = rocketstore.recover(damage(store), dry_run=True)
+    assert "5 planned actions, nothing was changed" in repr(plan).splitlines()[0]
+    assert [row[1] for row in Page(plan._repr_html_()).rows[1:]] == ["save", "zero", "zero", "cut", "dispatch"]
