@@ -15,6 +15,7 @@ import warnings
 __all__ = ["INTERRUPTED", "NO_READER", "is_of_cli_extra", "main", "prepare_streams"]
 
 INTERRUPTED, NO_READER = 130, 141  # the exit statuses that shells report after SIGINT and SIGPIPE
+COMPLETION = "_ROCKETSTORE_COMPLETE"  # the environment variable with which a shell asks for completions
 YOUNG_OBJECTS = 100_000  # Python looks for garbage after so many new objects, not 700: imports make no garbage
 
 
@@ -47,6 +48,10 @@ def main() -> None:
     try:
         from rocketstore.cli.group import rocketstore
 
+        if COMPLETION in os.environ:
+            from rocketstore.cli.completion_table import use_table
+
+            use_table()
         rocketstore(prog_name="rocketstore")
     except ModuleNotFoundError as error:
         if not is_of_cli_extra(error):

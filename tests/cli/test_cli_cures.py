@@ -1,9 +1,12 @@
 """Errors that have a cure print the command; names that are nearly right are recognised, and completed by the shell."""
 
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from support import planted
@@ -143,12 +146,16 @@ def test_a_group_and_a_command_that_are_nearly_right_are_recognised():
 # ---- completion --------------------------------------------------------------------------------------------
 
 
-def complete(*words):
-    """What a shell gets for the last word."""
+def completion_of(*words):
+    """The environment in which a shell asks for the last word."""
     text = shlex.join(map(str, ("rocketstore", *words[:-1]))) + " " + words[-1]
     asked = {"_ROCKETSTORE_COMPLETE": "bash_complete", "COMP_WORDS": text, "COMP_CWORD": str(len(words))}
-    environment = os.environ | asked
-    answer = subprocess.run(COMMAND, env=environment, text=True, capture_output=True, timeout=60, check=True)
+    return os.environ | asked
+
+
+def complete(*words):
+    """What a shell gets for the last word."""
+    answer = subprocess.run(COMMAND, env=completion_of(*words), text=True, capture_output=True, timeout=60, check=True)
     return [line.partition(",")[2] for line in answer.stdout.splitlines() if line]
 
 
@@ -163,6 +170,39 @@ def test_topics_queues_and_groups_are_completed():
     assert complete("export", root, "out.csv", "--topic", topics[0], "--queue", "") == ids
     groups = sorted({row["group"] for row in rows(run("lag", root))})
     assert complete("lag", root, "--group", "") == groups
+
+
+def test_commands_and_options_are_completed():
+    assert complete("re") == ["report", "recover", "rebuild"]
+    assert complete("config", "") == ["check", "repair"]
+    assert {"info", "ls", "cat", "config"} < {*complete("")}
+    assert complete("--ver") == ["--version"]
+    assert complete("cat", "STORE", "--t") == ["--topic", "--tag", "--tail"]
+    assert complete("cat", "STORE", "--topic", "T", "--tail", "2", "--t") == ["--topic", "--tag"]  # may be repeated
+    assert complete("cat", "STORE", "-f", "--fo") == ["--format"]
+    assert complete("config", "check", "--l") == ["--limit"]
+    assert complete("ls", "--format", "c") == complete("ls", "--format=c") == ["csv", "csv-safe"]
+    assert complete("nope", "--l") == []
+
+
+def test_completing_a_command_or_an_option_imports_no_numpy():
+    for words in (["ca"], ["cat", "STORE", "--t"], ["config", "check", "--l"], ["config", ""]):
+        script = "import sys; from rocketstore.cli import main\n"
+        script += "try: main()\nfinally: print('numpy' in sys.modules, file=sys.stderr)"
+        command = [sys.executable, "-c", script]
+        environment = completion_of(*words)
+        answer = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=True)
+        assert (answer.stderr, bool(answer.stdout)) == ("False\n", True)
+
+
+def test_the_table_of_completions_is_that_of_the_commands():
+    tree = Path(rocketstore.__file__).parent.parent
+    script = tree / ".ci/completion_table.py"
+    if not script.exists():
+        pytest.skip("needs the source tree")
+    table_text = runpy.run_path(str(script))["table_text"]
+    table = (tree / "rocketstore/cli/completion_table.json").read_text("utf-8")
+    assert table == table_text(), "options changed: run python .ci/completion_table.py"
 
 
 def test_a_store_that_cannot_be_read_completes_nothing(tmp_path):
