@@ -108,6 +108,16 @@ def test_a_planted_fault_is_found_and_named(name, reported):
     assert any(k in kinds and p in paths and offset in (None, at) for k, p, at in places), report.findings
 
 
+@pytest.mark.parametrize(("name", "detail"), [
+    ("changed_record: magic", "at 4688: magic: no message begins here; the next record is at 4858"),
+    ("changed_record: body", "at 4688: bodyCrc: is not the CRC of the body"),
+    ("delay_that_is_no_number", "at 5734: DELAY: is not a number"),
+    ("body_that_does_not_decompress: type 5", "at 4688: sysFlag: there is no compression type 5"),
+])
+def test_a_detail_has_a_colon_after_the_name_of_the_field(name, detail, reported):
+    assert detail in [finding.detail for finding in reported(name)[1].findings]
+
+
 def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}

@@ -31,6 +31,6 @@ def bad_bodies(window: Window, phy_offsets: Iterable[int]) -> Iterator[tuple[str
         except OversizedBodyError:
             continue
         except CorruptFileError as error:
-            yield BAD, offset, f"{error.field} {error.reason}", 1
+            yield BAD, offset, f"{error.field}: {error.reason}", 1
         except ImportError as error:
             yield NOT_CHECKED, offset, f"a compressed body: {error}", 1

@@ -157,7 +157,7 @@ class ChunkChecker:
                 if error.field not in KIND_OF_FIELD or begin >= end:
                     raise
                 if faults is not None:
-                    faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field} {error.reason}", 1))
+                    faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field}: {error.reason}", 1))
                 begin += max(int.from_bytes(self.log.queue.pread(begin, 4), "big"), 1)
 
     def _compare(self, chunk: CheckedChunk) -> None:
@@ -166,7 +166,7 @@ class ChunkChecker:
                 kind, detail = WITH_SOUND_RECORDS[status]
             else:
                 name, reason = bad_reason(status)
-                kind, detail = KIND_OF_FIELD[name], f"{name} {reason}"
+                kind, detail = KIND_OF_FIELD[name], f"{name}: {reason}"
             numbers = [1] * (len(places) - 1) + [count - len(places) + 1]
             chunk.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
         requests, items = self.scanner.take()

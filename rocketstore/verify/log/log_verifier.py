@@ -189,7 +189,7 @@ class LogVerifier:
         else:
             name, reason = bad_reason(status) if status not in (OK, BLANK) else ("magic", "no record begins here")
             kind = KIND_OF_FIELD.get(name, "log-magic")
-            reason = f"{name} {reason}"
+            reason = f"{name}: {reason}"
         self._add(kind, begin, f"{reason}; the next record is at {end}")
 
     def _add_leftovers(self, end: int) -> None:
