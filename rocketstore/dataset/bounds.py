@@ -11,10 +11,16 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import join_tags
 from rocketstore.text_values import wrong_unit
 
-__all__ = ["Bounds", "Interval", "Values", "both", "compare", "either", "is_impossible", "one_of", "scan_conditions"]
+__all__ = ["FLIPPED", "OPERATORS", "Bounds", "Interval", "Values", "both", "compare", "either", "is_impossible"]
+__all__ += ["one_of", "scan_conditions"]
 
 TEXTS = {"topic", "tags", "uniqKey", "keys"}
 NUMBERS = {"queueId", "phyOffset", "storeTimestamp", "storeTimestampMs"}
+OPERATORS = {  # the operators of ``compare``, by their names in pyarrow and in polars
+    "equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+    "Eq": "==", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">=",
+}
+FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # for a value on the left of the column
 MAX_QUEUE_IDS = 1024  # a wider interval of queue ids is not a condition of a scan
 
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from rocketstore.dataset.bounds import Bounds, both, compare, either, one_of
+from rocketstore.dataset.bounds import FLIPPED, OPERATORS, Bounds, both, compare, either, one_of
 
 __all__ = ["read_predicate"]
 
-OPERATORS = {"Eq": "==", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
-FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 PER_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
