@@ -23,7 +23,7 @@ STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "ke
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
 GAP = 2  # characters between columns
 # Characters: the least width of a column of text, and of the column that is always shown. With these, 80 columns are
-# enough for the cures of all kinds of findings.
+# enough for the mends of all kinds of findings.
 LEAST, LEAST_KEPT = 12, 19
 
 

@@ -158,4 +158,4 @@ def cell_html(column: str, value: str | int | None) -> str:
     text = escape("-" if value is None else value)
     if column == "severity":
         return f'<td class="{text}"{name}>{text}</td>'
-    return f"<td{name}><code>{text}</code></td>" if column == "cure" and value is not None else f"<td{name}>{text}</td>"
+    return f"<td{name}><code>{text}</code></td>" if column == "mend" and value is not None else f"<td{name}>{text}</td>"

@@ -97,7 +97,7 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
 
 
 def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
-    """Return a table of the kinds of findings with their cures, and a table of all findings."""
+    """Return a table of the kinds of findings and how to mend them, and a table of all findings."""
     counts: dict[str, int] = defaultdict(int)
     findings: list[Row] = []
     for finding in report.findings:
@@ -108,11 +108,11 @@ def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
     kinds: list[Row] = []
     for name, count in counts.items():
         kind = KINDS[name]
-        cure = kind.mend and f"rocketstore {kind.mend} {shlex.quote(str(root))}"
-        kinds.append((kind.severity, name, count, kind.meaning, cure, kind.at_next_start))
-    columns = ("severity", "kind", "findings", "meaning", "cure", "at its next start, a broker")
+        mend = kind.mend and f"rocketstore {kind.mend} {shlex.quote(str(root))}"
+        kinds.append((kind.severity, name, count, kind.meaning, mend, kind.at_next_start))
+    columns = ("severity", "kind", "findings", "meaning", "mend", "at its next start, a broker")
     return [
-        shortened("Kinds of findings and their cures", columns, kinds, is_folded=False),
+        shortened("Kinds of findings, and how to mend them", columns, kinds, is_folded=False),
         shortened("All findings", ("severity", "kind", "path", "offset", "detail"), findings),
     ]
 

@@ -1,4 +1,4 @@
-"""Errors that have a cure print the command; names that are nearly right are recognised, and completed by the shell."""
+"""Errors print the command that mends them; names that are nearly right are recognised, and completed by the shell."""
 
 import os
 import runpy
