@@ -17,8 +17,8 @@ from rocketstore.report.parts import LONGEST, Expiry, IndexNumbers, QueueBounds
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.text_values import format_time
 
-__all__ = ["CONFIG", "body_sizes", "by_tag", "chain_lengths", "coverage", "expiry", "gaps", "lag", "over_time"]
-__all__ += ["slot_use"]
+__all__ = ["CONFIG", "NO_TAG", "body_sizes", "by_tag", "chain_lengths", "coverage", "expiry", "gaps", "lag"]
+__all__ += ["over_time", "slot_use"]
 
 Spec = dict[str, Any]
 SHOWN_TOPICS = 7
@@ -26,6 +26,7 @@ SHOWN_TAGS = 15
 SHOWN_ROWS = 30
 AXIS_HEIGHT, LEGEND_HEIGHT = 48, 36  # pixels below the rows of a chart
 OTHERS = "(other topics)"  # no topic has a space in its name
+NO_TAG = "(no tag)"
 # Medium tones, which stand out from a white and from a black page. The last one is for all others.
 COLOURS = ["#2f7fc2", "#d9731a", "#2e9e6b", "#c2489b", "#8a6fd1", "#b08a12", "#d14b4b", "#808890"]
 BLUE, ORANGE = COLOURS[:2]
@@ -121,7 +122,7 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
 def by_tag(numbers: LogNumbers) -> Spec:
     """Return a bar for each of the most frequent pairs of a topic and a tag."""
     values = [
-        {"name": f"{topic}: {'(no tag)' if tag is None else tag}", "topic": topic, "tag": tag, "messages": count}
+        {"name": f"{topic}: {NO_TAG if tag is None else tag}", "topic": topic, "tag": tag, "messages": count}
         for topic, tag, count in numbers.ranked_tags()[:SHOWN_TAGS]
     ]
     return named_bars("messages by topic and tag", values, "messages", "messages", ["topic", "tag"])
@@ -164,7 +165,8 @@ def gaps(numbers: LogNumbers) -> Spec:
         for gap in numbers.gaps
     ]
     return chart(
-        "seconds without a message, by time", 200, values, mark={"type": "point", "filled": True, "size": 70},
+        "seconds without a message, by time", 200, values,
+        mark={"type": "point", "filled": True, "size": 70, "clip": True},  # a clock that was wrong gives other times
         encoding={
             "x": times("begin", (numbers.first, end)),
             "y": field("seconds", "quantitative", "seconds without a message", scale={"type": "log"},
@@ -180,7 +182,7 @@ def gaps(numbers: LogNumbers) -> Spec:
 
 def coverage(queues: Sequence[QueueBounds], begin: int, end: int) -> Spec:
     """Return a bar for each of the largest queues, from its first to its last record in the log."""
-    largest = sorted((queue for queue in queues if queue.begin is not None), key=lambda queue: -queue.messages)
+    largest = sorted((queue for queue in queues if queue.begin is not None), key=lambda queue: -(queue.messages or 0))
     values = [
         {"queue": f"{queue.topic}/{queue.queue_id}", "begin": queue.begin, "end": queue.end,
          "messages": queue.messages}
@@ -188,7 +190,7 @@ def coverage(queues: Sequence[QueueBounds], begin: int, end: int) -> Spec:
     ]
     return chart_of_rows(
         "the part of the log that each queue covers, by physical offset", 20, values,
-        mark={"type": "bar", "minBandSize": 2, "height": 11},
+        mark={"type": "bar", "minBandSize": 2, "height": 11, "clip": True},  # a unit may lead outside the log
         encoding={
             "x": field("begin", "quantitative", "physical offset", scale={"domain": [begin, end], "nice": False},
                        axis={"format": "~s", "tickCount": 5}),

@@ -15,7 +15,8 @@ from rocketstore.log.scan import Skipped
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.report.text_codes import TextCodes
 
-__all__ = ["LATEST", "MAX_GAPS", "SAMPLES", "Gap", "LogNumbers", "TopicNumbers", "read_log", "sample_ranges"]
+__all__ = ["LATEST", "MAX_GAPS", "SAMPLES", "Gap", "LogBounds", "LogNumbers", "TopicNumbers", "read_log"]
+__all__ += ["sample_ranges"]
 
 COLUMNS = ("topic", "tags", "size", "phy_offset", "store_timestamp_ms", "raw_body")
 SAMPLES = 160  # ranges of the log that are read if the log is larger than the limit
@@ -29,6 +30,15 @@ STEPS = [  # widths of a bin, ms
     *(1, 10, 100, 1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000),
     *(3 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, 86_400_000, 7 * 86_400_000, 30 * 86_400_000),
 ]
+
+
+class LogBounds(NamedTuple):
+    """The bounds of a log, bytes, and the store times of its first and its last message, ms."""
+
+    begin: int
+    end: int
+    begin_timestamp: int
+    end_timestamp: int
 
 
 class Gap(NamedTuple):
@@ -60,7 +70,7 @@ class LogNumbers:
     tags : messages by topic and tag; the tag None counts messages without a tag.
     other_tags : messages with another tag.
     body_sizes : messages by the bit length of the size of their body as it is stored, int64[33].
-    gaps : the longest first.
+    gaps : the longest first; none that ends behind a damaged range, in which there may have been messages.
     backward, most_backward : messages that are older than the message before them, and the largest difference, ms.
     outside : messages whose time is before the first or after the last bin. The topics count them in these bins.
     skipped : damaged ranges that were left out.
@@ -117,13 +127,16 @@ def read_log(
     times: tuple[int, int],
     most: int,
     progress: Callable[[int, int], object] | None = None,
+    *,
+    end: int | None = None,
 ) -> LogNumbers:
     """Read the messages of a log, or a sample of them, and count them. Damaged ranges are left out.
 
     Parameters: times: the store times of the first and the last message, ms. most: bytes to read at most. progress:
-    called with the bytes that were read, and the bytes to read. Raises: StoreError, OSError.
+    called with the bytes that were read, and the bytes to read. end: where the last record ends, bytes; None: where
+    sound messages end. Raises: StoreError, OSError.
     """
-    begin, end = log.min_phy_offset, log.max_phy_offset
+    begin, end = log.min_phy_offset, log.max_phy_offset if end is None else end
     ranges = sample_ranges(begin, end, most)
     total = sum(stop - start for start, stop in ranges)
     first, last = (min(max(time, 0), LATEST) for time in times)
@@ -222,7 +235,10 @@ class Counter:
             numbers.gaps = sorted([*numbers.gaps, *found], reverse=True)[:MAX_GAPS]
 
     def finish(self) -> None:
+        """Complete the numbers after the last batch."""
         self._close_tags()
+        lost = {part.end for part in self.numbers.skipped}  # the messages before these offsets are damaged
+        self.numbers.gaps = [gap for gap in self.numbers.gaps if gap.phy_offset not in lost]
         bins, names = self.numbers.bins, self._topics.names
         for cell, known in self._cells.items():
             code, place = divmod(cell, bins)

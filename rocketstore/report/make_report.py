@@ -62,20 +62,20 @@ def make_report(
         return show
 
     summary = store.summary()
-    found: list[Section] = [sections.summary_section(summary)]
-    size = (summary.max_phy_offset or 0) - (summary.min_phy_offset or 0)
-    quick = size > sample
+    bounds = sections.find_log_bounds(store, summary)
+    found: list[Section] = [sections.summary_section(summary, bounds)]
+    quick = bounds.end - bounds.begin > sample
     found.append(part("Findings of verify",
                       lambda: sections.findings_section(store, config, quick=quick, progress=step("verify"))))
     numbers: LogNumbers | None = None
     try:
-        numbers = sections.read_numbers(store, summary, sample, step("read"))
+        numbers = sections.read_numbers(store, bounds, sample, step("read"))
     except (StoreError, OSError, ValueError) as error:
         found.append(Section("Messages and bytes over time", problems=[text_of(error)]))
     if numbers is not None:
         found += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
     found += [
-        part("Queues and their coverage", lambda: sections.queues_section(store)),
+        part("Queues and their coverage", lambda: sections.queues_section(store, bounds)),
         part("Index files", lambda: sections.index_section(store, summary)),
         part("Consumer lag", lambda: sections.lag_section(store)),
         part("What may expire", lambda: sections.expiry_section(store)),

@@ -26,20 +26,20 @@ PART = 1 << 22  # items of an index file that are read at a time
 class QueueBounds(NamedTuple):
     """The bounds of a queue: queue offsets, and the physical offsets of its first and last record, bytes.
 
-    The physical offsets are None for an empty queue. ``problem`` says why a queue cannot be read.
+    The physical offsets are None for an empty queue. ``problem`` says why a queue cannot be read; its bounds are None.
     """
 
     topic: str
     queue_id: int
-    min_offset: int = 0
-    max_offset: int = 0
+    min_offset: int | None = None
+    max_offset: int | None = None
     begin: int | None = None
     end: int | None = None
     problem: str | None = None
 
     @property
-    def messages(self) -> int:
-        return self.max_offset - self.min_offset
+    def messages(self) -> int | None:
+        return None if self.min_offset is None or self.max_offset is None else self.max_offset - self.min_offset
 
 
 def read_queues(store: MessageStore) -> tuple[list[QueueBounds], int]:
@@ -55,11 +55,11 @@ def read_queues(store: MessageStore) -> tuple[list[QueueBounds], int]:
 def read_queue(store: MessageStore, name: QueueId) -> QueueBounds:
     try:
         queue = store.consume_queue(*name)
-        least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
-        if least >= most:
-            return QueueBounds(*name, most, most)
-        first, last = (queue[at : at + 1].phy_offsets for at in (least, most - 1))
-        return QueueBounds(*name, least, most, int(first[0]), int(last[0]))
+        begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        if begin >= end:
+            return QueueBounds(*name, end, end)
+        first, last = (queue[at : at + 1].phy_offsets for at in (begin, end - 1))
+        return QueueBounds(*name, begin, end, int(first[0]), int(last[0]))
     except (StoreError, OSError, ValueError, KeyError, IndexError) as error:
         return QueueBounds(*name, problem=text_of(error))
 

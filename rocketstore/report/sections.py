@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections import defaultdict
@@ -10,8 +11,11 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote
+from rocketstore.errors import StoreError
+from rocketstore.log.log_end import LogEnd
 from rocketstore.report import charts
-from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogNumbers, read_log
+from rocketstore.report.charts import NO_TAG
+from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogBounds, LogNumbers, read_log
 from rocketstore.report.page import Section, Table
 from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
 from rocketstore.store.message_store import MessageStore
@@ -21,10 +25,11 @@ from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify
 
-__all__ = ["body_section", "expiry_section", "findings_section", "gaps_section", "index_section", "lag_section"]
-__all__ += ["queues_section", "read_numbers", "summary_section", "time_section", "with_unit"]
+__all__ = ["body_section", "expiry_section", "find_log_bounds", "findings_section", "gaps_section", "index_section"]
+__all__ += ["lag_section", "queues_section", "read_numbers", "summary_section", "time_section", "with_unit"]
 
-MAX_ROWS = 200
+MAX_ROWS = 200  # of a table
+MAX_PROBLEMS = 20  # of one kind in a section
 Progress = Callable[[int, int], None]
 Row = tuple[str | int | None, ...]
 
@@ -58,11 +63,22 @@ def shortened(caption: str, columns: Sequence[str], rows: list[Row], *, is_folde
     return Table(caption, columns, rows[:MAX_ROWS], is_folded, max(len(rows) - MAX_ROWS, 0))
 
 
-def summary_section(summary: StoreSummary) -> Section:
+def limited(problems: Sequence[str]) -> list[str]:
+    """Return the first ``MAX_PROBLEMS`` problems, and how many more there are."""
+    more = len(problems) - MAX_PROBLEMS
+    return [*problems[:MAX_PROBLEMS], *([f"{counted(more, 'more problem')} of this kind."] if more > 0 else [])]
+
+
+def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
+    """Return the counts and times of a store, and a problem if messages stand behind damage at the end of the log."""
     size = None
     if summary.min_phy_offset is not None and summary.max_phy_offset is not None:
         size = summary.max_phy_offset - summary.min_phy_offset
-    section = Section("Summary", problems=[*dict.fromkeys(summary.problems)], texts=[*summary.notes])
+    section = Section("Summary", problems=limited([*dict.fromkeys(summary.problems)]), texts=[*summary.notes])
+    if summary.max_phy_offset is not None and summary.max_phy_offset < bounds.end:
+        section.problems.append(f"The log is damaged at byte {summary.max_phy_offset:,}, and has messages behind the "
+                                "damage. The size and the last message of this summary are those before the damage; "
+                                "the sections below count all sound messages.")
     state = "stopped cleanly" if summary.last_exit_ok else "crashed"
     section.facts = {
         "topics": or_unknown(summary.topics),
@@ -120,11 +136,24 @@ def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
 # ---- the log ---------------------------------------------------------------------------------------------
 
 
-def read_numbers(store: MessageStore, summary: StoreSummary, most: int, progress: Progress) -> LogNumbers:
+def find_log_bounds(store: MessageStore, summary: StoreSummary) -> LogBounds:
+    """Return the bounds and times of the log, also of messages behind damage. A summary ends before the damage."""
+    begin, end = summary.min_phy_offset or 0, summary.max_phy_offset or 0
+    first = summary.begin_timestamp or 0
+    last = first if summary.end_timestamp is None else summary.end_timestamp
+    with contextlib.suppress(StoreError, OSError, ValueError):  # ``read_numbers`` raises the error again
+        log = store.commit_log
+        log_end = LogEnd(log)
+        end = log_end.find()
+        message = None if log_end.last_phy_offset is None else log.find_message(log_end.last_phy_offset)
+        last = last if message is None else message.store_timestamp
+    return LogBounds(begin, end, min(first, last), max(first, last))
+
+
+def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Progress) -> LogNumbers:
     """Read the log, or a sample of it. Raises: StoreError, OSError."""
-    begin = summary.begin_timestamp or 0
-    end = begin if summary.end_timestamp is None else summary.end_timestamp
-    return read_log(store.commit_log, (min(begin, end), max(begin, end)), most, progress)
+    times = bounds.begin_timestamp, bounds.end_timestamp
+    return read_log(store.commit_log, times, most, progress, end=bounds.end)
 
 
 def sample_text(numbers: LogNumbers) -> list[str]:
@@ -138,13 +167,16 @@ def sample_text(numbers: LogNumbers) -> list[str]:
 
 def time_section(numbers: LogNumbers) -> Section:
     section = Section("Messages and bytes over time", problems=sample_text(numbers))
-    section.problems += [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped]
+    section.problems += limited([
+        f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped
+    ])
     messages = round(numbers.messages * numbers.scale)
     section.texts.append(f"{counted(messages, 'message')} of {counted(len(numbers.topics), 'topic')}. Each bar of the "
                          f"charts is {step_text(numbers.step)} long. Times are store times in UTC.")
     if numbers.outside:
-        section.texts.append(f"{numbers.outside:,} messages are older than the first or newer than the last message "
-                             "of the log. The first and the last bar include them.")
+        outside = counted(round(numbers.outside * numbers.scale), "message")
+        section.texts.append(f"Messages older than the first or newer than the last message of the log: {outside}. "
+                             "The first and the last bar include them.")
     if not numbers.messages:
         return section
     section.charts = [
@@ -156,7 +188,7 @@ def time_section(numbers: LogNumbers) -> Section:
             for topic, counts in numbers.topics.items()}
     rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
     section.tables.append(shortened("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
-    tag_rows = numbers.ranked_tags()
+    tag_rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in numbers.ranked_tags()]
     if numbers.other_tags:
         tag_rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
     section.tables.append(shortened("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))
@@ -183,6 +215,8 @@ def gaps_section(numbers: LogNumbers) -> Section:
     section = Section("Gaps in store time", problems=sample_text(numbers))
     if numbers.is_sampled:
         section.texts.append("Gaps between the ranges that were read are not known.")
+    if numbers.skipped:
+        section.texts.append("Gaps at damaged ranges are not counted.")
     if numbers.gaps:
         section.texts.append("Times of at least a second without a message; the longest ones, at most "
                              f"{MAX_GAPS}.")
@@ -194,30 +228,32 @@ def gaps_section(numbers: LogNumbers) -> Section:
     else:
         section.texts.append("No gap of a second or more.")
     if numbers.backward:
-        section.texts.append(f"{numbers.backward:,} messages are older than the message before them, by up to "
-                             f"{numbers.most_backward:,} ms: the clock of the broker went back.")
+        backward = counted(round(numbers.backward * numbers.scale), "message")
+        section.texts.append(f"Messages older than the message before them: {backward}, by up to "
+                             f"{numbers.most_backward:,} ms. The clock of the broker went back.")
     return section
 
 
 # ---- queues, index, consumers ----------------------------------------------------------------------------
 
 
-def queues_section(store: MessageStore) -> Section:
-    """Raises: StoreError, OSError."""
+def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
+    """Read the bounds of the queues, and show them beside those of the log. Raises: StoreError, OSError."""
     queues, total = read_queues(store)
-    log = store.commit_log
     section = Section("Queues and their coverage")
-    section.problems = [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem][:20]
+    section.problems = limited([
+        f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem
+    ])
     if len(queues) < total:
         section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
     section.texts.append(f"{counted(total, 'queue')}. A bar begins at the first and ends at the last record of a "
-                         "queue. A queue that ends early has no newer messages, or lacks units; verify tells which.")
+                         "queue. A queue that ends early has no newer messages, or lacks units; verify finds these.")
     if any(queue.begin is not None for queue in queues):
-        spec = charts.coverage(queues, log.min_phy_offset, log.max_phy_offset)
+        spec = charts.coverage(queues, bounds.begin, bounds.end)
         section.charts.append(("The part of the log that each of the largest queues covers, by physical offset", spec))
     rows: list[Row] = [
         (queue.topic, queue.queue_id, queue.messages, queue.min_offset, queue.max_offset, queue.begin, queue.end)
-        for queue in sorted(queues, key=lambda queue: (-queue.messages, queue.topic, queue.queue_id))
+        for queue in sorted(queues, key=lambda queue: (-(queue.messages or 0), queue.topic, queue.queue_id))
     ]
     columns = ("topic", "queue", "messages", "min offset", "max offset", "first record at", "last record at")
     section.tables.append(shortened("Queues, the largest first", columns, rows))
@@ -225,7 +261,7 @@ def queues_section(store: MessageStore) -> Section:
 
 
 def index_section(store: MessageStore, summary: StoreSummary) -> Section:
-    """Raises: StoreError, OSError, ValueError."""
+    """Read the index files, and compare their chains with theory. Raises: StoreError, OSError, ValueError."""
     files, total = read_index(store)
     section = Section("Index files")
     if not files:
@@ -253,18 +289,18 @@ def index_section(store: MessageStore, summary: StoreSummary) -> Section:
 
 
 def lag_section(store: MessageStore) -> Section:
-    """Raises: StoreError, OSError."""
+    """Read how far consumers are behind. Raises: StoreError, OSError."""
     lags = list(store.consumer_lag())
     section = Section("Consumer lag")
     if not lags:
         section.texts.append("No consumer group has saved an offset.")
         return section
-    section.problems = [f"{entry.group}: {entry.problem}" for entry in lags if entry.problem][:20]
+    section.problems = limited([f"{entry.group}: {entry.problem}" for entry in lags if entry.problem])
     behind: dict[str, int] = defaultdict(int)
     for entry in lags:
         behind[entry.group] += entry.lag or 0
     late = sum(1 for count in behind.values() if count)
-    section.texts.append(f"{late:,} of {len(behind):,} groups are behind the ends of their queues.")
+    section.texts.append(f"{counted(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
     section.charts.append(("Messages that each group has not consumed, by topic", charts.lag(lags)))
     rows: list[Row] = [
         (entry.group, entry.topic if entry.topic_exists else f"{entry.topic} (deleted)", entry.queue_id,
@@ -277,7 +313,7 @@ def lag_section(store: MessageStore) -> Section:
 
 
 def expiry_section(store: MessageStore) -> Section:
-    """Raises: StoreError, OSError, ValueError."""
+    """Find the files of the log that may be deleted. Raises: StoreError, OSError, ValueError."""
     found = find_expiry(store)
     now = time.time_ns() // 1_000_000
     section = Section("What may expire")

@@ -12,10 +12,18 @@ from support import report_store
 
 import rocketstore
 from rocketstore import Message
-from rocketstore.report.log_numbers import Gap, read_log, sample_ranges
+from rocketstore.report.log_numbers import Gap, LogNumbers, read_log, sample_ranges
 from rocketstore.report.make_report import make_report
 from rocketstore.report.page import Section, Table, render_page, script_json
 from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
+from rocketstore.report.sections import (
+    find_log_bounds,
+    gaps_section,
+    queues_section,
+    read_numbers,
+    summary_section,
+    time_section,
+)
 from rocketstore.verify.kinds import KINDS
 
 NEEDS_VEGA = "needs vl-convert-python, from the extra 'report'"
@@ -216,3 +224,66 @@ def test_an_empty_store_gets_a_page_without_charts(tmp_path):
         page = make_report(store)
     assert specs_of(page) == []
     assert "The log has no file that can expire." in page
+
+
+def test_a_queue_that_cannot_be_read_has_no_numbers(root, tmp_path):
+    copy = shutil.copytree(root, tmp_path / "store")
+    (copy / "consumequeue" / "Topic0" / "0" / f"{2000:020}").write_bytes(bytes(4000))  # another length than the first
+    with rocketstore.open(copy, config=report_store.CONFIG) as store:
+        queues, _ = read_queues(store)
+        section = queues_section(store, find_log_bounds(store, store.summary()))
+    (bad,) = [queue for queue in queues if queue.problem]
+    assert (bad.topic, bad.queue_id) == ("Topic0", 0)
+    assert (bad.messages, bad.min_offset, bad.max_offset) == (None, None, None)
+    assert ("Topic0", 0, None, None, None, None, None) in section.tables[0].rows
+    assert section.problems[0].startswith("Topic0/0: ")
+
+
+@pytest.fixture
+def torn(tmp_path):
+    """The root of a store of 75 messages, 2 seconds apart. The second of each three has a damaged record."""
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=report_store.CONFIG) as store:
+        offsets = [
+            store.put_message(Message("Topic", b"12345"), store_timestamp=report_store.BEGIN + 2000 * n).phy_offset
+            for n in range(75)
+        ]
+    file = root / "commitlog" / ("0" * 20)
+    data = bytearray(file.read_bytes())
+    for offset in offsets[1::3]:
+        data[offset : offset + 8] = b"\xff" * 8
+    file.write_bytes(data)
+    return root
+
+
+def test_messages_behind_damage_are_counted(torn):
+    with rocketstore.open(torn, config=report_store.CONFIG) as store:
+        summary = store.summary()
+        bounds = find_log_bounds(store, summary)
+        numbers = read_numbers(store, bounds, 1 << 30, lambda done, total: None)
+        section = summary_section(summary, bounds)
+    assert (numbers.messages, len(numbers.skipped), numbers.outside) == (50, 25, 0)
+    assert (bounds.begin_timestamp, bounds.end_timestamp) == (report_store.BEGIN, report_store.BEGIN + 148_000)
+    assert section.problems[-1].startswith("The log is damaged at byte 101, and has messages behind the damage.")
+    assert {gap.length for gap in numbers.gaps} == {2000}  # not 4000, over a damaged record
+    assert "Gaps at damaged ranges are not counted." in gaps_section(numbers).texts
+
+
+def test_many_problems_of_a_kind_are_counted(torn):
+    with rocketstore.open(torn, config=report_store.CONFIG) as store:
+        bounds = find_log_bounds(store, store.summary())
+        problems = time_section(read_numbers(store, bounds, 1 << 30, lambda done, total: None)).problems
+    assert len(problems) == 21
+    assert problems[-1] == "5 more problems of this kind."
+
+
+def test_a_sample_estimates_all_counts_on_the_page():
+    numbers = LogNumbers(0, 3000, 1000, report_store.BEGIN, 1000, 1, outside=2, backward=1, most_backward=7)
+    assert "last message of the log: 6 messages." in " ".join(time_section(numbers).texts)
+    assert "before them: 3 messages, by up to 7 ms." in " ".join(gaps_section(numbers).texts)
+
+
+def test_messages_without_a_tag_are_not_those_of_a_tag_like_the_sign_for_nothing():
+    numbers = LogNumbers(0, 1, 1, report_store.BEGIN, 1000, 1, tags={("Topic", None): 2, ("Topic", "-"): 1})
+    numbers.body_sizes[0] = 3
+    assert time_section(numbers).tables[1].rows == [("Topic", "(no tag)", 2), ("Topic", "-", 1)]
