@@ -15,7 +15,6 @@ from rocketstore.store.overview.missing import describe_lost_queues
 __all__ = ["ls"]
 
 COLUMNS = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
-UNITS = 1 << 20  # units that are read at once
 
 
 @click.command()
@@ -42,9 +41,5 @@ def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     queue = store.consume_queue(topic, queue_id)
     begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
-    size = 0
-    for first in range(begin, end, UNITS):
-        units = queue[first : min(first + UNITS, end)]
-        own = ~units.is_filler & (units.queue_offsets >= first)  # a batch that began earlier was counted already
-        size += int(units.sizes[own].sum(dtype="int64"))
+    size = queue.count_bytes(begin, end)
     return [dict(zip(COLUMNS, (topic, queue_id, begin, end, end - begin, size), strict=True))]

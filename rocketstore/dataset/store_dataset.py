@@ -151,7 +151,8 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", where {self._filter}"
-        return f"<StoreDataset of {self._reader.store!r}{condition}: {', '.join(self.schema.names)}>"
+        store = repr(self._reader.store).partition("\n")[0]  # without the table of topics
+        return f"<StoreDataset of {store}{condition}: {', '.join(self.schema.names)}>"
 
 
 def in_memory(dataset: Any) -> Any:

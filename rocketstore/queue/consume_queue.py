@@ -35,6 +35,7 @@ __all__ = ["Boundary", "ConsumeQueue", "beside_expiry"]
 Boundary = Literal["lower", "upper"]
 FIRST = operator.itemgetter(0)
 ITERATED_UNITS = 4096  # read at once by an iteration
+COUNTED_OFFSETS = 1 << 20  # queue offsets whose units are read at once to count bytes
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -201,6 +202,20 @@ class ConsumeQueue(Closable):
     def __len__(self) -> int:
         first = max(self.min_queue_offset, 0)
         return max(self.max_queue_offset - first, 0)
+
+    def count_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``.
+
+        All these units are read. A batch unit belongs to its first queue offset; a filler unit has no record.
+        Parameters: begin, end: queue offsets, 0 or more. Raises: CorruptFileError if a file is missing or was cut.
+        Source: none.
+        """
+        size = 0
+        for first in range(begin, end, COUNTED_OFFSETS):
+            units = self[first : min(first + COUNTED_OFFSETS, end)]
+            own = ~units.is_filler & (units.queue_offsets >= first)  # else the range before this one had the batch unit
+            size += int(units.sizes[own].sum(dtype=np.int64))
+        return size
 
     @beside_expiry
     def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower") -> int:

@@ -25,10 +25,12 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
+from rocketstore.preview import Preview, Previewed
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
-from rocketstore.store.overview.summary import StoreSummary, describe, summarize
+from rocketstore.store.overview.summary import StoreSummary, summarize
+from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageStore"]
 
 
-class MessageStore(StoreReader, Closable):
+class MessageStore(Previewed, StoreReader, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
@@ -290,5 +292,5 @@ class MessageStore(StoreReader, Closable):
         options = {"config": self.config, "leftovers": self.leftovers}
         return self._reduce_reader(self.path, is_writer=self._writer is not None, **options)
 
-    def __repr__(self) -> str:
-        return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
+    def _preview(self) -> Preview:
+        return Preview(f"MessageStore {str(self.path)!r}, closed") if self._closed else preview_store(self)

@@ -10,10 +10,12 @@ from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
+from rocketstore.preview import Preview, Previewed
 from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.reader import StoreReader
-from rocketstore.text_values import Time, datetime_or_none
+from rocketstore.text_values import Time
 
 __all__ = ["Topic"]
 
@@ -35,7 +37,7 @@ class ScanOptions(TypedDict, total=False):
 
 
 @made_by("store[name]")
-class Topic:
+class Topic(Previewed):
     """A topic of a store. ``store["Orders"]`` makes it.
 
     Its length is the number of messages in its queues. An iteration yields its messages in the order of the log.
@@ -81,19 +83,11 @@ class Topic:
 
         It compares the first and the last message of each queue. Times beyond the year 9999 are ignored.
         """
-        times = [time for queue in self.queues.values() for time in self._find_times(queue)]
+        times = [time for queue in self.queues.values() for time in read_times(self.store, queue)]
         return (min(times), max(times)) if times else None
 
-    def _find_times(self, queue: ConsumeQueue) -> Iterator[datetime]:
-        """Yield the store times of the first and the last message of a queue."""
-        first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
-        for queue_offset in (first, end - 1) if first < end else ():
-            timestamp = self.store.commit_log.read_store_timestamp(queue[queue_offset].phy_offset)
-            time = datetime_or_none(timestamp)
-            if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
-                yield time
-
-    def __repr__(self) -> str:
+    def _preview(self) -> Preview:
         found = self.time_range
         times = "" if found is None else ", {:%Y-%m-%d %H:%M:%S} to {:%Y-%m-%d %H:%M:%S} UTC".format(*found)
-        return f"<Topic {self.name!r}: {len(self.queues):,} queues, {len(self):,} messages{times}>"
+        title = f"Topic {self.name!r}: {len(self.queues):,} queues, {len(self):,} messages{times}"
+        return preview_topic(self.store, self.name, title)

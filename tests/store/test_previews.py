@@ -8,6 +8,7 @@ import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig
+from rocketstore.store.overview import topic_tables
 
 T0 = 1_700_000_000_000
 SCRIPT = "<script>alert(1)</script>"
@@ -86,6 +87,8 @@ def salvage(store):
 
 
 SHOWN = {
+    "store": (lambda store: store, 100),
+    "topic": (lambda store: store[TOPIC], 100),
     "batch": (lambda store: store.scan().head(100), 100),
     "message": (lambda store: store.scan().head(1)[0], 1),
     "key": (lambda store: store.query_message(TOPIC, SCRIPT), 64),
@@ -163,3 +166,45 @@ def test_a_plan_says_that_nothing_was_changed(store):
     plan = rocketstore.recover(damage(store), dry_run=True)
     assert "5 planned actions, nothing was changed" in repr(plan).splitlines()[0]
     assert [row[1] for row in Page(plan._repr_html_()).rows[1:]] == ["save", "zero", "zero", "cut", "dispatch"]
+
+
+def test_a_store_shows_its_topics_with_bytes_and_times(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
+        for n in range(25):
+            messages = [Message(f"T{n:02}", b"x" * n, queue_id=i % 2) for i in range(4)]
+            store.put_messages(messages, store_timestamp=T0 + 1000 * n)
+    with rocketstore.open(tmp_path) as store:
+        rows = Page(store._repr_html_()).rows
+        assert rows[0] == ["topic", "queues", "messages", "bytes", "begin_time", "end_time"]
+        size = sum(message.size for message in store["T03"])
+        assert rows[4] == ["T03", "2", "4", str(size), "2023-11-14 22:13:23.000+00:00", "2023-11-14 22:13:23.000+00:00"]
+        assert len(rows) == 1 + 20 + 1
+        assert set(rows[-1]) == {"…"}
+        assert "25 topics, 50 queues, 100 messages" in repr(store).splitlines()[0]
+        topic = Page(store["T03"]._repr_html_()).rows
+        assert [row[:3] for row in topic] == [["queue_id", "messages", "bytes"], ["0", "2", str(size // 2)],
+                                              ["1", "2", str(size // 2)]]
+    assert repr(store) == f"<MessageStore {str(tmp_path)!r}, closed>"
+
+
+def test_the_bytes_of_a_long_queue_are_estimated_from_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(topic_tables, "MAX_MEASURED", 80)
+    monkeypatch.setattr(topic_tables, "SAMPLE", 10)
+    with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
+        store.put_messages([Message("Long", b"x" * (n % 10), queue_id=0) for n in range(1000)])
+        size = store.consume_queue("Long", 0).count_bytes(0, 1000)
+        assert size == sum(message.size for message in store["Long"])
+        (row,) = Page(store._repr_html_()).rows[1:]
+        assert row[:3] == ["Long", "1", "1000"]
+        assert row[3].startswith("about ")
+        assert abs(int(row[3].split()[1]) - size) < 10
+
+
+def test_a_topic_with_a_queue_that_cannot_be_read_is_shown_without_numbers(store):
+    copy = store.path.with_name("unreadable")
+    shutil.copytree(store.path, copy)
+    path = copy / "consumequeue" / TOPIC / "0" / f"{7:020}"
+    path.write_bytes(bytes(2000))  # this file does not fit the first one
+    with rocketstore.open(copy) as damaged:
+        assert Page(damaged._repr_html_()).rows[1:] == [[TOPIC, "2", "", "", "", ""]]
+        assert str(path.parent) in repr(damaged).splitlines()[0]

@@ -39,7 +39,8 @@ def test_a_topic_has_queues_a_length_messages_and_times(store):
     begin, end = topic.time_range
     assert begin == datetime.datetime.fromtimestamp((T0 + 1000) / 1000, datetime.UTC)
     assert end - begin == datetime.timedelta(seconds=38)
-    assert repr(topic) == "<Topic 'Orders': 2 queues, 30 messages, 2023-11-14 22:13:21 to 2023-11-14 22:13:59 UTC>"
+    title = "<Topic 'Orders': 2 queues, 30 messages, 2023-11-14 22:13:21 to 2023-11-14 22:13:59 UTC>"
+    assert repr(topic).splitlines()[0] == title
 
 
 def test_a_store_is_a_container_of_topics(store):
@@ -122,7 +123,7 @@ def test_a_topic_ignores_store_times_that_no_calendar_has(tmp_path):
     with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
         store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=300_000_000_000_000)
         assert store["Orders"].time_range is None
-        assert repr(store["Orders"]) == "<Topic 'Orders': 1 queues, 1 messages>"
+        assert repr(store["Orders"]).splitlines()[0] == "<Topic 'Orders': 1 queues, 1 messages>"
         store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=T0)
         assert [int(time.timestamp() * 1000) for time in store["Orders"].time_range] == [T0, T0]
 
@@ -138,4 +139,4 @@ def test_a_queue_and_its_units_are_sequences(store):
         assert list(part[cut]) == units[5:15][cut]
     with pytest.raises(IndexError):
         part[10]
-    assert "CqUnit(queue_offset=5" in repr(part)
+    assert repr(part).splitlines()[2].split()[:2] == ["5", str(units[5].phy_offset)]

@@ -1,0 +1,105 @@
+"""Tables about a store for people: its topics, and the queues of a topic, with messages, bytes and times."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.storage import is_remote
+from rocketstore.errors import StoreError
+from rocketstore.preview import Preview, first_of
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
+from rocketstore.store.parts import StoreParts
+from rocketstore.text_values import datetime_or_none
+
+__all__ = ["preview_store", "preview_topic", "read_times"]
+
+COLUMNS = "messages", "bytes", "begin_time", "end_time"
+MAX_MEASURED = 1 << 16  # messages whose sizes are read; those of longer queues are samples
+SAMPLE = 1 << 12  # messages
+
+
+class QueueFacts(NamedTuple):
+    """The number of messages of queues, the bytes of their records, and their first and last store times.
+
+    ``is_exact``: whether ``size`` is exact. ``size`` is None and ``times`` is empty for a remote store: each would be
+    a request.
+    """
+
+    messages: int
+    size: int | None
+    is_exact: bool
+    times: Sequence[datetime]
+
+    def cells(self) -> tuple[object, ...]:
+        """Return the values of ``COLUMNS``."""
+        size = self.size if self.is_exact else f"about {self.size}"
+        return self.messages, size, min(self.times, default=None), max(self.times, default=None)
+
+
+def preview_store(store: StoreParts) -> Preview:
+    """Make a preview of a store with its first topics. The line has its problems; they hide no topic."""
+    topics: dict[str, list[int]] = {}
+    with contextlib.suppress(StoreError, OSError):  # queues in RocksDB
+        for topic, queue_id in store.queues():
+            topics.setdefault(topic, []).append(queue_id)
+    is_counted = sum(map(len, topics.values())) <= COUNTED_QUEUES
+    rows = [
+        None if topic is None else [topic, len(topics[topic]), *cells_of(store, topic, topics[topic], is_counted)]
+        for topic in first_of([*topics])
+    ]
+    return Preview(f"MessageStore {str(store.path)!r}: {describe(store)}", ("topic", "queues", *COLUMNS), rows)
+
+
+def preview_topic(store: StoreParts, topic: str, title: str) -> Preview:
+    """Make a preview of a topic with its first queues."""
+    rows = [
+        None if queue_id is None else [queue_id, *cells_of(store, topic, [queue_id])]
+        for queue_id in first_of(store.queue_ids(topic))
+    ]
+    return Preview(title, ("queue_id", *COLUMNS), rows)
+
+
+def cells_of(store: StoreParts, topic: str, queue_ids: Sequence[int], is_counted: bool = True) -> tuple[object, ...]:
+    """Return the values of ``COLUMNS`` for queues. They are None if a queue cannot be read, or not ``is_counted``."""
+    if is_counted:
+        with contextlib.suppress(StoreError, OSError, ValueError, KeyError, IndexError):
+            return read_facts(store, topic, queue_ids).cells()
+    return (None,) * len(COLUMNS)
+
+
+def read_facts(store: StoreParts, topic: str, queue_ids: Sequence[int]) -> QueueFacts:
+    """Read the facts of queues, together. Raises: StoreError, OSError, ValueError."""
+    queues = [store.consume_queue(topic, queue_id) for queue_id in queue_ids]
+    messages = sum(map(len, queues))
+    if is_remote(store.path):
+        return QueueFacts(messages, None, True, ())
+    sizes = [measure_records(queue) for queue in queues]
+    times = [time for queue in queues for time in read_times(store, queue)]
+    return QueueFacts(messages, sum(size for size, _ in sizes), all(is_exact for _, is_exact in sizes), times)
+
+
+def measure_records(queue: ConsumeQueue) -> tuple[int, bool]:
+    """Return the bytes of the records of a queue, and whether the number is exact. Of a long queue it is estimated."""
+    begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    count = end - begin
+    if count <= MAX_MEASURED:
+        return queue.count_bytes(begin, end), True
+    samples = np.linspace(begin, end - SAMPLE, MAX_MEASURED // SAMPLE).astype(np.int64).tolist()
+    size = sum(queue.count_bytes(first, first + SAMPLE) for first in samples)
+    return round(size * count / MAX_MEASURED), False
+
+
+def read_times(store: StoreParts, queue: ConsumeQueue) -> Iterator[datetime]:
+    """Yield the store times of the first and the last message of a queue. Times beyond the year 9999 are left out."""
+    first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    for queue_offset in (first, end - 1) if first < end else ():
+        timestamp = store.commit_log.read_store_timestamp(queue[queue_offset].phy_offset)
+        time = datetime_or_none(timestamp)
+        if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
+            yield time
