@@ -82,6 +82,7 @@ def named_bars(
 
 
 def field(name: str, kind: str, title: str | None, **settings: Any) -> Spec:
+    """Return the encoding of a field of the values. Parameters: kind: Vega-Lite's type of the field."""
     return {"field": name, "type": kind, "title": title, **settings}
 
 
@@ -93,7 +94,7 @@ def times(name: str, domain: Sequence[int] = ()) -> Spec:
 
 
 def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
-    """Return stacked bars by topic in each bin of time. Parameters: attribute: of TopicNumbers."""
+    """Return stacked bars by topic in each bin of time. Parameters: attribute: "messages" or "size" of TopicNumbers."""
     sums = {topic: getattr(counts, attribute) for topic, counts in numbers.topics.items()}
     order = sorted(sums, key=lambda topic: (-int(numbers.topics[topic].size.sum()), topic))
     shown: dict[str, np.ndarray] = {topic: sums[topic] for topic in order[:SHOWN_TOPICS]}

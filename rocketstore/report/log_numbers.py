@@ -160,6 +160,7 @@ def read_log(
 
 
 def batches(log: CommitLog, begin: int, end: int, numbers: LogNumbers) -> Iterator[MessageBatch]:
+    """Yield the messages of a range of the log. At the end, add its damaged ranges to ``numbers.skipped``."""
     threads = min(os.cpu_count() or 1, THREADS)
     scan = log.scan(begin, end, columns=COLUMNS, on_corrupt="skip", threads=threads)
     scan.warns = False
@@ -168,7 +169,7 @@ def batches(log: CommitLog, begin: int, end: int, numbers: LogNumbers) -> Iterat
 
 
 class Counter:
-    """Add batches, in the order of the log, to the numbers of a log."""
+    """Adds batches to the numbers of a log. The batches must come in the order of the log."""
 
     def __init__(self, numbers: LogNumbers) -> None:
         self.numbers = numbers

@@ -54,38 +54,38 @@ def make_report(
     if sample < SAMPLES:
         raise ValueError(f"sample={sample}: at least {SAMPLES} bytes are needed")
 
-    def step(name: str) -> Callable[[int, int], None]:
-        def show(done: int, total: int) -> None:
+    def progress_of(step: str) -> Callable[[int, int], None]:
+        def show(read: int, total: int) -> None:
             if progress is not None:
-                progress(name, done, total)
+                progress(step, read, total)
 
         return show
 
     summary = store.summary()
     bounds = sections.find_log_bounds(store, summary)
-    found: list[Section] = [sections.summary_section(summary, bounds)]
+    page: list[Section] = [sections.summary_section(summary, bounds)]
     quick = bounds.end - bounds.begin > sample
-    found.append(part("Findings of verify",
-                      lambda: sections.findings_section(store, config, quick=quick, progress=step("verify"))))
+    page.append(read_section("Findings of verify",
+                      lambda: sections.findings_section(store, config, quick=quick, progress=progress_of("verify"))))
     numbers: LogNumbers | None = None
     try:
-        numbers = sections.read_numbers(store, bounds, sample, step("read"))
+        numbers = sections.read_numbers(store, bounds, sample, progress_of("read"))
     except (StoreError, OSError, ValueError) as error:
-        found.append(Section("Messages and bytes over time", problems=[text_of(error)]))
+        page.append(Section("Messages and bytes over time", problems=[text_of(error)]))
     if numbers is not None:
-        found += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
-    found += [
-        part("Queues and their coverage", lambda: sections.queues_section(store, bounds)),
-        part("Index files", lambda: sections.index_section(store, summary)),
-        part("Consumer lag", lambda: sections.lag_section(store)),
-        part("What may expire", lambda: sections.expiry_section(store)),
+        page += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
+    page += [
+        read_section("Queues and their coverage", lambda: sections.queues_section(store, bounds)),
+        read_section("Index files", lambda: sections.index_section(store, summary)),
+        read_section("Consumer lag", lambda: sections.lag_section(store)),
+        read_section("What may expire", lambda: sections.expiry_section(store)),
     ]
     made = format_time(time.time_ns() // 1_000_000)
-    return render_page(str(store.path), f"Report of rocketstore {rocketstore.__version__}, made {made}", found, scripts)
+    return render_page(str(store.path), f"Report of rocketstore {rocketstore.__version__}, made {made}", page, scripts)
 
 
-def part(title: str, make: Callable[[], Section]) -> Section:
-    """Return a section. If its part of the store cannot be read, the section has the error."""
+def read_section(title: str, make: Callable[[], Section]) -> Section:
+    """Return the section that ``make`` returns. If its part of the store cannot be read, the section has the error."""
     try:
         return make()
     except (StoreError, OSError, ValueError, KeyError) as error:

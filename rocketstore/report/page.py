@@ -55,9 +55,10 @@ window.drawn = Promise.all(charts.specs.map((spec, number) => vegaEmbed("#chart-
 
 @dataclass
 class Table:
-    """A table with a caption. Parameters: rows: str, int or None; ints are shown with separators of thousands.
+    """A table with a caption. A value of a row is a text, a number, or None for an unknown value.
 
-    Attributes: is_folded: whether the reader must open it. more: how many rows are left out.
+    Attributes: is_folded: whether only the caption is shown until the reader opens the table. more: the number of rows
+    that are left out.
     """
 
     caption: str
@@ -80,7 +81,7 @@ class Section:
 
 
 def script_json(value: object) -> str:
-    """Return a value as JSON that no text in it can end the script element."""
+    """Return a value as JSON. No text in it can end a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

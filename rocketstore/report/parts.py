@@ -71,7 +71,8 @@ class IndexNumbers:
     Attributes
     ----------
     name : of the file.
-    items, capacity, slots : how many items it has, has room for, and its hash slots.
+    items, capacity : the number of items in the file, and the largest number for which it has room.
+    slots : the number of its hash slots.
     used : slots with at least one item.
     longest : items in the longest chain.
     chains : slots by the number of their items, int64[LONGEST + 1]; the last one counts longer chains too.
@@ -127,7 +128,7 @@ def read_index_file(file: IndexFile) -> IndexNumbers:
 
 
 class ExpiringFile(NamedTuple):
-    """A file of the log, its size in bytes, and the time from which on a broker may delete it, epoch ms."""
+    """A file of the log, its size in bytes, and the time after which a broker may delete it, epoch ms."""
 
     name: str
     size: int
@@ -137,21 +138,23 @@ class ExpiringFile(NamedTuple):
 class Expiry(NamedTuple):
     """The files of a log that may expire, oldest first. The last file never expires.
 
-    ``hours``: fileReservedTime. ``now``: how many files may be deleted now.
+    ``hours``: fileReservedTime. ``expired``: how many of the files may be deleted now.
     """
 
     hours: int
     files: Sequence[ExpiringFile]
-    now: int
+    expired: int
 
 
 def find_expiry(store: MessageStore) -> Expiry:
-    """Find which files of the log may be deleted, and from which time on. Raises: StoreError, OSError, ValueError."""
+    """Find which files of the log may be deleted, and when. Raises: StoreError, OSError, ValueError."""
     log, hours = store.commit_log, store.config.file_reserved_time
     files = [file for file in log.queue.files[:-1] if file.end_offset < log.max_phy_offset]
     expired = expired_files(log.queue.files, log.max_phy_offset, store.config)
-    found: list[ExpiringFile] = []
-    for file in files:  # a file waits for the older files
-        time = int((file.path.stat().st_mtime + hours * 3600) * 1000)
-        found.append(ExpiringFile(file.path.name, file.size, max([time, *(last.timestamp for last in found[-1:])])))
-    return Expiry(hours, found, len(expired))
+    expiring: list[ExpiringFile] = []
+    latest = 0
+    for file in files:
+        # A broker deletes the oldest file first, so a file waits until the older files have expired.
+        latest = max(latest, int((file.path.stat().st_mtime + hours * 3600) * 1000))
+        expiring.append(ExpiringFile(file.path.name, file.size, latest))
+    return Expiry(hours, expiring, len(expired))

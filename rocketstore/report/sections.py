@@ -44,6 +44,7 @@ def with_unit(size: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as 1 queue or 2,000 queues."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -54,12 +55,13 @@ def or_unknown(value: int | str | None) -> str:
 
 
 def time_text(timestamp: int | None) -> str:
+    """Return a time in UTC for people. Parameters: timestamp: epoch ms; None and 0 are unknown times."""
     text = None if timestamp is None else format_time(timestamp)
     return or_unknown(text and text.replace("T", " "))
 
 
-def shortened(caption: str, columns: Sequence[str], rows: list[Row], *, is_folded: bool = True) -> Table:
-    """Return a table of the first ``MAX_ROWS`` rows."""
+def make_table(caption: str, columns: Sequence[str], rows: list[Row], *, is_folded: bool = True) -> Table:
+    """Return a table of at most ``MAX_ROWS`` rows, which says how many more there are."""
     return Table(caption, columns, rows[:MAX_ROWS], is_folded, max(len(rows) - MAX_ROWS, 0))
 
 
@@ -101,8 +103,8 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
     report = verify(store.path, quick=quick, config=config, progress=progress)
     counts = ((report.count(severity), severity) for severity in ("error", "warning", "info"))
     found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
-    looked = "samples of " if quick else ""
-    section.texts.append(f"Checked {looked}{counted(report.records, 'record')}, "
+    extent = "samples of " if quick else ""
+    section.texts.append(f"Checked {extent}{counted(report.records, 'record')}, "
                          f"{counted(report.queues, 'queue')} and {counted(report.index_files, 'index file')}: "
                          f"{found or 'nothing is wrong'}.")
     if quick:
@@ -128,8 +130,8 @@ def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
         kinds.append((kind.severity, name, count, kind.meaning, mend, kind.at_next_start))
     columns = ("severity", "kind", "findings", "meaning", "mend", "at its next start, a broker")
     return [
-        shortened("Kinds of findings, and how to mend them", columns, kinds, is_folded=False),
-        shortened("All findings", ("severity", "kind", "path", "offset", "detail"), findings),
+        make_table("Kinds of findings, and how to mend them", columns, kinds, is_folded=False),
+        make_table("All findings", ("severity", "kind", "path", "offset", "detail"), findings),
     ]
 
 
@@ -157,6 +159,7 @@ def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Pr
 
 
 def sample_text(numbers: LogNumbers) -> list[str]:
+    """Return the text that says which share of a log was read; an empty list if the whole log was read."""
     if not numbers.is_sampled:
         return []
     share = numbers.read_bytes / (numbers.end - numbers.begin)
@@ -187,15 +190,16 @@ def time_section(numbers: LogNumbers) -> Section:
     sums = {topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
             for topic, counts in numbers.topics.items()}
     rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
-    section.tables.append(shortened("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
+    section.tables.append(make_table("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
     tag_rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in numbers.ranked_tags()]
     if numbers.other_tags:
         tag_rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
-    section.tables.append(shortened("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))
+    section.tables.append(make_table("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))
     return section
 
 
 def step_text(step: int) -> str:
+    """Return the width of a bin of time with its unit. Parameters: step: one of ``STEPS``, ms."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if step >= size:
             return f"{step // size} {unit}"
@@ -221,10 +225,11 @@ def gaps_section(numbers: LogNumbers) -> Section:
         section.texts.append("Times of at least a second without a message; the longest ones, at most "
                              f"{MAX_GAPS}.")
         section.charts.append(("When each gap began, and its length in seconds", charts.gaps(numbers)))
+        columns = ("length", "after", "next message at offset")
         rows: list[Row] = [
-            (f"{gap.length / 1000:,.3f} s", format_time(gap.begin), gap.phy_offset) for gap in numbers.gaps
+            (f"{gap.length / 1000:,.3f} s", time_text(gap.begin), gap.phy_offset) for gap in numbers.gaps
         ]
-        section.tables.append(shortened("Gaps, the longest first", ("length", "after", "next message at offset"), rows))
+        section.tables.append(make_table("Gaps, the longest first", columns, rows))
     else:
         section.texts.append("No gap of a second or more.")
     if numbers.backward:
@@ -256,7 +261,7 @@ def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
         for queue in sorted(queues, key=lambda queue: (-(queue.messages or 0), queue.topic, queue.queue_id))
     ]
     columns = ("topic", "queue", "messages", "min offset", "max offset", "first record at", "last record at")
-    section.tables.append(shortened("Queues, the largest first", columns, rows))
+    section.tables.append(make_table("Queues, the largest first", columns, rows))
     return section
 
 
@@ -284,7 +289,7 @@ def index_section(store: MessageStore, summary: StoreSummary) -> Section:
         for file in files
     ]
     columns = ("file", "items", "room for", "slots", "slots in use", "expected", "longest chain")
-    section.tables.append(shortened("Index files, the oldest first", columns, rows))
+    section.tables.append(make_table("Index files, the oldest first", columns, rows))
     return section
 
 
@@ -308,7 +313,7 @@ def lag_section(store: MessageStore) -> Section:
         for entry in sorted(lags, key=lambda entry: -(entry.lag or 0))
     ]
     columns = ("group", "topic", "queue", "next offset", "end of queue", "lag", "oldest message not consumed")
-    section.tables.append(shortened("Lag of each queue, the largest first", columns, rows))
+    section.tables.append(make_table("Lag of each queue, the largest first", columns, rows))
     return section
 
 
@@ -324,13 +329,13 @@ def expiry_section(store: MessageStore) -> Section:
     if not found.files:
         section.texts.append("The log has no file that can expire.")
         return section
-    size = sum(file.size for file in found.files[:found.now])
-    section.texts.append(f"Now {found.now:,} of {len(found.files):,} files may be deleted, {with_unit(size)}.")
+    size = sum(file.size for file in found.files[:found.expired])
+    section.texts.append(f"Now {found.expired:,} of {len(found.files):,} files may be deleted, {with_unit(size)}.")
     shown = [file._replace(timestamp=min(file.timestamp, LATEST)) for file in found.files]
     spec = charts.expiry(found._replace(files=shown), now)
     section.charts.append(("Bytes of the log that may be deleted by a time; the dashed line is now", spec))
     rows: list[Row] = [
-        (file.name, with_unit(file.size), format_time(file.timestamp)) for file in found.files
+        (file.name, with_unit(file.size), time_text(file.timestamp)) for file in found.files
     ]
-    section.tables.append(shortened("Files, the oldest first", ("file", "size", "may be deleted from"), rows))
+    section.tables.append(make_table("Files, the oldest first", ("file", "size", "may be deleted from"), rows))
     return section

@@ -144,7 +144,7 @@ def test_an_old_file_may_expire_now_and_newer_files_later(store):
     found = find_expiry(store)
     names = [file.path.name for file in store.commit_log.queue.files]
     assert [file.name for file in found.files] == names[:-1]
-    assert (found.now, found.hours) == (1, 72)
+    assert (found.expired, found.hours) == (1, 72)
     assert found.files[0].timestamp == report_store.BEGIN + 72 * 3_600_000
     assert [file.timestamp for file in found.files] == sorted(file.timestamp for file in found.files)
 

@@ -20,7 +20,7 @@ BASIC, OLD, BROKER = "basic-5.5.0", "basic-5.3.3", "broker-5.5.0"
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    root = tmp_path_factory.mktemp("cures") / "store"
+    root = tmp_path_factory.mktemp("mends") / "store"
     planted.build("plain", root)
     return root
 
