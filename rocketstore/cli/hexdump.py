@@ -197,7 +197,13 @@ def value_of(field: str, data: bytes) -> str:
 
 def for_people(rows: Sequence[Row], most: int) -> list[Row]:
     """Return the rows of a table. Parameters: most: bytes of a field to show."""
-    return [row | {"value": row["value"][:most], "hex": hex_text(row["hex"], most)} for row in rows]
+    return [row | {"value": short_value(row, most), "hex": hex_text(row["hex"], most)} for row in rows]
+
+
+def short_value(row: Row, most: int) -> str:
+    """Return the begin of a value, and a time without its number of milliseconds."""
+    number, _, time = row["value"].partition(", ")
+    return str(time or number if row["field"].endswith("Timestamp") else row["value"][:most])
 
 
 def hex_text(digits: str, most: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,14 +18,16 @@ __all__ = ["cell", "print_table", "table_of", "write_tables"]
 
 NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
 KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column
-WHOLE = ("severity", "kind", "mend")  # columns of text that are left out rather than folded
+UNFOLDED = ("severity", "kind", "mend", "path", "file", "field")  # columns of text that are never folded
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severities
 STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "keys": 16, "size": 7, "body": 20}
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
 GAP = 2  # characters between columns
-# Characters: the least width of a column of text, and of the column that is always shown. With these, 80 columns are
-# enough for the mends of all kinds of findings.
-LEAST, LEAST_KEPT = 12, 19
+# Characters: the least width of a column of text, of the column that is always shown, and of columns that have times,
+# bytes or sentences.
+LEAST, LEAST_KEPT = 12, 20
+LEAST_WIDTHS = {"value": 24, "hex": 11, "meaning": 24, "atNextStart": 24}
+INDENT = 4  # characters before the second and later lines of a row that is not in a table
 
 
 class Output(Console):
@@ -42,7 +45,9 @@ def print_table(table: Table) -> None:
 
 
 def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, is_full: bool = False) -> None:
-    """Print a table for each batch. At the end, also after Ctrl-C, name the columns that did not fit the terminal.
+    """Print a table for each batch. If a table does not fit the terminal, print the name and value of each column.
+
+    Tables of messages leave out columns instead. At the end, also after Ctrl-C, these columns are named.
 
     Parameters: is_stream: all tables have the header and the widths of the first, which are wide enough for later rows.
     is_full: leave out no column; a line may be longer than that of the terminal.
@@ -58,6 +63,9 @@ def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, i
             has_header = not (is_stream and widths)
             if has_header:
                 widths = column_widths(rows, console.width, STREAM_WIDTHS if is_stream else {}, is_full=is_full)
+                if len(widths) < len(rows[0]) and not is_stream and "body" not in rows[0]:
+                    write_outside_table(console, rows)
+                    continue
                 console.width = max(console.width, line_width(widths))
                 left_out |= {name: None for name in rows[0] if name not in widths}
             console.print(table_of_rows(rows, widths or {}, has_header))
@@ -83,6 +91,25 @@ def vertical_table(row: Row) -> Table:
     for name, value in row.items():
         table.add_row(name, cell(name, value))
     return table
+
+
+def write_outside_table(console: Console, rows: Sequence[Row]) -> None:
+    """Print the name and the value of each column. A line has as many of them as it has room for."""
+    if len(rows) == 1:
+        console.print(vertical_table(rows[0]))
+        return
+    for row in rows:
+        lines = [Text()]
+        for name, value in row.items():
+            part = Text.assemble((f"{name}: ", "bold"), cell(name, value))
+            indent = 0 if len(lines) == 1 else INDENT
+            if lines[-1] and indent + lines[-1].cell_len + GAP + part.cell_len > console.width:
+                lines.append(part)
+            else:
+                lines[-1] = Text(" " * GAP).join([lines[-1], part]) if lines[-1] else part
+        console.print(lines[0])
+        for line in lines[1:]:
+            console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
 
 
 def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], has_header: bool) -> Table:
@@ -123,13 +150,16 @@ def column_widths(
     }
     others = [name for name in widths if name != kept]
     least = {
-        name: size if name in numbers.union(WHOLE) else min(size, max(LEAST_KEPT if name == kept else LEAST, len(name)))
+        name: size if name in numbers.union(UNFOLDED) else min(size, max(
+            LEAST_WIDTHS.get(name, LEAST_KEPT if name == kept else LEAST), len(name)))
         for name, size in widths.items()
     }
     while others and not is_full and line_width({name: least[name] for name in widths}) > width:
         del widths[others.pop()]
     shortest = min(line_width(widths), line_width({name: least[name] for name in widths}))
-    for _ in range(line_width(widths) - (max(width, shortest) if is_full else width)):
+    most = max(width, shortest) if is_full else width
+    widths = {name: min(size, most) for name, size in widths.items()}  # a body may have millions of characters
+    for _ in range(line_width(widths) - most):
         widest = max(widths, key=lambda name: (widths[name] > least[name], widths[name]))
         widths[widest] -= 1
     if wanted and width < NOT_A_TERMINAL:
