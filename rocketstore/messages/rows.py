@@ -48,8 +48,10 @@ class Rows(Previewed, ArrowStream, Generic[R]):
         return export_rows(self._fields, list(self._rows))
 
     def _preview(self) -> Preview:
-        names: Any = getattr(self._rows[0], "_fields", ()) if self._rows else ()
-        return Preview(f"Rows: {len(self):,}", names, first_of(self._rows))
+        if not self._rows:
+            return Preview("Rows: 0")
+        kind: Any = type(self._rows[0])
+        return Preview(f"Rows: {len(self):,} {kind.__name__}", kind._fields, first_of(self._rows))
 
 
 def export_rows(fields: Sequence[Field], rows: Sequence[Any]) -> object:
