@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from support.pages import blocks_of
 
 import rocketstore
 
@@ -110,11 +111,6 @@ def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path)
     written = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*.md")}
     navigation = (TREE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     assert set(re.findall(r"([\w./-]+\.md)", navigation)) == written
-
-
-def blocks_of(text):
-    """The fences ``python`` and ``sh`` of a page, each with its language. A fence ``text`` is not among them."""
-    return re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def run_block(language, block, directory, environment):

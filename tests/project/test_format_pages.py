@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from support.pages import blocks_of
 
 from rocketstore import CommitLog, ConsumeQueueExt, IndexFile, hash_keys
 from rocketstore.compat import DIFFERENCES
 from rocketstore.kernels import layout
-from tests.project.test_docs import blocks_of
 
 TREE = Path(__file__).parent.parent.parent
 PAGES = TREE / "docs" / "format"
