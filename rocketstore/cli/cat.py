@@ -90,7 +90,7 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
             if found == limit:
                 return
 
-    write_messages(batches(), output_format, view.asked_by(conditions), is_stream=follow)
+    write_messages(batches(), output_format, view.with_conditions(conditions), is_stream=follow)
     note_leftovers(log)
     places = conditions["topics"], conditions["queue_ids"]
     finish(or_nothing_found(store, found + gaps, unknown_topics(store, sorted(unseen)), *places))

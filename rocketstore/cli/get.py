@@ -58,11 +58,11 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     log = store.commit_log
     bad_bodies = BadBodies()
     batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
-    asked = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
+    conditions = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
     # In a light queue, messages have the topics and the offsets of their own queues.
     messages = [message for batch in view.messages(log, batches) for message in batch
                 if view.has_containers or message.topic != topic or message.queue_offset >= queue_offset]
-    write_messages([messages[:max_num]], output_format, view.asked_by(asked), is_result=True)
+    write_messages([messages[:max_num]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "

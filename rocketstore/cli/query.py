@@ -84,22 +84,22 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
 
     The exit status is 1 if nothing is found.
     """
-    asked = question_of(names, topic, since, until, most)
+    question = question_of(names, topic, since, until, most)
     if isinstance(path, MessageStore):
-        query_store(path, asked, view, output_format)
+        query_store(path, question, view, output_format)
     else:
-        query_index_files(path, asked, geometry, RowsView(output_format, view.columns))
+        query_index_files(path, question, geometry, RowsView(output_format, view.columns))
 
 
 def question_of(
     names: dict[str, str | None], topic: str | None, since: int | None, until: int | None, most: int
 ) -> Question:
     """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
-    wanted = {name: value for name, value in names.items() if value is not None}
-    if len(wanted) > 1 or not (wanted or since is not None or until is not None):
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1 or not (given or since is not None or until is not None):
         hint = "rocketstore cat shows messages of all keys and tags"
         raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or only --since or --until: {hint}")
-    by, value = next(iter(wanted.items()), ("time", ""))
+    by, value = next(iter(given.items()), ("time", ""))
     if by == "id" and (topic, since, until) != (None, None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
     return Question(by, value.split("||") if by == "tags" else [value], topic, time_range(since, until), most)
@@ -108,57 +108,58 @@ def question_of(
 # ---- a store ---------------------------------------------------------------------------------------------
 
 
-def query_store(store: MessageStore, asked: Question, view: MessageView, output_format: str | None) -> None:
+def query_store(store: MessageStore, question: Question, view: MessageView, output_format: str | None) -> None:
     """Show the answer of a store, and whether more messages were found than --limit allows."""
-    one_more = min(asked.most + 1, INT_MAX)
-    ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
-    batches, problems = ask(store, asked, one_more)
+    one_more = min(question.most + 1, INT_MAX)
+    ask = by_id if question.by == "id" else by_time if question.by == "time" else by_key
+    batches, problems = ask(store, question, one_more)
     found: Iterable[MessageBatch | Sequence[Message]] = batches
     if not view.has_containers:
-        found = without_containers(store.commit_log, batches, newest_first=asked.by != "time")
+        found = without_containers(store.commit_log, batches, newest_first=question.by != "time")
     found = list(found)
     count, bad_bodies = sum(map(len, found)), BadBodies()
-    shown = list(first_messages(found, asked.most))
-    kind = "keys" if asked.by == "key" else asked.by
-    conditions = {"topics": asked.topic and (asked.topic,), kind: tuple(asked.values)}
-    write_messages(shown, output_format, view.asked_by(conditions), is_result=True)
+    shown = list(first_messages(found, question.most))
+    kind = "keys" if question.by == "key" else question.by
+    conditions = {"topics": question.topic and (question.topic,), kind: tuple(question.values)}
+    write_messages(shown, output_format, view.with_conditions(conditions), is_result=True)
     for messages in shown:
         bad_bodies.add(body_errors(messages))
     note_bad_bodies(bad_bodies)
-    more = "; there are more: --limit N shows up to N" if count > asked.most else ""
+    more = "; there are more: --limit N shows up to N" if count > question.most else ""
     if count:
-        note(f"{min(count, asked.most)} found{more}")
-    note_elsewhere(store, None if asked.topic is None else [asked.topic])
-    unknown = [] if count or asked.topic is None else unknown_topics(store, [asked.topic])
+        note(f"{min(count, question.most)} found{more}")
+    note_elsewhere(store, None if question.topic is None else [question.topic])
+    unknown = [] if count or question.topic is None else unknown_topics(store, [question.topic])
     finish(or_nothing_found(store, count, unknown or problems))
 
 
-def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+def by_id(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
     try:
-        message = store.query_message_by_id(asked.values[0])
+        message = store.query_message_by_id(question.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
-        return [], [explain_missing_message(store, asked.values[0])]
+        return [], [explain_missing_message(store, question.values[0])]
     offsets = np.array([message.phy_offset], np.int64)
     return newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most), []
 
 
-def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
-    times, index_type = (asked.times[0] or 0, asked.times[1]), INDEX_TYPES[asked.by]
-    topics = [asked.topic] if asked.topic is not None else known_topics(store)
-    questions: list[tuple[Any, Any]] = [(topic, asked.values) for topic in topics]
-    if index_type != "T":  # many topics in one search
-        questions = [([topic for topic, keys in questions for _ in keys], asked.values * len(topics))]
+def by_key(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+    times, index_type = (question.times[0] or 0, question.times[1]), INDEX_TYPES[question.by]
+    topics = [question.topic] if question.topic is not None else known_topics(store)
+    # Each search has topics and keys. A search of tags has one topic, any other search has pairs of a topic and a key.
+    searches: list[tuple[Any, Any]] = [(topic, question.values) for topic in topics]
+    if index_type != "T":
+        searches = [([topic for topic, keys in searches for _ in keys], question.values * len(topics))]
     with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
-        results = [store.query_messages(*pair, most, *times, index_type=index_type) for pair in questions]
+        results = [store.query_messages(*search, most, *times, index_type=index_type) for search in searches]
     found = newest_first(store.commit_log, [result.messages for result in results], most)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
         return found, []
-    option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[asked.by]
-    of_topic = [] if asked.topic is None else ["--topic", asked.topic]
-    scan = command("cat", store.path, *of_topic, option, "||".join(asked.values))
+    option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[question.by]
+    of_topic = [] if question.topic is None else ["--topic", question.topic]
+    scan = command("cat", store.path, *of_topic, option, "||".join(question.values))
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
     return found, [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
@@ -182,14 +183,14 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
     newest = np.argsort(-offsets, kind="stable")[:most]
     ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
     runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
-    taken = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
-    return [part for batch in taken for part in log.with_bodies(batch, INT_MAX, BadBodies())]
+    parts = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
+    return [batch for part in parts for batch in log.with_bodies(part, INT_MAX, BadBodies())]
 
 
-def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
-    (first, end), log = asked.times, store.commit_log
+def by_time(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+    (first, end), log = question.times, store.commit_log
     begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
-    topics = None if asked.topic is None else [asked.topic]
+    topics = None if question.topic is None else [question.topic]
     scan = log.scan(
         begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip",
         batch_size=min(most, BATCH_SIZE), limit=most,
@@ -218,21 +219,22 @@ def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyErro
 
 
 def query_index_files(
-    path: Path, asked: Question, geometry: IndexGeometry | None, view: RowsView
+    path: Path, question: Question, geometry: IndexGeometry | None, view: RowsView
 ) -> None:
-    if asked.by not in INDEX_TYPES:
+    if question.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
-    if asked.topic is None:
+    if question.topic is None:
         raise click.UsageError("index files have hashes of topic and key: give --topic")
-    if asked.most > MAX_MSGS_NUM_BATCH:
+    if question.most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
-    limits, index_type = (asked.most, asked.times[0] or 0, end_ms(asked.times[1], "--until")), INDEX_TYPES[asked.by]
-    topic = asked.topic or ""
-    offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
-    if len(asked.values) > 1:
-        offsets = sorted(set(offsets), reverse=True)[: asked.most]
+    begin, end = question.times[0] or 0, end_ms(question.times[1], "--until")
+    limits, index_type = (question.most, begin, end), INDEX_TYPES[question.by]
+    topic = question.topic or ""
+    offsets = [at for key in question.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
+    if len(question.values) > 1:
+        offsets = sorted(set(offsets), reverse=True)[: question.most]
     write_list(["phyOffset"], ([offset] for offset in offsets), view)
     if not offsets:
         raise click.ClickException(f"{path}: no item was found")
-    more = " (there may be more)" if len(offsets) == asked.most else ""
+    more = " (there may be more)" if len(offsets) == question.most else ""
     note(f"{len(offsets)} found{more} by the hash of the key: compare the messages to be sure")

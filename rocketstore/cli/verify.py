@@ -79,9 +79,9 @@ def summary_of(report: VerifyReport) -> str:
     """Return one line with the extent of the check and the number of findings."""
     found = ", ".join(f"{report.count(severity):,} of severity {severity}" for severity in ("error", "warning", "info")
                       if report.count(severity))
-    looked = "samples of" if report.quick else "all of"
+    extent = "samples of" if report.quick else "all of"
     return (
         f"{report.messages:,} messages in {report.queues:,} queues, {report.records:,} records, "
-        f"{looked} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
+        f"{extent} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
         f"{report.index_files:,} index files: {found or 'nothing is wrong'}"
     )

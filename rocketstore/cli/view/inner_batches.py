@@ -33,11 +33,14 @@ def without_containers(
     order = -1 if newest_first else 1
     for batch in batches:
         has_containers = bool(len(batch)) and bool((batch.sys_flag & INNER_BATCH).any())
-        yield [one for message in batch for one in messages_of(log, message)[::order]] if has_containers else batch
+        if has_containers:
+            yield [inner for message in batch for inner in messages_of(log, message)[::order]]
+        else:
+            yield batch
 
 
 def messages_of(log: CommitLog, message: Message) -> list[Message]:
-    """Return the messages of an inner batch. Return any other message, and one that cannot be decoded, itself.
+    """Return the messages of an inner batch. Return any other message, and a batch that cannot be decoded, itself.
 
     Parameters: message: with ``NEEDED_COLUMNS``; the record is read again for its other fields.
     """
@@ -48,6 +51,6 @@ def messages_of(log: CommitLog, message: Message) -> list[Message]:
         found = [] if record is None else record.decode_batch()
     except (StoreError, *BODY_ERRORS):
         return [message]
-    for one in found:
-        one.sys_flag &= ~(INNER_BATCH | NEEDS_UNWRAP)
+    for inner in found:
+        inner.sys_flag &= ~(INNER_BATCH | NEEDS_UNWRAP)
     return found or [message]

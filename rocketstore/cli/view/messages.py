@@ -35,26 +35,26 @@ BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
 MOST = 60  # characters of a body, and of keys, that a table shows
 COLUMNS = {name: field for name, field in BATCH_NAMES.items() if field in {*message_fields(), "body_error"}}
-ASKED = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # conditions of a scan: columns
+CONDITIONS = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # of a scan: columns
 
 
 class MessageView(NamedTuple):
     """How a command shows messages.
 
     Attributes: columns: the columns that the user chose, by their names in tables; None without a choice. is_full:
-    whether tables show complete values. asked: columns that have the same value in all rows, since the user asked for
-    this value. Tables show them last. has_containers: whether an inner batch is one message.
+    whether tables show complete values. has_containers: whether an inner batch is one message. constant: columns that
+    have the same value in all rows, since a condition allows only this value. Tables show them last.
     """
 
     columns: tuple[str, ...] | None
     is_full: bool
     has_containers: bool
-    asked: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
-    def asked_by(self, conditions: dict[str, Any]) -> "MessageView":
+    def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
-        asked = (ASKED[name] for name, value in conditions.items() if name in ASKED and is_single(value))
-        return self._replace(asked=tuple(asked))
+        constant = (CONDITIONS[name] for name, value in conditions.items() if name in CONDITIONS and is_single(value))
+        return self._replace(constant=tuple(constant))
 
     @property
     def fields(self) -> list[str] | None:
@@ -80,7 +80,7 @@ class MessageView(NamedTuple):
 
     def for_people(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a table of messages."""
-        names = self.columns or [*(name for name in SHOWN if name not in self.asked), *self.asked]
+        names = self.columns or [*(name for name in SHOWN if name not in self.constant), *self.constant]
         return [{name: self.cell(row, name) for name in names} for row in rows]
 
     def result_for_people(self, rows: Sequence[Row]) -> list[Row]:
