@@ -32,7 +32,7 @@ from rocketstore.made_by import made_by
 __all__ = ["IndexFile"]
 
 
-@made_by("IndexFile.open")
+@made_by("IndexFile.open(path)")
 class IndexFile(IndexFileKernel, Closable):
     """An index file: a table of hash slots, and items chained from each slot, newest first.
 

@@ -39,7 +39,7 @@ IndexType = Literal["K", "U", "T"]
 INDEX_TYPES = (None, "K", "U", "T")
 
 
-@made_by("IndexService.open")
+@made_by("IndexService.open(path)")
 class IndexService(Closable):
     """The index files of one directory. ``open`` makes it. It is a context manager.
 

@@ -47,7 +47,7 @@ __all__ = ["CommitLog"]
 ON_CORRUPT = ("raise", "skip")
 
 
-@made_by("CommitLog.open")
+@made_by("CommitLog.open(path)")
 class CommitLog(RecordReader, Closable):
     """The commit log of a store. ``open`` returns one; it is a context manager. A reader may work beside a broker.
 

@@ -39,7 +39,7 @@ class Skipped(NamedTuple):
     error: CorruptFileError
 
 
-@made_by("MessageStore.scan")
+@made_by("store.scan()")
 class Scan(ArrowStream):
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 

@@ -40,7 +40,7 @@ STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # columns that bodies are
 MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUMNS
 
 
-@made_by("MessageStore.scan")
+@made_by("store.scan()")
 class MessageBatch(Previewed):
     """Messages as columns, which are attributes under the names of Message's fields.
 

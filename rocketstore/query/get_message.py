@@ -53,7 +53,7 @@ class GetMessageStatus(StrEnum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-@made_by("MessageStore.get_message")
+@made_by("store.get_message(topic, queue_id, queue_offset)")
 class GetMessageResult(FoundMessages):
     """The messages that a read of a queue found, in the order of the queue. An inner batch is one message.
 

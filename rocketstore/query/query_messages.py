@@ -35,7 +35,7 @@ MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
-@made_by("MessageStore.query_message")
+@made_by("store.query_message(topic, key)")
 class QueryMessageResult(FoundMessages):
     """The messages of one key, newest first.
 
@@ -67,7 +67,7 @@ class QueryMessageResult(FoundMessages):
         return f"QueryMessageResult: {len(self):,} messages, {state}"
 
 
-@made_by("MessageStore.query_messages")
+@made_by("store.query_messages(topics, keys)")
 class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     """The messages of n keys, as a sequence: ``found[i]`` is a MessageBatch with the messages of key ``i``.
 

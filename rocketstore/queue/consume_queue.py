@@ -56,7 +56,7 @@ def beside_expiry(method: F) -> F:
     return cast("F", call)
 
 
-@made_by("ConsumeQueue.open")
+@made_by("ConsumeQueue.open(path)")
 class ConsumeQueue(Closable):
     """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 

@@ -29,7 +29,7 @@ class ExtUnit(NamedTuple):
     bitmap: bytes
 
 
-@made_by("ConsumeQueueExt.open")
+@made_by("ConsumeQueueExt.open(path)")
 class ConsumeQueueExt(Closable):
     """The ext units of one queue, by their address. The unit of the queue has the address in place of a tags code.
 

@@ -18,6 +18,7 @@ from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.made_by import made_by
 from rocketstore.state.config_checks import OTHER_FILES
 from rocketstore.state.config_json import parse_json
 from rocketstore.state.config_values import (
@@ -55,6 +56,7 @@ class ConfigProblem(NamedTuple):
     what: str
 
 
+@made_by("BrokerConfig.open(path)")
 @dataclass(frozen=True)
 class BrokerConfig:
     """The configuration of a broker; a part that cannot be read is empty, and ``problems`` says why.

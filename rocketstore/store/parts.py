@@ -43,7 +43,7 @@ MAX_QUEUES = 256  # queues that are kept open
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 
 
-@made_by("rocketstore.open")
+@made_by("rocketstore.open(path)")
 class StoreParts:
     """The parts of a store. ``MessageStore`` adds reading and writing messages.
 

@@ -19,7 +19,7 @@ from rocketstore import Message, StoreConfig
 
 MADE_FOR_USERS = ["MessageStore", "Scan", "MessageBatch", "CommitLog", "ConsumeQueue", "BatchConsumeQueue", "Topic",
                   "ConsumeQueueExt", "IndexService", "IndexFile", "GetMessageResult", "QueryMessageResult",
-                  "QueryMessagesResult"]
+                  "QueryMessagesResult", "BrokerConfig"]
 
 
 def help_of(thing):
@@ -40,6 +40,18 @@ def test_a_constructor_that_no_user_calls_shows_no_parameters(name):
     text = help_of(cls)
     shown = re.findall(r"__(?:init|new)__\(([^)]*)\)", text)
     assert all(parameters in ("self", "self, /", "*args, **kwargs") for parameters in shown), shown
+
+
+@pytest.mark.parametrize("name", MADE_FOR_USERS)
+def test_a_constructor_that_no_user_calls_names_the_call_that_makes_the_object(name, tmp_path):
+    cls = getattr(rocketstore, name)
+    has_open = hasattr(cls, "open") and name != "MessageStore"
+    call = f"{name}.open(path)" if has_open else "rocketstore.open(path)" if name == "MessageStore" else "store"
+    for arguments in ((), (str(tmp_path),), (1,) * 20, *[(str(tmp_path), "r")] * (has_open or name == "MessageStore")):
+        with pytest.raises(TypeError) as error:
+            cls(*arguments)
+        assert str(error.value).startswith(f"{name}() is not for users: {call}")
+        assert str(error.value).endswith(" makes the object")
 
 
 def test_a_store_that_was_written_and_not_closed_gives_a_warning(tmp_path):
