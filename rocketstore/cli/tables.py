@@ -19,6 +19,7 @@ __all__ = ["cell", "print_table", "table_of", "write_tables"]
 NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
 KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column
 UNFOLDED = ("severity", "kind", "mend", "path", "file", "field")  # columns of text that are never folded
+CUT = ("body", "keys")  # columns that end with "…" where a narrow terminal has no room for the rest
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severities
 STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "keys": 16, "size": 7, "body": 20}
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
@@ -68,7 +69,7 @@ def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, i
                     continue
                 console.width = max(console.width, line_width(widths))
                 left_out |= {name: None for name in rows[0] if name not in widths}
-            console.print(table_of_rows(rows, widths or {}, has_header))
+            console.print(table_of_rows(rows, widths or {}, has_header=has_header, is_full=is_full))
     finally:
         if left_out:
             hint = "use --full, a wider terminal or --format json to see them"
@@ -112,13 +113,18 @@ def write_outside_table(console: Console, rows: Sequence[Row]) -> None:
             console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
 
 
-def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], has_header: bool) -> Table:
-    """Return a table of rows with these columns. Times are UTC. Parameters: widths: of the columns, in characters."""
+def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], *, has_header: bool, is_full: bool) -> Table:
+    """Return a table of rows with these columns. Times are UTC.
+
+    Parameters: widths: of the columns, in characters. is_full: whether long bodies and keys are continued on more lines.
+    """
     numbers = number_columns(rows)
     table = table_of([], [])
     table.show_header = has_header
     for name, size in widths.items():
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold", width=size)
+        is_cut = name in CUT and not is_full
+        table.add_column(name, justify="right" if name in numbers else "left", width=size,
+                         overflow="ellipsis" if is_cut else "fold", no_wrap=is_cut)
     for row in rows:
         table.add_row(*(cell(name, row[name]) for name in widths))
     return table
