@@ -116,7 +116,7 @@ def write_outside_table(console: Console, rows: Sequence[Row]) -> None:
 def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], *, has_header: bool, is_full: bool) -> Table:
     """Return a table of rows with these columns. Times are UTC.
 
-    Parameters: widths: of the columns, in characters. is_full: whether long bodies and keys are continued on more lines.
+    Parameters: widths: of the columns, in characters. is_full: continue long bodies and keys on more lines.
     """
     numbers = number_columns(rows)
     table = table_of([], [])
