@@ -28,6 +28,7 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
 from rocketstore.made_by import made_by
+from rocketstore.text_values import Time, epoch_ms
 
 __all__ = ["IndexFile"]
 
@@ -163,17 +164,15 @@ class IndexFile(IndexFileKernel, Closable):
         """Whether the file is full. Source: IndexFile.isWriteFull."""
         return self.header.index_count >= self.index_num
 
-    def is_time_matched(self, begin_timestamp: int, end_timestamp: int) -> bool:
-        """Return whether the times of the file overlap a range, epoch milliseconds, inclusive.
+    def is_time_matched(self, begin_timestamp: Time, end_timestamp: Time) -> bool:
+        """Return whether the times of the file overlap an inclusive range.
 
-        Source: IndexFile.isTimeMatched.
+        Parameters: epoch milliseconds, datetimes, dates or ISO 8601 texts. Source: IndexFile.isTimeMatched.
         """
+        begin = begin_timestamp if isinstance(begin_timestamp, int) else epoch_ms(begin_timestamp, "begin_timestamp")
+        end = end_timestamp if isinstance(end_timestamp, int) else epoch_ms(end_timestamp, "end_timestamp")
         first, last = self.header[:2]
-        return (
-            (begin_timestamp < first and end_timestamp > last)
-            or first <= begin_timestamp <= last
-            or first <= end_timestamp <= last
-        )
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def items(self, start: int, stop: int) -> np.ndarray:
         """Return the items of ordinals from ``start`` to before ``stop``, INDEX_ITEM[n], without a copy.

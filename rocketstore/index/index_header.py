@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import INDEX_HEADER, struct_of
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["IndexHeader", "read_header", "unpack_header", "write_header"]
 
@@ -32,6 +34,16 @@ class IndexHeader(NamedTuple):
     end_phy_offset: int
     hash_slot_count: int
     index_count: int
+
+    @property
+    def begin_time(self) -> datetime | None:
+        """``begin_timestamp`` as a datetime in UTC; None for a file without items."""
+        return datetime_or_none(self.begin_timestamp) if self.begin_timestamp else None
+
+    @property
+    def end_time(self) -> datetime | None:
+        """``end_timestamp`` as a datetime in UTC; None for a file without items."""
+        return datetime_or_none(self.end_timestamp) if self.end_timestamp else None
 
 
 def unpack_header(data: bytes | memoryview) -> IndexHeader:

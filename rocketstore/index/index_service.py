@@ -262,7 +262,7 @@ class IndexService(Closable):
         """Look up a batch of keys in all files.
 
         Parameters: topic: str, or a column of n str (not with ``index_type="T"``). keys: as for ``hash_keys``, n
-        strings. threads: the number of threads. The others as for ``query_offset``.
+        strings, or one key. threads: the number of threads. The others as for ``query_offset``.
         Returns: PhyOffsets of n keys, for each key the offsets of ``query_offset``.
         Raises: as ``query_offset`` and ``hash_keys``. Source: IndexService.queryOffset, for each key.
         """
@@ -270,7 +270,7 @@ class IndexService(Closable):
         self.check_file_sizes()
         begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
         max_num = self._limit(max_num)
-        hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
+        hashes = hash_keys([keys] if isinstance(keys, str) else keys, topic=index_key_prefix(topic, index_type))
         parts = [
             file.select_phy_offsets_by_hash(
                 hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end, threads=threads

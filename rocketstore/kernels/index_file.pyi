@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.keys import _Strings
 from rocketstore.kernels.phy_offsets import PhyOffsets
+from rocketstore.text_values import Time
 
 class IndexFileKernel:
     def __new__(
@@ -27,7 +28,7 @@ class IndexFileKernel:
     def _write_count(self) -> None: ...
     def _undo_torn_put(self) -> None: ...
     def _check_file_size(self) -> None: ...
-    def put_key(self, index_key: str, phy_offset: int, store_timestamp: int) -> bool: ...
+    def put_key(self, index_key: str, phy_offset: int, store_timestamp: Time) -> bool: ...
     def put_keys(
         self,
         keys: _Strings,
@@ -40,7 +41,7 @@ class IndexFileKernel:
         self, key_hashes: ArrayLike, phy_offsets: ArrayLike, store_timestamps: ArrayLike
     ) -> int: ...
     def select_phy_offset(
-        self, index_key: str, max_num: int = 32, begin_timestamp: int = 0, end_timestamp: int = ...
+        self, index_key: str, max_num: int = 32, begin_timestamp: Time = 0, end_timestamp: Time = ...
     ) -> list[int]: ...
     def select_phy_offsets(
         self,
@@ -48,8 +49,8 @@ class IndexFileKernel:
         *,
         topic: str | _Strings | None = None,
         max_num: int = 32,
-        begin_timestamp: int = 0,
-        end_timestamp: int = ...,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = ...,
         threads: int = 1,
     ) -> PhyOffsets: ...
     def select_phy_offsets_by_hash(
@@ -57,7 +58,7 @@ class IndexFileKernel:
         key_hashes: ArrayLike,
         *,
         max_num: int = 32,
-        begin_timestamp: int = 0,
-        end_timestamp: int = ...,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = ...,
         threads: int = 1,
     ) -> PhyOffsets: ...

@@ -67,6 +67,7 @@ import os
 import sys
 import threading
 import time
+from datetime import date
 
 import numpy as np
 
@@ -74,6 +75,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
+from rocketstore.text_values import epoch_ms
 
 cdef enum:
     PIECE = 65536  # items put between two checks for signals: some 2 ms
@@ -207,14 +209,14 @@ cdef class IndexFileKernel:
         """Add one key.
 
         Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
-        negative. store_timestamp: of the message, epoch milliseconds.
+        negative. store_timestamp: of the message, epoch milliseconds, a datetime, a date or an ISO 8601 text.
         Returns: False if the file is full, else True.
         Raises: ValueError for a negative offset and a number beyond int64; TypeError for numbers that are not integers;
         io.UnsupportedOperation in mode "r"; StoreClosedError.
         Source: IndexFile.putKey. This call does not notice a file that is cut while it is open.
         """
         cdef int64_t offset = to_int64(phy_offset, "phy_offset")
-        cdef int64_t timestamp = to_int64(store_timestamp, "store_timestamp")
+        cdef int64_t timestamp = to_time(store_timestamp, "store_timestamp")
         cdef uint32_t code
         cdef int32_t key_hash
         self.require_writable()
@@ -388,7 +390,8 @@ cdef class IndexFileKernel:
         """Find the offsets of one key.
 
         Parameters: index_key: the whole ``topic#key``. max_num: at most this many offsets. begin_timestamp,
-        end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
+        end_timestamp: epoch milliseconds, a datetime, a date or an ISO 8601 text, inclusive; an item's time is known
+        to the second, rounded down.
         Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
         Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
         max_num, and one or a time beyond int64; StoreClosedError.
@@ -428,14 +431,14 @@ cdef class IndexFileKernel:
                            int threads=1):
         """Find the offsets of a batch of keys.
 
-        Parameters: keys, topic: as for ``hash_keys``, n strings. threads: how many run at once. The others as for
-        ``select_phy_offset``.
+        Parameters: keys, topic: as for ``hash_keys``, n strings, or one key. threads: how many run at once. The others
+        as for ``select_phy_offset``.
         Returns: PhyOffsets of n keys.
         Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
         Source: IndexFile.selectPhyOffset, for each key.
         """
         return self.select_phy_offsets_by_hash(
-            hash_keys(keys, topic=topic), max_num=max_num, begin_timestamp=begin_timestamp,
+            hash_keys([keys] if isinstance(keys, str) else keys, topic=topic), max_num=max_num, begin_timestamp=begin_timestamp,
             end_timestamp=end_timestamp, threads=threads,
         )
 
@@ -514,9 +517,16 @@ cdef inline int64_t to_int64(value, str name) except? -1:
     return number
 
 
+cdef inline int64_t to_time(value, str name) except? -1:
+    """Convert a time in any form of ``epoch_ms``. Integers are milliseconds, whatever their size. Raises: as both."""
+    if not isinstance(value, int) and isinstance(value, (str, date)):
+        value = epoch_ms(value, name)
+    return to_int64(value, name)
+
+
 cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
     cdef int64_t limit = to_int64(max_num, "max_num")
     if limit < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
-    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp, "begin_timestamp"),
-                 to_int64(end_timestamp, "end_timestamp"))
+    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_time(begin_timestamp, "begin_timestamp"),
+                 to_time(end_timestamp, "end_timestamp"))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rocketstore.layout.layout import ROCKSDB_QUEUES
+from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
 from rocketstore.recovery.queues import QUEUE_PARTS
 
@@ -17,12 +18,10 @@ QUEUE_SIZES = (
 INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 
 
-def topics_of(topics: Iterable[str] | None) -> set[str] | None:
-    """Return topics as a set. Raises: TypeError."""
-    names = None if topics is None else {*topics}
-    if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
-        raise TypeError(f"topics={topics!r}: a list of str was expected")
-    return names
+def topics_of(topics: str | Iterable[str] | None) -> set[str] | None:
+    """Return one topic or several as a set. Raises: TypeError."""
+    names = text_list(topics, "topics")
+    return None if names is None else {*names}
 
 
 @dataclass

@@ -76,7 +76,7 @@ def rebuild(
     out: str | os.PathLike[str] | None = None,
     consume_queue: bool = True,
     index: bool = True,
-    topics: Iterable[str] | None = None,
+    topics: str | Iterable[str] | None = None,
     config: StoreConfig | None = None,
     memory: int = 1 << 30,
     threads: int | None = None,
@@ -95,7 +95,7 @@ def rebuild(
     path : the root of the store. No broker and no rocketstore may be writing it.
     out : a new directory for the result. The store is only read then, and may be read-only.
     consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
-    topics : build only the queues of these topics, and no index.
+    topics : build only the queues of this topic or these topics, and no index.
     config : sizes of files that no file shows, as for ``open``. Light queues are built if ``config`` says so, or if the
         store has directories of light queues.
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.

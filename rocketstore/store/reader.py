@@ -28,6 +28,7 @@ from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.overview.known_names import warn_unknown_topics
+from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import Time, end_ms, epoch_ms
 
@@ -129,7 +130,7 @@ class StoreReader(StoreParts):
             return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
         ids = self.queue_ids(topic)
         if not ids:
-            raise KeyError(f"{self.path}: there is no topic {topic!r}")
+            raise KeyError(describe_unknown_topic(self, topic))
         return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
 
     def get_phy_offset_by_time(self, timestamp: Time) -> int:

@@ -549,18 +549,20 @@ def test_a_select_with_wrong_arguments_is_refused(writable):
     for key in (5, None, b"k", ["k"]):
         with pytest.raises(TypeError):
             writable.select_phy_offset(key)
-    for keys in ("k", None, [5], 7):
+    for keys in (b"k", None, [5], 7):
         with pytest.raises(TypeError):
             writable.select_phy_offsets(keys)
     for threads in (0, -1):
         with pytest.raises(ValueError, match="threads"):
             writable.select_phy_offsets(["k"], threads=threads)
-    for limit in ("1", 1.5, None):
-        for name in ("max_num", "begin_timestamp", "end_timestamp"):
-            with pytest.raises(TypeError):
-                writable.select_phy_offset("k", **{name: limit})
-            with pytest.raises(TypeError):
-                writable.select_phy_offsets(["k"], **{name: limit})
+    names = "max_num", "begin_timestamp", "end_timestamp"
+    wrong = [({name: limit}, TypeError) for limit in (1.5, None, b"1") for name in names]
+    wrong += [({"max_num": "1"}, TypeError), *(({name: "soon"}, ValueError) for name in names[1:])]
+    for limits, error in wrong:
+        with pytest.raises(error):
+            writable.select_phy_offset("k", **limits)
+        with pytest.raises(error):
+            writable.select_phy_offsets(["k"], **limits)
 
 
 def test_a_limit_beyond_any_memory_is_no_reason_to_reserve_it(writable):

@@ -169,6 +169,42 @@ def test_a_time_finds_an_offset_in_every_form(root):
         assert store.get_offset_by_time("A", datetime.date(2023, 11, 15), 0) == 10
 
 
+@pytest.mark.parametrize("form", [lambda time: time, datetime.datetime.isoformat, lambda time: int(epoch_ms(time, ""))])
+def test_index_files_take_every_form_of_a_time(root, tmp_path, form):
+    hashes = rocketstore.hash_keys(["k"], topic="A")
+    with rocketstore.open(root) as store:
+        (file,) = store.index.files
+        begin, end = form(at(2)), form(at(5))
+        expected = [int(offset) for offset in store.scan(begin_timestamp=at(2), end_timestamp=at(6)).head().phy_offset]
+        assert file.select_phy_offset("A#k", 64, begin, end) == expected[::-1]
+        for found in (
+            file.select_phy_offsets(["k"], topic="A", begin_timestamp=begin, end_timestamp=end),
+            file.select_phy_offsets_by_hash(hashes, begin_timestamp=begin, end_timestamp=end),
+            store.index.query_offsets("A", ["k"], begin_timestamp=begin, end_timestamp=end),
+        ):
+            assert found[0].tolist() == expected[::-1]
+        assert file.is_time_matched(begin, end)
+        assert not file.is_time_matched(form(at(60)), form(at(90)))
+    with rocketstore.IndexFile.create(tmp_path / "file", hash_slot_num=10, index_num=10) as new:
+        assert new.put_key("A#k", 0, begin)
+        assert new.select_phy_offset("A#k", 1, begin, begin) == [0]
+        assert new.header.begin_time == at(2)
+        with pytest.raises(TypeError):
+            new.put_key("A#k", 0, 1.5)
+        with pytest.raises(ValueError, match="store_timestamp: 'soon' is no time"):
+            new.put_key("A#k", 0, "soon")
+
+
+def test_a_single_key_or_topic_stands_for_a_list(root, tmp_path):
+    with rocketstore.open(root) as store:
+        (file,) = store.index.files
+        for found in (file.select_phy_offsets("k", topic="A"), store.index.query_offsets("A", "k")):
+            assert (len(found), len(found[0])) == (1, 10)
+    for topics in ("A", ["A"]):
+        out = tmp_path / f"new-{type(topics).__name__}"
+        assert rocketstore.rebuild(root, out=out, topics=topics).queues == 1
+
+
 def test_objects_offer_times_beside_timestamps(root):
     with rocketstore.open(root) as store:
         batch = store.scan().head(2)
@@ -181,6 +217,10 @@ def test_objects_offer_times_beside_timestamps(root):
         summary = store.summary()
         assert (summary.begin_time, summary.end_time) == (at(0), at(9))
         assert next(store.follow(poll=None)).store_time == at(0)
+        header = store.index.files[0].header
+        assert (header.begin_time, header.end_time) == (at(0), at(9))
+        (root / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 4}, "B@group": {"0": 0}}}')
+        assert [lag.oldest_time for lag in store.consumer_lag("group")] == [at(4), None]
     with rocketstore.open(root, "a") as store:
         result = store.put_message(Message("A", b""), store_timestamp=at(60))
         assert result.store_time == at(60)

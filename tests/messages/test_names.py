@@ -84,7 +84,7 @@ def test_consumer_lag_is_a_sequence_and_a_table(root):
     assert table["oldestTimestamp"].cast(pa.int64()).to_pylist() == [lag.oldest_timestamp for lag in lags]
     assert table["problem"].null_count == 2
     assert lags.to_polars()["queueId"].to_list() == lags.to_pandas()["queueId"].tolist() == [0, 1, 7]
-    assert "ConsumerLag(group='group', topic='A', queue_id=0" in repr(lags)
+    assert repr(lags).splitlines()[1].split()[:3] == ["group", "topic", "queue_id"]
     empty = lags[:0].to_arrow()
     assert (empty.num_rows, empty.schema) == (0, table.schema)
     assert table.schema.field("minOffset").type == pa.int64()

@@ -69,6 +69,8 @@ def test_an_unknown_topic_gives_one_warning_everywhere(store):
         assert [warning.filename for warning in caught] == [__file__]
     with pytest.warns(UserWarning, match="no queue of topic 'x': rocketstore ls .* shows all"):
         store.scan(topics="x")
+    with pytest.raises(KeyError, match="there is no queue of topic 'Ordrs': did you mean 'Orders'"):
+        store.get_offset_by_time("Ordrs", T0)
 
 
 def test_a_known_topic_without_messages_gives_no_warning(store, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 from rocketstore.errors import StoreError, text_of
@@ -11,6 +12,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["ConsumerLag", "consumer_lag"]
 
@@ -40,6 +42,11 @@ class ConsumerLag(NamedTuple):
     problem: str | None = None
     oldest_timestamp: int | None = None
     topic_exists: bool = True
+
+    @property
+    def oldest_time(self) -> datetime | None:
+        """``oldest_timestamp`` as a datetime in UTC; None if it is unknown."""
+        return None if self.oldest_timestamp is None else datetime_or_none(self.oldest_timestamp)
 
 
 LAG_FIELDS = (
