@@ -29,7 +29,7 @@ from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, 
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
-from rocketstore.limits import INT_MAX
+from rocketstore.limits import CLOCK_SLACK, INT_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -78,6 +78,7 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
 
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
     first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
+    If a clock was set back by more than an hour, --since may miss messages: rocketstore cat --since reads all.
 
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.
@@ -189,7 +190,9 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
 
 def by_time(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
     (first, end), log = question.times, store.commit_log
-    begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
+    begin = log.min_phy_offset
+    if first is not None:  # a clock that was set back gives a later file an earlier time
+        begin = store.get_phy_offset_by_time(max(first - CLOCK_SLACK, LONG_MIN))
     topics = None if question.topic is None else [question.topic]
     scan = log.scan(
         begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip",

@@ -355,6 +355,20 @@ def put_bodies(store_path, bodies, **fields):
             store.put_message(Message("T", body.encode(), sys_flag=int(body == "bad"), queue_id=0, **fields))
 
 
+def test_a_query_by_time_finds_messages_before_a_clock_was_set_back(tmp_path):
+    """The second file of the log begins with an earlier time than messages of the first file have."""
+    begin = 1_700_000_000_000
+    with open_store(tmp_path, mapped_file_size_commit_log=4096) as store:
+        times = [begin + n * 60_000 for n in range(20)] + [begin + n * 60_000 for n in range(5, 40)]
+        for time in times:
+            store.put_message(Message("T", b"x" * 100), store_timestamp=time)
+        assert len(store.commit_log.queue.files) > 2
+    for minutes in range(0, 40, 3):
+        since = begin + minutes * 60_000
+        found = [row["storeTimestamp"] for row in rows(run("query", tmp_path, "--since", since))]
+        assert found == [time for time in times if time >= since]
+
+
 @pytest.mark.parametrize(("bodies", "bad", "more"), [
     (["0", "1", "bad", "bad"], 2, True),
     (["0", "1", "2", *["bad"] * 9], 2, True),

@@ -14,7 +14,7 @@ from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.layout.layout import find_elsewhere
-from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.limits import CLOCK_SLACK, LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
@@ -27,7 +27,6 @@ __all__ += ["report_loss", "require_start", "times_of", "warn_elsewhere"]
 
 logger = logging.getLogger("rocketstore")
 
-CLOCK_SLACK = 3_600_000  # ms; clocks may be set back by so much without an effect on the choice of files
 Range = tuple[int, int]  # begin and end, physical offsets in bytes
 
 
