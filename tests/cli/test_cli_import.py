@@ -618,8 +618,14 @@ def test_another_store_than_the_state_says_is_refused(broken, lines, tmp_path):
 def test_a_state_that_is_damaged_is_an_error(broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(3, False, lines, store, "--small")
-    (store / "config" / "rocketstore-import.json").write_text("{")
-    assert_one_line(run("import", lines, store, "--resume"), "rocketstore-import.json", "--force")
+    path = store / "config" / "rocketstore-import.json"
+    state = json.loads(path.read_text())
+    changes = [{"asked": 5}, {"asked": {}}, {"rows": "x"}, {"rows": -5}, {"rows": 10**30}, {"phy_offset": None}]
+    damaged = ["{", "[]", "{}", "[" * 100_000, *(json.dumps(state | change) for change in changes)]
+    for text in [*damaged, json.dumps(state | {"stage": 3}), json.dumps(state | {"more": 1})]:
+        path.write_text(text)
+        for options in ([], ["--resume"]):
+            assert_one_line(run("import", lines, store, *options), path, "JSON", "--force starts again")
     import_(lines, store, "--force")
 
 

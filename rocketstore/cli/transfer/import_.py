@@ -38,7 +38,7 @@ from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.layout.geometry import require_store
-from rocketstore.limits import INT_MAX
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -50,6 +50,7 @@ __all__ = ["import_"]
 STATE = "rocketstore-import.json"  # in config/
 ALLOWED_ENTRIES = {"config", "lock", "lost+found"}  # a directory with only these may become a store
 SAVE_SECONDS = 1.0  # between writes of the state file
+STAGES = ("running", "stopped", "done")
 
 
 @dataclass
@@ -63,7 +64,8 @@ class State:
     begin : the physical offset where the log ended when the import began.
     phy_offset : the physical offset after the last stored row that was counted.
     rows : the number of rows that are in the log and on the disk.
-    stage : "running": the log may have more rows after ``phy_offset``. "stopped": it has no more. "done": it has all.
+    stage : one of ``STAGES``. "running": the log may have more rows after ``phy_offset``. "stopped": it has no more.
+        "done": it has all.
     """
 
     asked: dict[str, Any]
@@ -186,12 +188,29 @@ def state_path(root: Path) -> Path:
 
 
 def read_state(path: Path) -> State | None:
+    """Return the state of the last import; None without a state file. Raises: CorruptFileError, OSError."""
     try:
-        return State(**json.loads(read_small_file(path)))
+        fields = json.loads(read_small_file(path))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptFileError(path, 0, "JSON", f"{error}: --force starts again") from None
+    if not is_state(fields):
+        raise CorruptFileError(path, 0, "JSON", "is not what import writes: --force starts again")
+    return State(**fields)
+
+
+def is_state(fields: Any) -> bool:
+    """Return whether the values of a state file are possible."""
+    if not isinstance(fields, dict) or fields.keys() != State.__dataclass_fields__.keys():
+        return False
+    asked, numbers = fields["asked"], [fields["begin"], fields["phy_offset"], fields["rows"]]
+    return (
+        isinstance(asked, dict)
+        and {"source", "keep_times"} <= asked.keys()
+        and all(type(number) is int and 0 <= number <= LONG_MAX for number in numbers)
+        and fields["stage"] in STAGES
+    )
 
 
 class Import:
