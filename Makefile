@@ -117,7 +117,7 @@ SANITIZED := build/sanitize/$(SANITIZE)
 # a preloaded library of its own is the normal build's affair.
 # Thread: what runs threads.
 TESTS_address = tests --ignore tests/index/test_index_file_interrupt.py --ignore tests/store/test_store_memory.py \
-	--ignore tests/disk/test_small_file.py \
+	--ignore tests/disk/test_small_file.py --ignore tests/examples/test_notebook.py \
 	$(addprefix --ignore ,$(filter tests/store/%,$(TESTS_crash)))
 TESTS_thread := tests/index/test_index_file_threads.py tests/store/test_store_writer.py
 MARKERS ?= not slow
