@@ -601,14 +601,34 @@ EMPTY = {
     "cat": ["cat", "STORE", "--key", "nope"],
     "cat of nothing": ["cat", "STORE", "--end-offset", 0],
     "export": ["export", "STORE", "-", "--format", "json", "--key", "nope"],
+    "query index files": ["query", "STORE/index", "--topic", "TopicTest", "--key", "nope"],
+    "query without a topic": ["query", "STORE", "--key", "nope"],
+    "query by tag": ["query", "STORE", "--topic", "TopicTest", "--tag", "nope"],
+    "get by tag": ["get", "STORE", "TopicTest", 0, 0, "--tag", "nope"],
+    "cat by time": ["cat", "STORE", "--since", "2100-01-01"],
 }
 
 
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
 @pytest.mark.parametrize("name", list(EMPTY))
-def test_nothing_found_is_exit_status_1_and_one_line(name):
-    result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in EMPTY[name]))
-    assert result.stdout == ""
+def test_nothing_found_is_exit_status_1_and_one_line(name, form):
+    if name == "export" and form == "table":
+        return  # no format of files
+    places = {"STORE": golden(BASIC), "STORE/index": golden(BASIC) / "index"}
+    result = run(*(places.get(argument, argument) for argument in EMPTY[name]), "--format", form)
+    assert len(result.stdout.splitlines()) <= (form == "csv")  # its header
     assert_one_line(result)
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet"])
+def test_an_export_of_nothing_says_so_and_makes_a_file_without_rows(suffix, tmp_path):
+    target = tmp_path / f"out.{suffix}"
+    result = run("export", golden(BASIC), target, "--key", "nope")
+    assert_one_line(result, f"{golden(BASIC)}: no message was found")
+    if suffix == "parquet":
+        assert pytest.importorskip("pyarrow.parquet").read_table(target).num_rows == 0
+    else:
+        assert len(target.read_text().splitlines()) == (suffix == "csv")
 
 
 def test_query_says_that_the_index_is_not_complete(tmp_path):

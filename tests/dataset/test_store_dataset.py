@@ -133,6 +133,15 @@ def test_a_dataset_is_sorted_and_joined_in_memory(dataset, table):
     assert offsets.join_asof(sizes, "phyOffset", ["queueId"], 0).to_table()["size"].equals(table["size"])
 
 
+def test_the_methods_of_a_dataset_are_those_that_are_tested_here(dataset, table):
+    """A new method of Arrow could read the only file of the dataset, which cannot be read."""
+    public = {name for name in dir(ds.Dataset) if not name.startswith("_")}
+    tested = {"count_rows", "filter", "get_fragments", "head", "join", "join_asof", "replace_schema", "scanner"}
+    tested |= {"schema", "sort_by", "take", "to_batches", "to_table"}
+    assert public == tested | {"partition_expression"}
+    assert dataset.partition_expression.equals(ds.dataset(table).partition_expression)
+
+
 def test_another_schema_is_refused(dataset):
     for column in (("nothing", pa.int64()), ("topic", pa.int64())):
         with pytest.raises(ValueError, match=f"'{column[0]}'"):

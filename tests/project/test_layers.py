@@ -81,6 +81,15 @@ def test_importing_rocketstore_or_its_command_imports_no_numpy(script):
     assert outputs(f"import sys; {script}; print('numpy' in sys.modules)") == ("False", "")
 
 
+def test_the_help_of_the_command_imports_nothing_of_an_extra_but_click():
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
+    script = "import sys; sys.argv = ['rocketstore', '--help']; from rocketstore.cli import main\n"
+    heavy = [name for name in ["numpy", *THIRD_PARTY] if name != "click"]
+    script += f"try: main()\nfinally: print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    shown, imported = outputs(script)
+    assert ("hexdump" in shown, imported) == (True, "[]")
+
+
 def test_every_public_name_is_found():
     assert {*rocketstore.MODULES, "open"} == {*rocketstore.__all__}
     assert all(hasattr(rocketstore, name) for name in rocketstore.__all__)
