@@ -125,17 +125,22 @@ class StoreLockedError(StoreError):
 class SettingError(ValueError):
     """A size or a directory must be given, or the files contradict it.
 
-    Attributes: ``settings``, the fields of ``StoreConfig`` to set; ``suggested``, the probable values of these fields,
-    from the files or RocketMQ's defaults, or an empty dict.
+    Attributes: ``reason``; ``settings``, the fields of ``StoreConfig`` to set; ``suggested``, the probable values of
+    these fields, from the files or RocketMQ's defaults, or an empty dict; ``advice``, the arguments that a Python
+    program passes, or an empty text.
     """
 
-    def __init__(self, reason: str, *settings: str, suggested: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, reason: str, *settings: str, suggested: dict[str, int] | None = None, advice: str = ""
+    ) -> None:
         super().__init__(reason, *settings)
+        self.reason = reason
         self.settings = settings
         self.suggested = suggested or {}
+        self.advice = advice
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return f"{self.reason}: {self.advice}" if self.advice else self.reason
 
 
 class PutMessageError(ValueError):

@@ -187,7 +187,10 @@ def error_text(error: object) -> str:
     An error about settings also names the options of the running command that set them.
     """
     text = text_of(error) if isinstance(error, BaseException) else str(error)
-    return printable(text + option_hint(error))
+    hint = option_hint(error)
+    if hint and isinstance(error, SettingError):
+        text = error.reason  # without the advice to Python programs
+    return printable(text + hint)
 
 
 def option_hint(error: object) -> str:

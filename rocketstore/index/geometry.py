@@ -119,9 +119,18 @@ def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> IndexGe
 def default_geometry(paths: Sequence[Path]) -> IndexGeometry:
     """Return RocketMQ's default for an index without a file. Raises: ValueError if there are files."""
     if paths:
-        reason = f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files"
-        raise SettingError(reason, *GEOMETRY_SETTINGS)
+        raise unknown_geometry(paths[0].parent, "IndexService")
     return IndexGeometry(DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+
+
+def unknown_geometry(path: Path, opener: str) -> SettingError:
+    """Return the error that says how to give a geometry. Parameters: opener: the class that opens the path."""
+    advice = (
+        f"pass {opener}.open(path, hash_slot_num=N, index_num=N), or rocketstore.open(path, "
+        f"config=StoreConfig({', '.join(f'{name}=N' for name in GEOMETRY_SETTINGS)}))"
+    )
+    reason = f"{path}: the numbers of slots and items do not follow from the files"
+    return SettingError(reason, *GEOMETRY_SETTINGS, advice=advice)
 
 
 def other_geometry(file: MappedFile, geometry: IndexGeometry) -> IndexGeometry | None:
@@ -174,8 +183,7 @@ def _infer_geometry(file: MappedFile, data: np.ndarray, guess: bool) -> IndexGeo
         raise CorruptFileError(
             file.path, 36, "indexCount", f"no geometry agrees with {count - 1} items: not an index file, or damaged"
         )
-    reason = f"{file.path}: give hash_slot_num and index_num, which do not follow from the file"
-    raise SettingError(reason, *GEOMETRY_SETTINGS)
+    raise unknown_geometry(file.path, "IndexFile")
 
 
 def possible_geometries(data: np.ndarray, count: int) -> Iterator[IndexGeometry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,9 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
         defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
         hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
         raise SettingError(
-            f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
-            f"(StoreConfig.from_broker_conf); RocketMQ's defaults are {defaults}{hint}",
+            f"{root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
             *unknown, suggested={name: DEFAULT_SIZES[name] for name in unknown},
+            advice=f"pass {_config_text(unknown, {})} or config=StoreConfig.from_broker_conf(path)",
         )
 
 
@@ -270,13 +270,20 @@ def _shown_geometry(paths: list[Path]) -> IndexGeometry:
     try:
         return geometry_of(paths, for_writing=True)
     except ValueError:
-        hint, suggested = ": config=StoreConfig(...)", {}
+        reason = f"{paths[0].parent}: {SLOTS} and {ITEMS} do not follow from the files"
+    suggested: dict[str, int] = {}
     with contextlib.suppress(ValueError, CorruptFileError):
         slots, items = geometry_of(paths[:1], for_writing=False)
-        hint = f" (it looks like config=StoreConfig({SLOTS}={slots}, {ITEMS}={items}))"
+        reason += f", which look like {slots} and {items}"
         suggested = {SLOTS: slots, ITEMS: items}
-    reason = f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}"
-    raise SettingError(reason, SLOTS, ITEMS, suggested=suggested)
+    advice = f"pass {_config_text((SLOTS, ITEMS), suggested)}"
+    raise SettingError(reason, SLOTS, ITEMS, suggested=suggested, advice=advice)
+
+
+def _config_text(names: Iterable[str], values: Mapping[str, int]) -> str:
+    """Return the argument ``config`` with these settings as Python code; N stands for an unknown value."""
+    settings = (f"{name}={values.get(name, 'N')}" for name in names)
+    return f"config=StoreConfig({', '.join(settings)})"
 
 
 def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:

@@ -81,16 +81,16 @@ def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
     """Rebuild all parts in place: a part that is not built must be completed."""
     out, queue, index = tmp_path / "out", "mapped_file_size_consume_queue", "max_hash_slot_num, max_index_num"
     for options in ({}, {"index": False}, {"consume_queue": False}, {"topics": ["Orders"]}):
-        refused(log, ValueError, f"no file shows {queue}, {index}: .*from_broker_conf", None, **options)
-    refused(log, ValueError, f"no file shows {queue}, {index}: ", None, out=out)
-    refused(log, ValueError, f"no file shows {queue}: ", None, index=False, out=out)
-    refused(log, ValueError, f"no file shows {index}: ", None, consume_queue=False, out=out)
+        refused(log, ValueError, f"no file shows {queue}, {index}; .*from_broker_conf", None, **options)
+    refused(log, ValueError, f"no file shows {queue}, {index}; ", None, out=out)
+    refused(log, ValueError, f"no file shows {queue}; ", None, index=False, out=out)
+    refused(log, ValueError, f"no file shows {index}; ", None, consume_queue=False, out=out)
     config = dataclasses.replace(known_config(log), enable_consume_queue_ext=True)
     refused(log, ValueError, "mapped_file_size_consume_queue_ext", config)
     of_batches(log, {"Batches": "BatchCQ"})
     refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, index=False)
     refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, topics=["Batches"])
-    refused(log, ValueError, f"no file shows {queue}: ", None, topics=["Orders"], out=out)
+    refused(log, ValueError, f"no file shows {queue}; ", None, topics=["Orders"], out=out)
     assert not out.exists()
 
 

@@ -229,7 +229,7 @@ def test_rows_that_do_not_begin_where_others_end_are_read_again():
 
 
 def test_sizes_that_another_command_was_given_once_are_used(spark, store):
-    with pytest.raises(ValueError, match="max_hash_slot_num, max_index_num: give them"):
+    with pytest.raises(ValueError, match="no file shows max_hash_slot_num, max_index_num; "):
         build_index(spark, store, store.with_name("out"))
     rocketstore.rebuild(store, consume_queue=False, config=CONFIG)
     shutil.rmtree(store / "index")
@@ -244,7 +244,7 @@ def test_sizes_that_another_command_was_given_once_are_used(spark, store):
     [
         ({"mode": "shuffle"}, "mode='shuffle'"),
         ({"tz": "Mars/Olympus"}, "tz='Mars/Olympus'"),
-        ({"config": StoreConfig(mapped_file_size_commit_log=FILE)}, "max_hash_slot_num, max_index_num: give them"),
+        ({"config": StoreConfig(mapped_file_size_commit_log=FILE)}, "no file shows max_hash_slot_num, max_index_num; "),
         ({"config": dataclasses.replace(CONFIG, message_index_enable=False)}, "message_index_enable is false"),
     ],
 )

@@ -145,8 +145,9 @@ def test_a_geometry_that_does_not_follow_from_the_files_is_given(tmp_path):
     (tmp_path / "index").mkdir()
     with IndexFile.create(tmp_path / "index" / "20240101000000000", hash_slot_num=7, index_num=20) as file:
         file.put_key("\0", 0, 1_700_000_000_000)  # a hash of 0, so that the item is all zeros
-    with pytest.raises(ValueError, match="do not follow from the files"):
+    with pytest.raises(ValueError, match="do not follow from the files") as error:
         read_table(tmp_path, table="index")
+    assert str(error.value).endswith(': add .option("maxHashSlotNum", N) and .option("maxIndexNum", N)')
     (row,) = rows_of(read_table(tmp_path, table="index", maxHashSlotNum="7", maxIndexNum="20", columns="phyOffset"))
     assert row == (0,)
 

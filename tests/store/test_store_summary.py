@@ -227,7 +227,7 @@ def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_saved(tmp_p
         assert not store.query_message("T", "k").messages
         assert store.summary().problems == []
     (tmp_path / "config" / "rocketstore.json").unlink()
-    with rocketstore.open(tmp_path) as store, pytest.raises(ValueError, match="give hash_slot_num"):
+    with rocketstore.open(tmp_path) as store, pytest.raises(ValueError, match="max_hash_slot_num=N"):
         _ = store.index
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rocketstore.broker_file import warn_once
+from rocketstore.config import camel_case
 from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
-from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.errors import SettingError, StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.layout.layout import find_elsewhere
@@ -22,8 +23,8 @@ from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "parts_of", "planning", "record_end_around"]
-__all__ += ["report_loss", "require_start", "times_of", "warn_elsewhere"]
+__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "naming_options", "parts_of", "planning"]
+__all__ += ["record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -35,6 +36,19 @@ def report_loss(options: ReadOptions, problem: str) -> None:
     if options.fail_on_data_loss:
         raise StoreError(f"{options.path}: {problem}; with failOnDataLoss=false the query continues without this data")
     logger.warning("%s: %s: the query continues without this data", options.path, problem)
+
+
+@contextlib.contextmanager
+def naming_options() -> Iterator[None]:
+    """Run a ``with`` block. If a setting is unknown there, the error has the calls that give it as options."""
+    try:
+        yield
+    except SettingError as error:
+        if not error.advice:
+            raise
+        calls = (f'.option("{camel_case(name)}", {error.suggested.get(name, "N")})' for name in error.settings)
+        advice = f"add {' and '.join(calls)}"
+        raise SettingError(error.reason, *error.settings, suggested=error.suggested, advice=advice) from None
 
 
 @contextlib.contextmanager

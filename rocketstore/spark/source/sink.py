@@ -31,6 +31,7 @@ from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.spark.build.places import sweep
 from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.options import number
+from rocketstore.spark.source.plan import naming_options
 from rocketstore.store.write_job import write_pieces
 
 __all__ = ["MessageWriter", "writer_of"]
@@ -187,7 +188,8 @@ def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
             values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(StoreConfig, name)))
         except ValueError as error:
             raise ValueError(f"option {camel_case(name)}={text!r}: {error}") from None
-    return writing_config(root, replace(StoreConfig(**saved), **values) if values else None)
+    with naming_options():
+        return writing_config(root, replace(StoreConfig(**saved), **values) if values else None)
 
 
 def messages_of(batch: Any, first_row: int) -> Any:

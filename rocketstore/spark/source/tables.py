@@ -25,7 +25,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.spark.source.options import ReadOptions
-from rocketstore.spark.source.plan import planning, warn_elsewhere
+from rocketstore.spark.source.plan import naming_options, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
@@ -78,7 +78,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[TablePart]:
         options = self.options
         store = rocketstore.open(options.path, config=self.config, leftovers=options.leftovers)
-        with store, planning(store):
+        with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
             log, log_end = self.plan_log(store), self.find_log_end(store)
             return [TablePart(places, log, log_end) for places in self.plan(store)]
