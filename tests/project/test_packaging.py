@@ -161,3 +161,10 @@ def test_no_pattern_repeats_a_group_possessively():
     package = Path(rocketstore.__file__).parent
     found = [path for path in package.rglob("*.py") if re.search(r"[^\\]\)[*+?]\+", path.read_text(encoding="utf-8"))]
     assert not found
+
+
+def test_no_test_imports_a_module_by_the_path_of_the_tree():
+    """The tests of a wheel run away from the tree, where the directory tests is no package that Python finds."""
+    pattern = re.compile(r"^\s*(from|import) tests\b", re.MULTILINE)
+    found = [path for path in (TREE / "tests").rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))]
+    assert not found
