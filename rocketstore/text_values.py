@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
 __all__ = ["Time", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
-__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "utc", "wrong_unit"]
+__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "time_as_long", "utc", "wrong_unit"]
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +97,11 @@ def epoch_ms(when: Time, name: str) -> int:
     if (unit := wrong_unit(number)) is not None:
         raise ValueError(f"{name}={number} looks like {unit}: {EXPECTED_TIME}")
     return number
+
+
+def time_as_long(when: Time, name: str) -> int:
+    """Return a time as a field of a file: as ``epoch_ms``, but an integer may have any size, as in RocketMQ."""
+    return when if isinstance(when, int) else epoch_ms(when, name)
 
 
 def end_ms(when: Time | None, name: str) -> int:

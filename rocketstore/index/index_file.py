@@ -28,7 +28,7 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
 from rocketstore.made_by import made_by
-from rocketstore.text_values import Time, epoch_ms
+from rocketstore.text_values import Time, time_as_long
 
 __all__ = ["IndexFile"]
 
@@ -69,7 +69,7 @@ class IndexFile(IndexFileKernel, Closable):
         hash_slot_num: int = DEFAULT_HASH_SLOT_NUM,
         index_num: int = DEFAULT_INDEX_NUM,
         end_phy_offset: int = 0,
-        end_timestamp: int = 0,
+        end_timestamp: Time = 0,
         compat: str = DEFAULT_COMPAT,
     ) -> Self:
         """Make an index file and open it for writing.
@@ -82,11 +82,12 @@ class IndexFile(IndexFileKernel, Closable):
         """
         Compat.of(compat)
         geometry = checked_geometry(hash_slot_num, index_num)
-        require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_timestamp)
+        end_time = time_as_long(end_timestamp, "end_timestamp")
+        require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
         file = MappedFile(path, "r+", create_size=geometry.file_size)
         try:
             self = cls(file, geometry, compat, unpublished=True)
-            self._seed_header(end_phy_offset, end_timestamp)
+            self._seed_header(end_phy_offset, end_time)
             return self
         except BaseException:
             file.close()
@@ -169,8 +170,8 @@ class IndexFile(IndexFileKernel, Closable):
 
         Parameters: epoch milliseconds, datetimes, dates or ISO 8601 texts. Source: IndexFile.isTimeMatched.
         """
-        begin = begin_timestamp if isinstance(begin_timestamp, int) else epoch_ms(begin_timestamp, "begin_timestamp")
-        end = end_timestamp if isinstance(end_timestamp, int) else epoch_ms(end_timestamp, "end_timestamp")
+        begin = time_as_long(begin_timestamp, "begin_timestamp")
+        end = time_as_long(end_timestamp, "end_timestamp")
         first, last = self.header[:2]
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 

@@ -12,6 +12,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue, beside_expiry
 from rocketstore.queue.time_search import search_batches
 from rocketstore.queue.unit_run import BatchUnitRun
 from rocketstore.queue.units import queue_offsets_of
+from rocketstore.text_values import Time, time_as_long
 
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue"]
 
@@ -37,11 +38,12 @@ class BatchConsumeQueue(ConsumeQueue):
     unit_size = BatchUnitRun.unit_size
 
     def put_unit(  # type: ignore[override]
-        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: int
+        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: Time
     ) -> bool:
         """Append the unit of one record; see ``put_units``. Return whether it was appended."""
         columns = [phy_offset], [size], [tags_code], queue_offset
-        return self.put_units(*columns, batch_nums=[batch_num], store_timestamps=[store_timestamp]) == 1
+        times = [time_as_long(store_timestamp, "store_timestamp")]
+        return self.put_units(*columns, batch_nums=[batch_num], store_timestamps=times) == 1
 
     def put_units(  # type: ignore[override]
         self,

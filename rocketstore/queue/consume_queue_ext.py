@@ -18,6 +18,7 @@ from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import LONG_MIN
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_ext_writer import LARGEST_UNIT, MAX_ADDRESS, ConsumeQueueExtWriter
+from rocketstore.text_values import Time, time_as_long
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
@@ -93,17 +94,19 @@ class ConsumeQueueExt(Closable):
         unit = None if window is None else read_ext_unit(window.buffer, position - window.from_offset)
         return None if unit is None else ExtUnit(*unit)
 
-    def put(self, tags_code: int, store_timestamp: int, bitmap: bytes | None = None) -> int:
+    def put(self, tags_code: int, store_timestamp: Time, bitmap: bytes | None = None) -> int:
         """Append a unit.
 
-        Parameters: store_timestamp: epoch ms. bitmap: of the filters that the message passes.
+        Parameters: store_timestamp: epoch ms, a datetime, a date or an ISO 8601 text. bitmap: of the filters that the
+        message passes.
         Returns: the tags code for the unit of the queue: the address of the ext unit; or ``tags_code`` if the ext unit
         is larger than 32,767 bytes or than a file.
         Raises: TypeError, ValueError for a number that is no long; io.UnsupportedOperation in mode "r"; OSError.
         Source: ConsumeQueueExt.put.
         """
-        require_int64(tags_code=tags_code, store_timestamp=store_timestamp)
-        return self._writing().put(tags_code, store_timestamp, bitmap)
+        stored = time_as_long(store_timestamp, "store_timestamp")
+        require_int64(tags_code=tags_code, store_timestamp=stored)
+        return self._writing().put(tags_code, stored, bitmap)
 
     def flush(self) -> None:
         """Return when all units that were put are on the disk. Raises: OSError; io.UnsupportedOperation in mode "r"."""

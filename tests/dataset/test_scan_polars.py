@@ -31,6 +31,11 @@ def frame(root):
     return rocketstore.scan_polars(root)
 
 
+def test_columns_have_either_of_their_names(root):
+    for columns in (["phy_offset", "msgId"], ["phyOffset", "msg_id"]):
+        assert rocketstore.scan_polars(root, columns=columns).collect_schema().names() == ["phyOffset", "msgId"]
+
+
 def test_a_lazy_frame_has_the_schema_and_the_rows_of_a_scan(frame, whole):
     assert isinstance(frame, pl.LazyFrame)
     assert frame.collect_schema() == whole.schema

@@ -185,7 +185,17 @@ def test_index_files_take_every_form_of_a_time(root, tmp_path, form):
             assert found[0].tolist() == expected[::-1]
         assert file.is_time_matched(begin, end)
         assert not file.is_time_matched(form(at(60)), form(at(90)))
-    with rocketstore.IndexFile.create(tmp_path / "file", hash_slot_num=10, index_num=10) as new:
+    sizes = {"hash_slot_num": 10, "index_num": 10}
+    with rocketstore.IndexFile.create(tmp_path / "later", end_phy_offset=1, end_timestamp=begin, **sizes) as later:
+        assert later.header.end_time == at(2)
+    with rocketstore.BatchConsumeQueue.open(tmp_path / "queue", "a", mapped_file_size=460) as queue:
+        assert queue.put_unit(0, 300, 0, 0, batch_num=3, store_timestamp=begin)
+        assert queue[0].store_timestamp == T0 + 2000
+    with rocketstore.ConsumeQueueExt.open(tmp_path / "ext", "a", mapped_file_size=4096) as ext:
+        assert ext.read(ext.put(5, begin)).store_timestamp == T0 + 2000
+    with rocketstore.CommitLog.open(tmp_path / "log", "a", mapped_file_size=65536) as log:
+        assert log.append(Message("A", b"", queue_id=0), store_timestamp=begin).store_time == at(2)
+    with rocketstore.IndexFile.create(tmp_path / "file", **sizes) as new:
         assert new.put_key("A#k", 0, begin)
         assert new.select_phy_offset("A#k", 1, begin, begin) == [0]
         assert new.header.begin_time == at(2)

@@ -38,9 +38,11 @@ def test_columns_are_chosen_by_either_name(root):
                 store.scan(columns=columns).head(), next(iter(store.follow_batches(columns=columns, poll=None))),
                 log.get_messages([0], columns=columns), store["A"].scan(columns=columns).head(),
                 store.scan(columns=[*MESSAGE_FIELDS]).head().select(columns),
+                log.find_messages([0], columns=columns)[0],
             ):  # fmt: skip
                 assert batch.names == tuple(snake)
             assert arrow.message_schema(columns).names == ["phyOffset", "msgId", "storeTimestampMs"]
+            assert store.dataset(columns=columns).schema.names == ["phyOffset", "msgId", "storeTimestampMs"]
         assert store.scan(columns="msgId").head().msg_id[0] == store.look_message_by_offset(0).msg_id
         with pytest.raises(ValueError, match="columns: 'phyoffset' is none of"):
             store.scan(columns="phyoffset")
@@ -117,3 +119,24 @@ def test_reports_are_tables(root, tmp_path_factory):
     assert rebuilt.to_arrow().to_pylist()[0]["indexItems"] == rebuilt.index_items == 4
     saved = rocketstore.salvage(root, tmp_path_factory.mktemp("new") / "saved")
     assert saved.to_pandas().columns.tolist() == ["path", "offset", "size", "phyOffset", "reason"]
+    with rocketstore.open(root) as store:
+        messages = store.scan().to_arrow().schema
+    assert saved.to_arrow().schema.field("phyOffset").type == messages.field("phyOffset").type
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_reports_go_to_pandas_and_polars(root, tmp_path_factory, library):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip(library)
+    (root / "consumequeue/A/1/stray").touch()
+    (root / "abort").touch()
+    with rocketstore.open(root) as store:
+        lags = store.consumer_lag()
+    reports = [lags, verify(root), rocketstore.recover(root, dry_run=True)]
+    elsewhere = tmp_path_factory.mktemp("new")
+    reports += [rocketstore.rebuild(root, out=elsewhere / "new"), rocketstore.salvage(root, elsewhere / "saved")]
+    for report in reports:
+        table, frame = report.to_arrow(), getattr(report, f"to_{library}")()
+        assert [*frame.columns] == table.schema.names
+        assert len(frame) == table.num_rows
+    assert len(lags.to_arrow()) > 0 < len(reports[1].to_arrow())
