@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from support.cli import golden, run
+from support.cli import assert_one_line, golden, run
 
 import rocketstore
 
@@ -116,6 +116,12 @@ def test_an_export_by_topic_and_day_is_a_dataset_of_the_same_rows(names, form, t
         days = {str(time.date()) for time in whole["storeTimestamp"].to_pylist()}
         assert {str(day) for day in found["day"].to_pylist()} == days
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole.parquet"]
+
+
+def test_a_directory_of_partitions_without_a_message_is_empty(tmp_path):
+    result = run("export", golden(RICH), tmp_path / "out", "--partition-by", "topic", "--key", "no such key")
+    assert_one_line(result, "no message was found")
+    assert [*(tmp_path / "out").iterdir()] == []
 
 
 def test_a_directory_of_partitions_replaces_nothing(tmp_path):

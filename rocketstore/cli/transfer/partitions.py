@@ -22,7 +22,7 @@ def write_partitions(
     directory: Path, batches: Iterable[MessageBatch | Sequence[Message]], form: str, columns: list[str],
     names: Sequence[str], compression: str | None,
 ) -> None:
-    """Write messages to the new directory, and sync it.
+    """Make a directory, write messages to it, and sync it. Without a message it is empty.
 
     Parameters: columns: of the files, by their names in a batch. names: some of ``PARTITIONS``, outermost first; they
     are in the names of the directories: ``topic=Orders/day=2026-11-21``. A day is of the store time in UTC.
@@ -32,6 +32,7 @@ def write_partitions(
     fields = pyarrow.schema([schema.field(name) for name in names])
     file_format = dataset.ParquetFileFormat() if form == "parquet" else dataset.IpcFileFormat()
     options = file_format.make_write_options(compression=codec_of(form, compression))
+    directory.mkdir()
     dataset.write_dataset(
         (partitioned(batch, columns, schema) for batch in batches if len(batch)), directory, schema=schema,
         format=file_format, file_options=options, partitioning=dataset.partitioning(fields, flavor="hive"),
