@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import operator
 import os
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from rocketstore.config import DEFAULT_SIZES
@@ -48,8 +49,8 @@ class ConsumeQueueExt(Closable):
     size_name: ClassVar[str] = "mapped_file_size_consume_queue_ext"
     unit_size: ClassVar[int] = 1  # units are of any length
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None = None, mode: str = "r") -> None:
-        self.directory = to_path(directory) if mode == "r" else local_path(directory)
+    def __init__(self, directory: Path, mapped_file_size: int | None = None, mode: str = "r") -> None:
+        self.directory = directory
         self.mode = mode
         self._given_size = mapped_file_size
         self._queue = open_queue([self.directory], mapped_file_size=mapped_file_size)
@@ -69,10 +70,11 @@ class ConsumeQueueExt(Closable):
         Source: ConsumeQueueExt.load.
         """
         check_mode(mode)
+        path = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
-            make_directory(local_path(directory))
+            make_directory(path)
         size = None if mapped_file_size is None else operator.index(mapped_file_size)
-        return cls(directory, size, mode)
+        return cls(path, size, mode)
 
     @staticmethod
     def is_ext_address(tags_code: int) -> bool:

@@ -156,7 +156,8 @@ def test_it_is_opened_closed_and_pickled_like_the_others(directory, tmp_path):
             ConsumeQueueExt.open(tmp_path / "missing", mode)
     with ConsumeQueueExt.open(directory) as ext, pytest.raises(io.UnsupportedOperation, match="mode 'a'"):
         ext.put(5, 6)
-    ext = ConsumeQueueExt.open(directory)
+    ext = ConsumeQueueExt.open(str(directory))
+    assert ext.directory == directory
     assert pickle.loads(pickle.dumps(ext)).read(ext_addr(0)) == ext.read(ext_addr(0))
     ext.close()
     with pytest.raises(StoreClosedError):
