@@ -21,7 +21,7 @@ from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time
+from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
 __all__ += ["compat_option", "geometry_options", "offset_from_end"]
@@ -204,9 +204,17 @@ def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[
     return click.option(name, metavar="SIZE", callback=convert_text(parse), **settings)
 
 
+def parse_store_time(text: str) -> int:
+    """Return a time as epoch milliseconds. Raises: ValueError, also for a time that the package would refuse as int."""
+    time = parse_time(text)
+    if wrong_unit(time) is not None:
+        raise ValueError(f"{text!r} is a time of 1970: give 0 for the time before all messages")
+    return time
+
+
 def time_option(name: str, meaning: str, **settings: Any) -> Callable[[Command], Command]:
     """Return an option for a time. The command gets epoch milliseconds, or None."""
-    return click.option(name, metavar="TIME", callback=convert_text(parse_time), help=meaning, **settings)
+    return click.option(name, metavar="TIME", callback=convert_text(parse_store_time), help=meaning, **settings)
 
 
 def time_options(command: Command) -> Command:

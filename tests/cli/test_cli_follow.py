@@ -135,3 +135,12 @@ def test_a_text_that_is_no_time_is_explained(text):
         return
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is no time: give an ISO 8601 time" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("options", [["cat", "--since"], ["query", "--until"], ["offset", "--time"]])
+def test_a_time_of_1970_is_wrong_usage_of_its_option(options):
+    command, option = options
+    result = run(command, golden(STEP), option, "1970-02-01")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': '1970-02-01' is a time of 1970: give 0" in result.stderr
+    assert run("cat", golden(STEP), "--since", "1970-01-01", "--limit", 1).exit_code == 0
