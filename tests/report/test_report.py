@@ -12,10 +12,11 @@ from support import report_store
 
 import rocketstore
 from rocketstore import Message
+from rocketstore.report.charts import coverage
 from rocketstore.report.log_numbers import Gap, LogNumbers, read_log, sample_ranges
 from rocketstore.report.make_report import make_report
 from rocketstore.report.page import Section, Table, render_page, script_json
-from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
+from rocketstore.report.parts import LONGEST, QueueBounds, find_expiry, read_index, read_queues
 from rocketstore.report.sections import (
     find_log_bounds,
     gaps_section,
@@ -287,3 +288,12 @@ def test_messages_without_a_tag_are_not_those_of_a_tag_like_the_sign_for_nothing
     numbers = LogNumbers(0, 1, 1, report_store.BEGIN, 1000, 1, tags={("Topic", None): 2, ("Topic", "-"): 1})
     numbers.body_sizes[0] = 3
     assert time_section(numbers).tables[1].rows == [("Topic", "(no tag)", 2), ("Topic", "-", 1)]
+
+
+def test_a_bar_of_a_queue_is_drawn_only_within_the_log():
+    """A damaged unit may lead anywhere. Vega draws such a bar over the whole page, unless it clips the marks."""
+    queues = [QueueBounds("Topic", 0, 0, 2, 150, 2**60), QueueBounds("Topic", 1, problem="cannot be read")]
+    spec = coverage(queues, 100, 200)
+    assert spec["encoding"]["x"]["scale"]["domain"] == [100, 200]
+    assert spec["mark"]["clip"]
+    assert [row["queue"] for row in spec["data"]["values"]] == ["Topic/0"]
