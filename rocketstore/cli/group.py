@@ -22,7 +22,7 @@ fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong u
 program that reads the output ends first."""
 HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
-COMMANDS = {  # their help in the group, in the order in which they are listed
+COMMANDS = {  # name: text, in the order of --help
     "info": "Summarize a store or index files.",
     "ls": "List topics and queues.",
     "lag": "Show how far consumers are behind.",
@@ -40,7 +40,7 @@ COMMANDS = {  # their help in the group, in the order in which they are listed
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "config": "Check and repair the broker's configuration.",
 }
-MODULES = {  # in this room, where the name is another
+MODULES = {  # name of the command: module in this room, if the names differ
     "export": "transfer.export", "import": "transfer.import_", "report": "transfer.report",
     "recover": "repair.recover", "rebuild": "repair.rebuild", "salvage": "repair.salvage",
 }

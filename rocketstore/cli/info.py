@@ -31,7 +31,8 @@ def info(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVi
     """Summarize PATH: a store, an index directory or an index file. Times are UTC.
 
     For a store: the number of messages, their times, the part of the log that the index covers, and whether the store
-    was stopped cleanly. For index files: the contents of the headers. RocketMQ's own rule counts the slots used.
+    was stopped cleanly. For index files: the contents of the headers. slotsUsed is the header's count, which
+    RocketMQ makes by a rule of its own.
     """
     if isinstance(path, MessageStore):
         summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}

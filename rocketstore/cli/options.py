@@ -93,7 +93,7 @@ COUNT, COUNT_OR_NONE = number(1, INT_MAX), number(0, INT_MAX)
 
 
 class CommandOfOffsets(click.Command):
-    """A command with an argument that may be a negative number, which click would take for an option."""
+    """A command with an argument that may be a negative number, which click would read as an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.ignore_unknown_options = any(re.fullmatch("-[0-9]+", arg) for arg in args)

@@ -49,8 +49,8 @@ INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tag
 class Question(NamedTuple):
     """The question of a query.
 
-    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: of the store,
-    from the first to before the second, epoch milliseconds; None without a limit. most: the largest number of messages.
+    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: the first store
+    time, and the exclusive end of the store times, epoch ms; None: no limit. most: the largest number of messages.
     """
 
     by: str

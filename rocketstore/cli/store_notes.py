@@ -1,4 +1,4 @@
-"""Report on standard error what the rows of a command do not show: damage, leftovers, and topics kept elsewhere."""
+"""Report on standard error: damage, leftovers and topics kept elsewhere, which the rows of a command do not show."""
 
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
@@ -56,9 +56,9 @@ def or_nothing_found(
     store: MessageStore, found: int, problems: Sequence[object], topics: Iterable[str] | None = None,
     queue_ids: Iterable[int] | None = None,
 ) -> Sequence[object]:
-    """Return the problems of a command. If it has none and found no message, return why: unknown queues, or no reason.
+    """Return the problems of a command. If it has no problem and found no message, return why it found none.
 
-    Parameters: found: the number of messages that the command found. topics, queue_ids: its conditions.
+    Parameters: found: the number of messages that the command found. topics, queue_ids: the conditions of the command.
     """
     if found or problems:
         return problems

@@ -18,7 +18,7 @@ NEEDED_COLUMNS = ("phy_offset", "sys_flag")  # of the batches that ``without_con
 
 
 def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--containers``, for commands that else show the messages of an inner batch."""
+    """Add ``--containers``. Without it, a command shows the messages of an inner batch."""
     text = "Show the record of an inner batch as one message, not the messages in it."
     return click.option("--containers", is_flag=True, help=text)(command)
 
