@@ -1,5 +1,6 @@
 """``rocketstore report``: the file that it writes, and when it refuses to write it."""
 
+import importlib
 import sys
 
 import pytest
@@ -33,6 +34,20 @@ def test_a_file_is_replaced_only_with_force(root, tmp_path):
     assert output.read_text() == "mine"
     assert cli.run("report", root, "-o", output, "--force").exit_code == 0
     assert output.stat().st_size > 500_000
+
+
+def test_a_file_that_appears_while_the_store_is_read_is_not_replaced(root, tmp_path, monkeypatch):
+    output = tmp_path / "report.html"
+
+    def make_report(*arguments, **options):
+        output.write_text("mine")
+        return "page"
+
+    monkeypatch.setattr(importlib.import_module("rocketstore.cli.transfer.report"), "make_report", make_report)
+    cli.assert_one_line(cli.run("report", root, "-o", output), output, "exists", "--force")
+    assert output.read_text() == "mine"
+    assert cli.run("report", root, "-o", output, "--force").exit_code == 0
+    assert output.read_text() == "page"
 
 
 def test_what_is_no_file_is_refused_also_with_force(root, tmp_path):

@@ -29,14 +29,20 @@ def report(ctx: click.Context, store: MessageStore, output: Path, sample: int | 
     """
     if output == Path("-"):
         raise click.UsageError("--output must be a file")
+    check_output(output, force)
+    with byte_progress("report") as progress:
+        page = make_report(store, sample=sample or SAMPLE, config=broker_config(ctx),
+                           progress=lambda name, done, total: progress(done, total))
+    check_output(output, force)  # another program may have made the file meanwhile
+    replace_file(output, page.encode("utf-8", "backslashreplace"))
+    note(f"{output}: {output.stat().st_size:,} bytes")
+
+
+def check_output(output: Path, force: bool) -> None:
+    """Raise ClickException if the file cannot be written, or exists and must not be replaced."""
     if output.is_symlink() or (output.exists() and not output.is_file()):
         raise click.ClickException(f"{output}: exists, and is not a regular file: give another name")
     if output.exists() and not force:
         raise click.ClickException(f"{output}: exists: give another name, or --force to replace it")
     if not output.absolute().parent.is_dir():
         raise click.ClickException(f"{output.parent}: no such directory: make it, or give another name")
-    with byte_progress("report") as progress:
-        page = make_report(store, sample=sample or SAMPLE, config=broker_config(ctx),
-                           progress=lambda name, done, total: progress(done, total))
-    replace_file(output, page.encode("utf-8", "backslashreplace"))
-    note(f"{output}: {output.stat().st_size:,} bytes")
