@@ -208,7 +208,7 @@ def option_hint(error: object) -> str:
     if words and len(own) == len(settings) and not set(own) & set(words):
         values = (error.suggested.get(name, "N") for name in settings)
         given = [str(word) for pair in zip(own, values, strict=True) for word in pair]
-        return f": {shell_command(words[0], *given, *words[1:])}"
+        return f": {shell_command(*words, *given)}"
     if len(own) < len(settings) and "--broker-conf" in options:
         return f" ({' and '.join(map(camel_case, settings))} in --broker-conf FILE)"
     return f" ({' and '.join(own)})" if own else ""

@@ -9,6 +9,7 @@ from rocketstore.index import index_directory
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService, IndexType
+from rocketstore.layout.geometry import hint_at_store
 
 __all__ = ["find_offsets", "index_paths"]
 
@@ -23,8 +24,8 @@ def index_paths(path: Path) -> list[Path]:
         paths = index_directory.index_paths(path)
     paths = [path for path in paths if not is_offset_name(path.name)]  # these are files of a log or queue
     if not paths:
-        hint = "give a store, its index directory, or one of the files there"
-        raise click.ClickException(f"{path}: no store and no index files here: {hint}")
+        hint = hint_at_store(path) or ": give a store, its index directory, or one of the files there"
+        raise click.ClickException(f"{path}: no store and no index files here{hint}")
     return paths
 
 

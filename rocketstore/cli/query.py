@@ -163,7 +163,7 @@ def by_key(store: MessageStore, question: Question, most: int) -> tuple[list[Mes
     scan = command("cat", store.path, *of_topic, option, "||".join(question.values))
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
-    return found, [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
+    return found, [f"{text}. {scan} reads the log; {command('rebuild', store.path, '--index')} mends the index"]
 
 
 def known_topics(store: MessageStore) -> list[str]:

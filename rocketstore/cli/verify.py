@@ -17,9 +17,9 @@ from rocketstore.cli.options import (
     rows_options,
 )
 from rocketstore.cli.progress import byte_progress
-from rocketstore.cli.text import command, note
+from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.verify.kinds import KINDS, SALVAGE
+from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
@@ -59,9 +59,9 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
     rows = [finding.to_dict() for finding in report.findings]
     write_rows(rows, view, lambda rows: for_people(rows, store), columns=COLUMNS)
     note(summary_of(report))
-    mends = dict.fromkeys(finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
-    for mend in [SALVAGE] if SALVAGE in mends else mends:  # salvage also builds new queues and a new index
-        note(f"To mend: {command(*str(mend).split(), store)}")
+    mends = (finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
+    for command in mend_commands(mends, store):
+        note(f"To mend: {command}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 

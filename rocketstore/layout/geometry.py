@@ -29,6 +29,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
 
 __all__ = [
+    "hint_at_store",
     "known_config",
     "planning_config",
     "read_saved",
@@ -44,6 +45,7 @@ __all__ = [
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
+PARTS_BELOW = 3  # names between the root of a store and a directory of the store: consumequeue/TOPIC/0
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
@@ -61,7 +63,18 @@ def require_store(root: Path, config: StoreConfig) -> None:
         pass
     parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
     if not any(part.is_dir() for part in parts) and not has_dledger_log(root):
-        raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
+        reason = "no store is here, neither commitlog nor consumequeue nor index"
+        raise StoreError(f"{root}: {reason}{hint_at_store(root)}")
+
+
+def hint_at_store(path: Path) -> str:
+    """Return a hint at the store that a user probably means: one above or directly below a path. Else an empty text."""
+    roots, root = [path / "store"], path.absolute()
+    for _ in range(PARTS_BELOW):
+        root = root.parent
+        roots.append(root)
+    found = next((root for root in roots if (root / "commitlog").is_dir()), None)
+    return "" if found is None else f": did you mean {found}?"
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:

@@ -18,7 +18,7 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.lock_file import is_held
-from rocketstore.disk.storage import local_path, scandir, to_path
+from rocketstore.disk.storage import local_path, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -31,6 +31,7 @@ from rocketstore.layout.geometry import (
     known_config,
     require_batch_size,
     require_sizes,
+    require_store,
     save_geometry,
     with_default_sizes,
 )
@@ -174,10 +175,9 @@ class Rebuilder:
         require_config(config)
         root, zone = to_path(path), zone_of(tz)
         require_descriptors_to_write(root)
-        with scandir(root):
-            pass
         require_file_log(root, config or StoreConfig(), "rebuilt from")
         require_log_directory(root, config or StoreConfig())
+        require_store(root, config or StoreConfig())
         known = known_config(root, config, replaced=build.replaced_sizes())
         known = with_light_queues(
             known, (topic for place in places_of(root) for topic in topics_in(place / "consumequeue"))

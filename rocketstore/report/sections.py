@@ -21,7 +21,7 @@ from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queu
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
 from rocketstore.text_values import format_time
-from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify
 
@@ -126,7 +126,7 @@ def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
     kinds: list[Row] = []
     for name, count in counts.items():
         kind = KINDS[name]
-        mend = kind.mend and f"rocketstore {kind.mend} {shlex.quote(str(root))}"
+        mend = None if kind.mend is None else mend_commands([kind.mend], root)[0]
         kinds.append((kind.severity, name, count, kind.meaning, mend, kind.at_next_start))
     columns = ("severity", "kind", "findings", "meaning", "mend", "at its next start, a broker")
     return [

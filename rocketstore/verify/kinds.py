@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["KINDS", "SALVAGE", "SEVERITIES", "Kind"]
+__all__ = ["KINDS", "SEVERITIES", "Kind", "mend_commands"]
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -18,7 +20,8 @@ class Kind(NamedTuple):
         lost or wrong later, or were for some time. "info": everything else.
     meaning : what the finding says about the store.
     at_next_start : what a broker does about it at its next start.
-    mend : the command of ``rocketstore`` that mends it; STORE follows. None: nothing is to be done, or no command can.
+    mend : the command of ``rocketstore`` that mends it, without STORE; ``mend_commands`` adds it. None: nothing needs
+        to be done, or no command can mend it.
     """
 
     severity: str
@@ -41,6 +44,7 @@ GOES_PAST = "reads on behind the gap, and logs it"
 ERROR, WARNING, INFO = SEVERITIES
 SALVAGE, RECOVER, REPAIR, REBUILD = "salvage --out NEW", "recover", "config repair", "rebuild"
 QUEUES, INDEX = "rebuild --consume-queue", "rebuild --index"
+
 
 # Kinds are named after RocketMQ's files. Docs, --help and tests read this table.
 KINDS = {
@@ -226,3 +230,14 @@ KINDS = {
     "directory-unreadable": Kind(ERROR, "a directory cannot be listed, or a file stands in its place",
                                  "starts as if it were empty, and cannot write into it"),
 }
+
+
+def mend_commands(mends: Iterable[str], root: object) -> list[str]:
+    """Return the commands to type in a shell that mend a store: each of ``mends`` that no other one includes."""
+    left = dict.fromkeys(mends)
+    if SALVAGE in left:  # it also builds new queues and a new index
+        left = {SALVAGE: None}
+    if REBUILD in left:
+        left = {mend: None for mend in left if mend not in (QUEUES, INDEX)}
+    parts = (mend.partition(" --") for mend in left)
+    return [f"rocketstore {name} {shlex.quote(str(root))}{dashes}{options}" for name, dashes, options in parts]

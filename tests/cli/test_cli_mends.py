@@ -13,7 +13,7 @@ from support import planted
 from support.cli import COMMAND, assert_one_line, golden, rows, run
 
 import rocketstore
-from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.kinds import KINDS, mend_commands
 
 BASIC, OLD, BROKER = "basic-5.5.0", "basic-5.3.3", "broker-5.5.0"
 
@@ -94,7 +94,7 @@ def test_the_command_that_verify_prints_mends_the_finding(name, sound, tmp_path)
     assert found[kind] == KINDS[kind].mend
     commands = [line.removeprefix("To mend: ") for line in result.stderr.splitlines() if line.startswith("To mend: ")]
     if KINDS[kind].severity == "info":
-        commands = [f"rocketstore {KINDS[kind].mend} {root}"]
+        commands = mend_commands([KINDS[kind].mend], root)
     for command in commands:
         typed(command.replace("NEW", str(tmp_path / "new")))
     mended = tmp_path / "new" if (tmp_path / "new").exists() else root

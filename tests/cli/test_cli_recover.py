@@ -148,5 +148,5 @@ def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_comman
     (store / "config" / "rocketstore.json").unlink()
     result = run("recover", store)
     assert_one_line(result, "do not follow from the files, which look like 100 and 1000",
-                    f": rocketstore recover --slots 100 --items 1000 {store}")
+                    f": rocketstore recover {store} --slots 100 --items 1000")
     assert "StoreConfig" not in result.stderr

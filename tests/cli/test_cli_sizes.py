@@ -69,7 +69,7 @@ def test_the_command_in_the_error_is_complete(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / "a store")
     (root / "config" / "rocketstore.json").unlink()
     error = run("recover", root)
-    assert_one_line(error, f"rocketstore recover --slots {planted.SLOTS} --items {planted.ITEMS} '{root}'")
+    assert_one_line(error, f"rocketstore recover '{root}' --slots {planted.SLOTS} --items {planted.ITEMS}")
     words = shlex.split(error.stderr[error.stderr.index("rocketstore recover"):])
     assert run(*words[1:]).exit_code == 0
     assert run("recover", root).exit_code == 0

@@ -116,7 +116,7 @@ def test_ls_names_queues_in_rocksdb(tmp_path):
 def test_ls_says_that_the_queues_of_messages_are_lost(options, tmp_path):
     root = copy_of(BASIC, tmp_path)
     shutil.rmtree(root / "consumequeue")
-    command = f"rocketstore rebuild --consume-queue {root}"
+    command = f"rocketstore rebuild {root} --consume-queue"
     assert_one_line(run("ls", root, *options), f"the log has messages, but there are no queues: {command} builds them")
 
 
@@ -488,7 +488,7 @@ def test_query_says_that_there_are_more_than_it_shows():
 def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
     make_store(tmp_path, [{"topic": "T", "body": b"b"}])
     question = ["query", tmp_path, "--topic", "T", "--key", "k"]
-    assert_one_line(run(*question), "rocketstore query --slots N --items N ")
+    assert_one_line(run(*question), f"rocketstore query {tmp_path} --topic T --key k --slots N --items N")
     assert_one_line(run(*question, "--slots", 97, "--items", 400), "no message was found")
     assert_one_line(run(*question, "--slots", 9, "--items", 100), "9 slots and 100 items")
     assert_one_line(run("info", tmp_path, "--slots", 9, "--items", 100), "9 slots and 100 items")
@@ -681,3 +681,24 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
     assert_one_line(run(name, tmp_path / "nothing", *others), tmp_path / "nothing", "No such file")
     assert_one_line(run(name, tmp_path, *others), tmp_path, "no store is here")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["commitlog", "index", "consumequeue/TopicTest/0"])
+@pytest.mark.parametrize(
+    "command", [["ls"], ["info"], ["verify"], ["recover"], ["rebuild"], ["query", "--topic", "T", "--key", "k"]],
+    ids=lambda command: command[0],
+)
+def test_a_directory_of_a_store_given_as_the_store_gets_a_hint_at_the_store(command, below):
+    root = golden(BASIC)
+    if below == "index" and command[0] in ("info", "query"):
+        return  # they read index files without a store
+    name, *options = command
+    assert_one_line(run(name, root / below, *options), root / below, f"did you mean {root}?")
+
+
+def test_a_directory_above_a_store_gets_a_hint_at_the_store(tmp_path):
+    shutil.copytree(golden(BASIC), tmp_path / "store")
+    assert_one_line(run("ls", tmp_path), f"did you mean {tmp_path / 'store'}?")
+    (tmp_path / "messages.json").write_text("")
+    result = run("import", tmp_path / "messages.json", tmp_path / "store" / "commitlog")
+    assert_one_line(result, f"did you mean {tmp_path / 'store'}?")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support import cli, planted
 
-from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.kinds import KINDS, mend_commands
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_an_error_is_a_row_and_exit_status_1(store):
     assert (row["atNextStart"], row["mend"]) == (KINDS[kind].at_next_start, KINDS[kind].mend)
     summary, mend = result.stderr.splitlines()
     assert summary.endswith("index files: 1 of severity error")
-    assert mend == f"To mend: rocketstore rebuild --consume-queue {store.root}"
+    assert mend == f"To mend: rocketstore rebuild {store.root} --consume-queue"
 
 
 @pytest.mark.parametrize("name", ["missing_checkpoint", "abort_file", "bytes_behind_the_end"])
@@ -110,3 +110,10 @@ def test_a_terminal_shows_a_table(store):
     assert "checkpoint-missing" in text
     assert "atNextStart" in text
     assert "1 of severity warning" in text
+
+
+def test_the_command_that_includes_the_others_is_the_only_one():
+    mends = ["recover", "rebuild --index", "rebuild", "rebuild --consume-queue", "rebuild"]
+    assert mend_commands(mends, "a b") == ["rocketstore recover 'a b'", "rocketstore rebuild 'a b'"]
+    assert mend_commands([*mends, "salvage --out NEW"], "S") == ["rocketstore salvage S --out NEW"]
+    assert mend_commands(mends[:2], "S") == ["rocketstore recover S", "rocketstore rebuild S --index"]

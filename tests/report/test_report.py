@@ -185,8 +185,8 @@ def test_findings_have_their_cure(store):
     pytest.importorskip("vl_convert", reason=NEEDS_VEGA)
     page = make_report(store)
     kinds = page[: page.index("<summary>All findings")]  # the records of a name with a slash are in no queue
-    for mend in ("rebuild --consume-queue", "rebuild --index"):
-        assert f"<code>rocketstore {mend} {store.path}</code>" in kinds
+    for mend in ("--consume-queue", "--index"):
+        assert f"<code>rocketstore rebuild {store.path} {mend}</code>" in kinds
     assert KINDS["unit-of-another-queue"].meaning in kinds
     assert "36</td><td" in kinds  # units of this kind, unlisted ones included
 

@@ -524,7 +524,7 @@ def test_queues_that_are_lost_are_a_problem_and_no_empty_queues(part, by, tmp_pa
         (tmp_path / part).write_bytes(b"oops")
     elif by == "a directory":
         (tmp_path / part / "other").mkdir(parents=True)
-    command = f"rocketstore rebuild --consume-queue {tmp_path}"
+    command = f"rocketstore rebuild {tmp_path} --consume-queue"
     no_queues = f"{tmp_path}: the log has messages, but there are no queues: {command} builds them"
     expected = [f"{tmp_path}: queue 0 of topic 'T0' is missing, although it had messages: {command} builds it"]
     if part == "consumequeue":
@@ -547,7 +547,7 @@ def test_a_queue_of_the_first_message_of_a_file_of_the_log_is_missed_without_con
     (tmp_path / "config/consumerOffset.json").unlink()
     shutil.rmtree(tmp_path / "consumequeue/T0")
     with rocketstore.open(tmp_path) as store:
-        command = f"rocketstore rebuild --consume-queue {tmp_path}"
+        command = f"rocketstore rebuild {tmp_path} --consume-queue"
         assert store.summary().problems == [
             f"{tmp_path}: queue 0 of topic 'T0' is missing, although it had messages: {command} builds it"
         ]
@@ -1022,7 +1022,7 @@ def test_consumers_beyond_the_end_of_a_queue_and_of_a_queue_that_is_lost_are_pro
             None,
             None,
         ]
-        command = f"rocketstore rebuild --consume-queue {tmp_path}"
+        command = f"rocketstore rebuild {tmp_path} --consume-queue"
         assert store.summary().problems == [
             f"{tmp_path}: queue 1 of topic 'T0' is missing, although it had messages: {command} builds it"
         ]

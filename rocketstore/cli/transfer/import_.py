@@ -37,7 +37,7 @@ from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.layout.geometry import require_store
+from rocketstore.layout.geometry import hint_at_store, require_store
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -147,8 +147,8 @@ def check_place(path: Path, config: StoreConfig | None) -> None:
         pass
     except StoreError:
         if {entry.name for entry in path.iterdir()} - ALLOWED_ENTRIES:
-            hint = "give a store or a new directory"
-            raise click.ClickException(f"{path}: is not a store, and is not empty: {hint}") from None
+            hint = hint_at_store(path) or ": give a store or a new directory"
+            raise click.ClickException(f"{path}: is not a store, and is not empty{hint}") from None
 
 
 # ---- the state -------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def describe_lost_queues(store: StoreParts) -> str | None:
 
 
 def rebuild_command(store: StoreParts) -> str:
-    return f"rocketstore rebuild --consume-queue {shlex.quote(str(store.path))}"
+    return f"rocketstore rebuild {shlex.quote(str(store.path))} --consume-queue"
 
 
 def describe_unknown_topic(store: StoreParts, topic: str) -> str | None:
