@@ -53,7 +53,7 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
-        reason = describe_unknown_queue(store, topic, queue_id) or range_text(found)
+        reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tags)
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     log = store.commit_log
     bad_bodies = BadBodies()
@@ -70,7 +70,10 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     finish(problems)
 
 
-def range_text(found: GetMessageResult) -> str:
+def reason_of(found: GetMessageResult, tags: str | None) -> str:
+    """Return why no message of a queue was found. Parameters: tags: of the wanted messages; None for all."""
+    if found.status == GetMessageStatus.NO_MATCHED_MESSAGE and tags is not None:
+        return f"no message up to queue offset {found.next_begin_offset - 1} has one of the tags"
     if found.min_offset == found.max_offset:
         return f"the queue is empty, and its next offset is {found.max_offset}"
     return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"

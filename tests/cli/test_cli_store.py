@@ -283,6 +283,11 @@ def test_a_number_that_cannot_be_is_refused_in_ordinary_words(queue_id, offset, 
     assert f"Error: {text}" in result.stderr
 
 
+def test_get_says_up_to_where_no_message_has_the_tag():
+    result = run("get", golden(RICH), "RichTopic", 0, 30, "--tag", "no such tag")
+    assert_one_line(result, "RichTopic, queue 0, offset 30: NO_MATCHED_MESSAGE", "up to queue offset 35 has one of the")
+
+
 def test_get_shows_all_columns_and_text_as_text():
     message = next(m for m in stores.dump(RICH)["message"] if m["topic"] == "RichTopic" and m["sysFlag"] & 1)
     (row,) = rows(run("get", golden(RICH), "RichTopic", message["queueId"], message["queueOffset"]))
