@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import operator
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -19,7 +20,7 @@ from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import LONG_MIN
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_ext_writer import LARGEST_UNIT, MAX_ADDRESS, ConsumeQueueExtWriter
-from rocketstore.text_values import Time, time_as_long
+from rocketstore.text_values import Time, datetime_or_none, time_as_long
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
@@ -29,6 +30,11 @@ class ExtUnit(NamedTuple):
     tags_code: int
     store_timestamp: int
     bitmap: bytes
+
+    @property
+    def store_time(self) -> datetime | None:
+        """``store_timestamp`` as a datetime in UTC; None for a time that no calendar has."""
+        return datetime_or_none(self.store_timestamp)
 
 
 @made_by("ConsumeQueueExt.open(path)")

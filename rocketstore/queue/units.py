@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ from rocketstore.kernels.columns import int64_column, require_int64
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT, struct_of
 from rocketstore.limits import INT_MAX
 from rocketstore.preview import Preview, Previewed, ends_of
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["FILLER", "ConsumeQueueUnits", "CqUnit", "are_fillers", "are_valid", "queue_offsets_of"]
 
@@ -34,6 +36,11 @@ class CqUnit(NamedTuple):
     batch_num: int = 1
     store_timestamp: int = -1  # epoch milliseconds, of batch units
     compacted_offset: int = -1
+
+    @property
+    def store_time(self) -> datetime | None:
+        """``store_timestamp`` as a datetime in UTC; None for a unit that is not of a batch queue."""
+        return None if self.store_timestamp == -1 else datetime_or_none(self.store_timestamp)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -190,9 +190,9 @@ def test_index_files_take_every_form_of_a_time(root, tmp_path, form):
         assert later.header.end_time == at(2)
     with rocketstore.BatchConsumeQueue.open(tmp_path / "queue", "a", mapped_file_size=460) as queue:
         assert queue.put_unit(0, 300, 0, 0, batch_num=3, store_timestamp=begin)
-        assert queue[0].store_timestamp == T0 + 2000
+        assert queue[0].store_time == at(2)
     with rocketstore.ConsumeQueueExt.open(tmp_path / "ext", "a", mapped_file_size=4096) as ext:
-        assert ext.read(ext.put(5, begin)).store_timestamp == T0 + 2000
+        assert ext.read(ext.put(5, begin)).store_time == at(2)
     with rocketstore.CommitLog.open(tmp_path / "log", "a", mapped_file_size=65536) as log:
         assert log.append(Message("A", b"", queue_id=0), store_timestamp=begin).store_time == at(2)
     with rocketstore.IndexFile.create(tmp_path / "file", **sizes) as new:
@@ -227,6 +227,7 @@ def test_objects_offer_times_beside_timestamps(root):
         summary = store.summary()
         assert (summary.begin_time, summary.end_time) == (at(0), at(9))
         assert next(store.follow(poll=None)).store_time == at(0)
+        assert store.consume_queue("A", 0)[0].store_time is None  # a plain unit has no time
         header = store.index.files[0].header
         assert (header.begin_time, header.end_time) == (at(0), at(9))
         (root / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 4}, "B@group": {"0": 0}}}')
