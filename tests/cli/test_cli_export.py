@@ -97,10 +97,10 @@ def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
     assert unknown.read_bytes() == target.read_bytes()
 
 
-@pytest.mark.parametrize("pieces", [0, 1])
-def test_a_topic_that_is_not_there_is_named_also_after_a_break(pieces, interrupted, tmp_path):
+@pytest.mark.parametrize("parts", [0, 1])
+def test_a_topic_that_is_not_there_is_named_also_after_a_break(parts, interrupted, tmp_path):
     topics = ["--topic", "nope", "--topic", "TopicTest"]
-    result = run("export", golden(RICH), interrupted("jsonl", pieces, *topics), "--resume", *topics)
+    result = run("export", golden(RICH), interrupted("jsonl", parts, *topics), "--resume", *topics)
     assert_one_line(result, golden(RICH), "there is no queue of topic 'nope'")
     whole = export(RICH, tmp_path / "whole.jsonl", "--topic", "TopicTest")
     assert (tmp_path / "out.jsonl").read_bytes() == whole.read_bytes()
@@ -128,7 +128,7 @@ def test_tables_and_resumed_exports_do_not_go_to_standard_output(options, tmp_pa
 
 
 def test_the_names_of_a_finished_export_reach_the_disk(tmp_path, monkeypatch):
-    """Its file is synced before it gets its name, and its directory afterwards, before the pieces are removed."""
+    """Its file is synced before it gets its name, and its directory afterwards, before TARGET.partial is removed."""
     from rocketstore.cli.transfer import export as module
 
     calls = []
@@ -139,7 +139,7 @@ def test_the_names_of_a_finished_export_reach_the_disk(tmp_path, monkeypatch):
     export(RICH, tmp_path / "out.jsonl")
     named = calls.index(("rename", "out.jsonl"))
     assert calls[named - 1 : named + 3] == [
-        ("sync", "whole.tmp"), ("rename", "out.jsonl"), ("sync", tmp_path.name), ("remove", "out.jsonl.partial"),
+        ("sync", "rows"), ("rename", "out.jsonl"), ("sync", tmp_path.name), ("remove", "out.jsonl.partial"),
     ]
 
 
@@ -168,50 +168,137 @@ def test_a_pipe_or_device_is_never_replaced(options, tmp_path):
 
 @pytest.fixture
 def interrupted(monkeypatch, tmp_path):
-    """Export and break off like Ctrl-C when so many pieces are whole; gives the target."""
+    """Return a function that begins an export, and interrupts it like Ctrl-C. It returns the target."""
     from rocketstore.cli.transfer import export as module
+    from rocketstore.cli.transfer import table_file
 
-    def export_some(form, pieces, *options):
-        publish, count = module.publish, 0
+    def export_some(form, parts, *options):
+        """Interrupt an export when the part after some parts is on the disk, but not in the state."""
+        save, publish, count = module.save_state, module.publish, 0
 
-        def publish_some(temporary, path):
+        def save_some(work, state):
             nonlocal count
+            if count > parts:
+                raise KeyboardInterrupt
+            count += 1
+            save(work, state)
+
+        def publish_state(temporary, path):
             if path.suffix != ".json":
-                if count == pieces:
-                    raise KeyboardInterrupt
-                count += 1
+                raise KeyboardInterrupt
             publish(temporary, path)
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "publish", publish_some)
+            patch.setattr(module, "save_state", save_some)
+            patch.setattr(module, "publish", publish_state)
             result = run("export", golden(RICH), tmp_path / f"out.{form}", *options)
         assert (result.exit_code, result.stdout) == (130, "")
         assert "--resume" in result.stderr
         assert not (tmp_path / f"out.{form}").exists()
         return tmp_path / f"out.{form}"
 
+    monkeypatch.setattr(table_file, "GROUP_ROWS", 20)  # each part has row groups
     return export_some
 
 
-@pytest.mark.parametrize("pieces", [0, 1, "all"])
+def state_of(target):
+    return json.loads((target.with_name(f"{target.name}.partial") / "export.json").read_text())
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2, 99])
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
-def test_an_interrupted_export_continues_and_gives_the_same(form, pieces, interrupted, tmp_path):
-    files = len(list((golden(RICH) / "commitlog").iterdir()))
-    target = interrupted(form, files if pieces == "all" else pieces)
+def test_an_interrupted_export_continues_and_gives_the_same(form, parts, interrupted, tmp_path):
+    target = interrupted(form, parts)
+    assert len(state_of(target)["parts"]) == parts or (parts == 99 and len(state_of(target)["parts"]) > 2)
+    with (tmp_path / f"out.{form}.partial" / "rows").open("ab") as file:
+        file.write(b"bytes after the last part")
     export(RICH, target, "--resume")
     whole = export(RICH, tmp_path / f"whole.{form}")
+    assert target.read_bytes() == whole.read_bytes()
     if form in ("parquet", "arrow"):
-        assert read(target).equals(read(whole))
-    else:
-        assert target.read_bytes() == whole.read_bytes()
+        with rocketstore.open(golden(RICH)) as store:
+            scan = store.scan(columns=[*message_fields(), "body_error"])
+            assert read(target).num_rows == scan.count()
     assert files_in(tmp_path) == [f"out.{form}", f"whole.{form}"]
 
 
-def test_complete_parts_are_not_written_again(interrupted, tmp_path):
-    target = interrupted("jsonl", 2)
-    piece = min((tmp_path / "out.jsonl.partial").glob("*.piece"))
-    piece.write_text("kept\n")
-    assert export(RICH, target, "--resume").read_text("utf-8").startswith("kept\n")
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+@pytest.mark.parametrize("parts", [None, 2])
+def test_messages_are_written_once(form, parts, interrupted, tmp_path, monkeypatch):
+    """An export needs the space of the file, also for a moment, and writes its bytes once, also after a break."""
+    from rocketstore.cli.transfer import export as module
+
+    space, publish = [], module.publish
+
+    def measure(temporary, path):
+        publish(temporary, path)
+        space.append(sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()))
+
+    def written():
+        return int(re.search(r"wchar: (\d+)", Path("/proc/self/io").read_text())[1])
+
+    target = tmp_path / f"out.{form}" if parts is None else interrupted(form, parts)
+    before = 0 if parts is None else state_of(target)["parts"][-1]["size"]
+    monkeypatch.setattr(module, "publish", measure)
+    begin = written()
+    export(RICH, target, *([] if parts is None else ["--resume"]))
+    size = target.stat().st_size
+    states = 20_000  # bytes of all states, which do not grow with the messages
+    assert written() - begin < 1.2 * (size - before) + states
+    assert max(space) < 1.2 * size + states
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_complete_parts_are_not_written_again(form, interrupted, tmp_path):
+    target = interrupted(form, 2)
+    rows = tmp_path / f"out.{form}.partial" / "rows"
+    kept = rows.stat().st_ino
+    export(RICH, target, "--resume")
+    assert target.stat().st_ino == kept
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_rows_that_are_lost_are_noticed(form, interrupted, tmp_path):
+    target = interrupted(form, 2)
+    rows = tmp_path / f"out.{form}.partial" / "rows"
+    os.truncate(rows, state_of(target)["parts"][-1]["size"] - 1)
+    assert_one_line(run("export", golden(RICH), target, "--resume"), rows, "fewer than", "--force starts again")
+    assert not target.exists()
+    export(RICH, target, "--force")
+
+
+def test_other_bytes_of_earlier_arrow_batches_are_refused(interrupted, tmp_path):
+    target = interrupted("arrow", 2)
+    rows = tmp_path / "out.arrow.partial" / "rows"
+    data = bytearray(rows.read_bytes())
+    data[state_of(target)["parts"][0]["size"] - 1] ^= 1  # padding, which pyarrow writes as zero
+    rows.write_bytes(data)
+    assert_one_line(run("export", golden(RICH), target, "--resume"), rows, "other bytes", "--force starts again")
+
+
+def test_an_export_that_was_killed_after_it_got_its_name_is_complete(tmp_path, monkeypatch):
+    from rocketstore.cli.transfer import export as module
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil, "rmtree", killed)
+        assert run("export", golden(RICH), tmp_path / "out.csv").exit_code == 130
+    assert files_in(tmp_path) == ["out.csv", "out.csv.partial"]
+    result = run("export", golden(RICH), tmp_path / "out.csv", "--resume")
+    assert (result.exit_code, result.stderr) == (0, f"{tmp_path / 'out.csv'}: is complete already\n")
+    assert files_in(tmp_path) == ["out.csv"]
+
+
+def test_a_directory_of_an_older_release_is_started_again_by_force(tmp_path):
+    work = tmp_path / "out.csv.partial"
+    work.mkdir()
+    (work / "export.json").write_text('{"asked": {}, "replaces": false, "begin": 0, "end": 1, "pieces": {}}')
+    (work / f"{0:020}-{4096:020}.piece").touch()
+    assert_one_line(run("export", golden(RICH), tmp_path / "out.csv", "--resume"), work, "--force starts again")
+    export(RICH, tmp_path / "out.csv", "--force")
+    assert files_in(tmp_path) == ["out.csv"]
 
 
 def test_an_unfinished_export_is_not_begun_again_unasked(interrupted, tmp_path):
@@ -291,8 +378,8 @@ def test_damaged_records_are_left_out_and_named_also_after_a_break(interrupted, 
     assert_one_line(result, file, "offsets 255 to 1541 are left out")
     assert len((tmp_path / "out" / "a.jsonl").read_text("utf-8").splitlines()) == 287
     monkeypatch.setitem(globals(), "golden", lambda name: root)
-    for pieces in (0, 2):
-        target = interrupted("jsonl", pieces, "--force")
+    for parts in (0, 2):
+        target = interrupted("jsonl", parts, "--force")
         assert_one_line(run("export", root, target, "--resume"), file, "offsets 255 to 1541 are left out")
         target.unlink()
 
@@ -334,12 +421,12 @@ def test_ctrl_c_in_a_process(tmp_path):
     process = start("export", tmp_path / "store", target)
     work = tmp_path / "out.csv.partial"
     until = time.monotonic() + 60
-    while not list(work.glob("*.piece")) and time.monotonic() < until:
+    while not ((work / "export.json").exists() and state_of(target)["parts"]) and time.monotonic() < until:
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err == f"{work}: has the finished pieces; run the same command with --resume to continue\n"
+    assert err == f"{work}: has the messages so far; run the same command with --resume to continue\n"
     assert not target.exists()
     assert run("export", tmp_path / "store", target, "--resume").exit_code == 0
     assert target.read_text() == run("cat", tmp_path / "store", "--format", "csv").stdout

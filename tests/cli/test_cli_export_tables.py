@@ -1,6 +1,7 @@
 """``rocketstore export``: which columns, how compressed, and how large the row groups are."""
 
 import csv
+import itertools
 import json
 
 import pytest
@@ -73,14 +74,14 @@ def test_options_that_do_not_fit_are_misuse(name, options, words, tmp_path):
 
 def test_an_export_with_another_compression_is_not_resumed(tmp_path):
     (tmp_path / "out.parquet.partial").mkdir()
-    asked = {"asked": {}, "replaces": False, "begin": 0, "end": 1, "pieces": {}}
+    asked = {"asked": {}, "replaces": False, "begin": 0, "end": 1, "parts": []}
     (tmp_path / "out.parquet.partial" / "export.json").write_text(json.dumps(asked))
     result = run("export", golden(RICH), tmp_path / "out.parquet", "--resume", "--compression", "zstd")
     assert result.exit_code == 1
     assert "was started with other options" in result.stderr
 
 
-def test_row_groups_are_large_also_after_pieces_are_merged(tmp_path, monkeypatch):
+def test_row_groups_are_large_also_over_files_of_the_log(tmp_path, monkeypatch):
     from rocketstore.cli.transfer import table_file
 
     assert table_file.GROUP_ROWS >= 100_000
@@ -134,3 +135,63 @@ def test_a_directory_of_partitions_replaces_nothing(tmp_path):
                     ["--partition-by", "topic", "--format", "csv"]):
         assert run("export", golden(RICH), tmp_path / "new", *options).exit_code == 2
     assert not (tmp_path / "new").exists()
+
+
+# ---- parts -------------------------------------------------------------------------------------------------
+
+
+def ranges_of(column):
+    """The bytes of a column in a row group of a Parquet file."""
+    begin = column.data_page_offset
+    if column.has_dictionary_page:
+        begin = min(begin, column.dictionary_page_offset)
+    return begin, begin + column.total_compressed_size
+
+
+def test_parts_of_a_parquet_file_are_one_file(tmp_path, monkeypatch):
+    """Readers find the columns of all row groups; they follow one another, and do not overlap."""
+    from rocketstore.cli.transfer import table_file
+
+    monkeypatch.setattr(table_file, "GROUP_ROWS", 10**9)
+    whole = pq.read_table(export(tmp_path / "whole.parquet"))
+    monkeypatch.setattr(table_file, "GROUP_ROWS", 20)
+    path = export(tmp_path / "out.parquet")
+    assert path.read_bytes().count(b"PAR1") > 4
+    assert pq.read_table(path).equals(whole)
+    data = pq.ParquetFile(path).metadata
+    groups = [data.row_group(n) for n in range(data.num_row_groups)]
+    places = [ranges_of(group.column(at)) for group in groups for at in range(data.num_columns)]
+    assert len(places) > 2 * data.num_columns
+    assert places == sorted(places)
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(places))
+    assert data.num_rows == whole.num_rows
+    assert data.schema.to_arrow_schema().equals(whole.schema)
+
+
+@pytest.mark.parametrize("options", [
+    {"write_page_index": True}, {"use_dictionary": False}, {"compression": "zstd", "data_page_version": "2.0"},
+    {"store_schema": False}, {"row_group_size": 3},
+])  # fmt: skip
+def test_a_footer_is_moved_as_if_the_file_began_later(options, tmp_path):
+    from rocketstore.cli.transfer.parquet_footer import MAGIC, footer_of, move_footer
+
+    rows = pa.table({f"c{n}": pa.array([n, None, 2**40], pa.int64()) for n in range(40)} | {
+        "b": [True, None, False], "l": [["a"], [], None], "s": [{"x": 1.5}, None, {"x": 2.5}]})
+    pq.write_table(rows, tmp_path / "a.parquet", **options)
+    data = (tmp_path / "a.parquet").read_bytes()
+    assert move_footer(footer_of(data), 0) == footer_of(data)
+    for by in (1, 123, 16_384, 2**40):
+        footer = move_footer(footer_of(data), by)
+        assert move_footer(footer, -by) == footer_of(data)
+    with (tmp_path / "b.parquet").open("wb") as file:
+        footer = move_footer(footer_of(data), 1000)
+        file.write(bytes(1000) + data + footer + len(footer).to_bytes(4, "little") + MAGIC)
+    assert pq.read_table(tmp_path / "b.parquet").equals(rows)
+    pq.read_metadata(tmp_path / "b.parquet").row_group(0).column(0)
+
+
+def test_a_footer_of_an_unknown_type_is_refused():
+    from rocketstore.cli.transfer.parquet_footer import move_footer
+
+    with pytest.raises(ValueError, match="type 13 is unknown"):
+        move_footer(b"\x1d\x00\x00", 1)

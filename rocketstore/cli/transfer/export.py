@@ -1,15 +1,16 @@
 """``rocketstore export``: write the messages of a commit log to one file.
 
-Until the file is complete, the directory TARGET.partial holds a piece for each file of the log that was exported, and
-the state of the export.
+The file grows in the directory TARGET.partial, and gets its name when it is complete. The state of the export is beside
+it: how many bytes of the file are on the disk, and which part of the log they have.
 """
 
 import json
+import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,10 @@ from rocketstore.cli.store_notes import (
 )
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
-from rocketstore.cli.transfer.table_file import COMPRESSIONS, TableFile, read_batches
+from rocketstore.cli.transfer.table_file import COMPRESSIONS, ArrowRows, ParquetRows
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, message_columns_option, message_lines
-from rocketstore.disk.durable import sync_path
+from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
@@ -53,13 +54,14 @@ SUFFIXES[".csv"] = "csv"
 FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
-STATE = "export.json"
-STATE_KEYS = {"asked", "replaces", "begin", "end", "pieces"}
-KNOWN_FILES = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
+STATE, ROWS = "export.json", "rows"
+STATE_KEYS = {"asked", "replaces", "begin", "end", "parts"}
+OLD_FILES = r"|(piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # that releases before 0.3 left
+KNOWN_FILES = r"export\.json|state\.tmp|rows" + OLD_FILES  # names in TARGET.partial
 BATCH_SIZE = 8192
-# The result of one piece. rows: number of messages; problems: texts on messages that were left out; unseen: requested
-# topics without a message in the piece; bad_bodies: the count and the first error of BadBodies.
-PieceResult = dict[str, Any]
+# The result of a range of the log. rows: number of messages; problems: texts on messages that were left out; unseen:
+# requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies.
+Result = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
 
 
@@ -99,8 +101,8 @@ def export(
 ) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
-    TARGET appears when it is complete. Until then TARGET.partial has a piece for each file of the log. An interrupted
-    export resumes after the last complete piece. JSON and CSV can be written to "-", standard output.
+    TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
+    resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
 
     If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
     names their offsets, and the exit status is 1. A message whose body cannot be decoded is written. A warning gives
@@ -143,16 +145,16 @@ def export(
 def copy_messages(
     log: CommitLog, conditions: dict[str, Any], has_containers: bool, write: Write,
     progress: Callable[[int], object] = lambda position: None,
-) -> PieceResult:
+) -> Result:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
-    result: PieceResult = {}
+    result: Result = {}
     for messages in read_messages(log, conditions, has_containers, result, progress):
         write(messages)
     return result
 
 
 def read_messages(
-    log: CommitLog, conditions: dict[str, Any], has_containers: bool, result: PieceResult,
+    log: CommitLog, conditions: dict[str, Any], has_containers: bool, result: Result,
     progress: Callable[[int], object] = lambda position: None,
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield the messages that meet all conditions. At the end, fill in ``result``."""
@@ -180,7 +182,7 @@ def export_partitions(
     for path in (target, work):
         if path.exists() or path.is_symlink():
             raise click.ClickException(f"{path}: exists: give another name, or remove it")
-    result: PieceResult = {}
+    result: Result = {}
     begin = max(conditions["begin_offset"] or 0, store.commit_log.min_phy_offset)
     messages = read_messages(store.commit_log, conditions | {"begin_offset": begin}, has_containers, result)
     try:
@@ -200,39 +202,39 @@ def export_file(
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise click.ClickException(f"{target}: exists, and is not a regular file: give another name")
     if target.exists() and not force:
-        if resume and not work.exists():
+        if resume and is_published(work):
+            shutil.rmtree(work, ignore_errors=True)
             note(f"{target}: is complete already")
             return
         if not (resume and read_state(work)["replaces"]):
             raise click.ClickException(f"{target}: exists: give another name, or --force to replace it")
     state = start_export(work, log, asked, resume, force)
+    hint = "has the messages so far; run the same command with --resume to continue"
     try:
-        write_pieces(log, conditions, work, state)
-        merge_pieces(piece_paths(work), asked, conditions["columns"], work / "whole.tmp")
-        publish(work / "whole.tmp", target)
+        results = write_parts(log, conditions, work, state)
+        publish(work / ROWS, target)
     except KeyboardInterrupt:
-        note(f"{work}: has the finished pieces; run the same command with --resume to continue")
+        note(f"{work}: {hint}")
         raise
     except OSError as error:
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
-        hint = "the finished pieces are kept; run the same command with --resume to continue"
-        raise click.ClickException(f"{text}; {hint}") from error
+        raise click.ClickException(f"{text}; {work.name} {hint}") from error
     shutil.rmtree(work)
-    report_results(store, target, conditions, state["pieces"].values())
+    report_results(store, target, conditions, results)
 
 
 def report_results(
-    store: MessageStore, target: Path, conditions: dict[str, Any], pieces: Collection[PieceResult]
+    store: MessageStore, target: Path, conditions: dict[str, Any], results: Collection[Result]
 ) -> None:
     """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
     bad_bodies = BadBodies()
-    for piece in pieces:
-        bad_bodies.add_all(BadBodies(*piece.get("bad_bodies", ())))  # missing in pieces of older releases
+    for result in results:
+        bad_bodies.add_all(BadBodies(*result["bad_bodies"]))
     note_bad_bodies(bad_bodies)
-    unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
-    problems = [problem for piece in pieces for problem in piece["problems"]]
+    unseen = set.intersection(*(set(result["unseen"]) for result in results))
+    problems = [problem for result in results for problem in result["problems"]]
     note_leftovers(store.commit_log)
-    rows = sum(piece["rows"] for piece in pieces)
+    rows = sum(result["rows"] for result in results)
     problems += unknown_topics(store, sorted(unseen))
     finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
     note(f"{target}: {rows:,} messages")
@@ -247,9 +249,9 @@ def format_of(path: Path, form: str | None, name: str) -> str:
 
 
 def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
-    """Make the directory of the pieces, or resume with the existing one. Return the state of the export."""
+    """Make the directory of the export, or resume with the existing one. Return the state of the export."""
     if force:
-        remove_pieces(work)
+        remove_partial(work)
     elif work.exists():
         state = read_state(work)
         if not resume:
@@ -259,13 +261,14 @@ def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool
         return state
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
     first, last = max(first, log.min_phy_offset), min(last, LogEnd(log).find())
-    state = {"asked": asked, "replaces": force, "begin": first, "end": last, "pieces": {}}
+    state = {"asked": asked, "replaces": force, "begin": first, "end": last, "parts": []}
     work.mkdir()
+    (work / ROWS).touch()
     save_state(work, state)
     return state
 
 
-def remove_pieces(work: Path) -> None:
+def remove_partial(work: Path) -> None:
     """Remove the directory of an export if it exists. Raises: ClickException if it has a file of another origin."""
     if not work.exists():
         return
@@ -274,6 +277,11 @@ def remove_pieces(work: Path) -> None:
             hint = "move it away, or give TARGET another name"
             raise click.ClickException(f"{path}: was not written by export: {hint}")
     shutil.rmtree(work)
+
+
+def is_published(work: Path) -> bool:
+    """Return whether the file of an export has its name. Its directory may be left if the export was killed then."""
+    return not work.exists() or ((work / STATE).exists() and not (work / ROWS).exists())
 
 
 def read_state(work: Path) -> dict[str, Any]:
@@ -299,53 +307,76 @@ def publish(temporary: Path, path: Path) -> None:
     sync_path(path.parent)
 
 
-def piece_paths(work: Path) -> list[Path]:
-    """Return the complete pieces in order. Their names are the begin and the end of the exported part of the log."""
-    return sorted(work.glob("*-*.piece"))
-
-
-def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> None:
-    """Write the pieces that are missing, one for each file of the log."""
-    start, end, form = state["begin"], state["end"], state["asked"]["format"]
-    has_containers, compression = state["asked"]["containers"], state["asked"]["compression"]
-    complete = piece_paths(work)
-    position = int(complete[-1].stem.split("-")[1]) if complete else start
-    with bar() as progress:
+def write_parts(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> list[Result]:
+    """Append the messages that are missing, and save the state after each file of the log. Return all results."""
+    start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
+    position = parts[-1]["end"] if parts else start
+    results: list[Result] = []  # of files of the log after the last part
+    with (
+        bar() as progress,
+        closing(open_rows(work / ROWS, asked, conditions["columns"], [part["size"] for part in parts])) as rows,
+    ):
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
 
         def show(position: int) -> None:
             progress.update(task, completed=position - start)
 
-        while position < end or not piece_paths(work):
+        while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.queue.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
-            piece = work / "piece.tmp", form, conditions["columns"], compression
-            with open_piece(*piece, is_first=position == start) as write:
-                state["pieces"][str(position)] = copy_messages(log, conditions | bounds, has_containers, write, show)
-            save_state(work, state)
-            publish(work / "piece.tmp", work / f"{position:020}-{stop:020}.piece")
-            position = stop
+            results.append(copy_messages(log, conditions | bounds, asked["containers"], rows.write, show))
+            position, size = stop, rows.end_part()
+            if size is not None:
+                parts.append({"end": stop, "size": size, "results": results})
+                results = []
+                save_state(work, state)
+        rows.finish()
+    return [result for part in parts for result in part["results"]] + results
 
 
-@contextmanager
-def open_piece(
-    path: Path, form: str, columns: list[str], compression: str | None, *, is_first: bool
-) -> Iterator[Write]:
-    """Open a new piece in a ``with`` block. Yield the function that writes a batch to it."""
-    if form in TABLES:
-        with TableFile(path, form, columns, compression) as table:
-            yield table.write
-        return
-    with path.open("wb") as file:
-        yield text_writer(file.write, form, columns, is_first=is_first)
+def open_rows(
+    path: Path, asked: dict[str, Any], columns: list[str], ends: list[int]
+) -> "TextRows | ParquetRows | ArrowRows":
+    """Open the file of an export to append rows. Bytes after the last part are cut.
+
+    Parameters: ends: the sizes of the file at the ends of its parts, bytes.
+    """
+    size = ends[-1] if ends else 0
+    if path.stat().st_size < size:
+        raise click.ClickException(f"{path}: has fewer than the {size} bytes that were written: --force starts again")
+    os.truncate(path, size)
+    if asked["format"] in TABLES:
+        rows_of = ParquetRows if asked["format"] == "parquet" else ArrowRows
+        return rows_of(path, columns, asked["compression"], ends)
+    return TextRows(path, asked["format"], columns)
+
+
+class TextRows:
+    """Append messages to a file of JSON lines or CSV."""
+
+    def __init__(self, path: Path, form: str, columns: list[str]) -> None:
+        self._file = path.open("ab")
+        self.write = text_writer(self._file.write, form, columns, is_first=self._file.tell() == 0)
+
+    def end_part(self) -> int:
+        """Bring all rows to the disk. Return the size of the file, bytes."""
+        self._file.flush()
+        sync(self._file.fileno())
+        return self._file.tell()
+
+    def finish(self) -> None:
+        """Complete the file after the last row."""
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def text_writer(
     write: Callable[[bytes | memoryview], object], form: str, columns: list[str], *, is_first: bool,
     is_terminal: bool = False,
 ) -> Write:
-    """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header.
+    """Return the function that writes a batch as lines. A CSV file begins with the header.
 
     Parameters: write: writes UTF-8. columns: their names in a batch.
     """
@@ -361,19 +392,3 @@ def text_writer(
             write(text)
 
     return write_lines
-
-
-def merge_pieces(pieces: list[Path], asked: dict[str, Any], columns: list[str], merged: Path) -> None:
-    """Write all pieces to one file, a batch at a time."""
-    form, compression = asked["format"], asked["compression"]
-    if len(pieces) == 1:
-        pieces[0].replace(merged)
-    elif form in TABLES:
-        with TableFile(merged, form, columns, compression) as table:
-            for batch in (batch for piece in pieces for batch in read_batches(piece, form)):
-                table.write_batch(batch)
-    else:
-        with merged.open("wb") as out:
-            for piece in pieces:
-                with piece.open("rb") as file:
-                    shutil.copyfileobj(file, out, 1 << 20)

@@ -1,65 +1,189 @@
-"""Write messages to a Parquet or Arrow file, and read such a file again, by pyarrow."""
+"""Append messages to a Parquet or Arrow file, by pyarrow."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+import click
 
 from rocketstore.arrow import message_schema
+from rocketstore.cli.transfer.parquet_footer import MAGIC, footer_of, move_footer
+from rocketstore.disk.durable import sync
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["COMPRESSIONS", "TableFile", "codec_of", "read_batches", "to_arrow"]
+__all__ = ["COMPRESSIONS", "ArrowRows", "ParquetRows", "codec_of", "to_arrow"]
 
 COMPRESSIONS = {"parquet": ("snappy", "zstd", "lz4", "gzip", "none"), "arrow": ("none", "zstd", "lz4")}  # default first
-GROUP_ROWS = 131_072  # least number of rows of a row group of Parquet, except for the last one
-GROUP_BYTES = 512 << 20  # bytes of messages that wait for their row group; more of them make a smaller one
+GROUP_ROWS = 100_000  # least number of rows of a row group of Parquet, except for the last one
+GROUP_BYTES = 256 << 20  # bytes of messages that make a row group of fewer rows
+ARROW_MAGIC = b"ARROW1\0\0"  # an Arrow file begins with it; a stream of batches follows
 
 
-class TableFile:
-    """A new Parquet or Arrow file. It is a context manager."""
+class ParquetRows:
+    """Append messages to a Parquet file, in parts.
 
-    def __init__(self, path: Path, form: str, columns: list[str], compression: str | None) -> None:
-        """Make the file. Parameters: columns: their names in a batch. compression: one of ``COMPRESSIONS``, or None."""
-        self._columns = columns
+    A part is a Parquet file of its own. ``finish`` adds a footer with the row groups of all parts, so that all parts
+    are one Parquet file. The rows of a part are written once, also if the export is interrupted.
+    """
+
+    def __init__(self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int]) -> None:
+        """Parameters: columns: their names in a batch. compression: one of ``COMPRESSIONS``, or None. ends: the sizes
+        of the file at the ends of its parts, bytes.
+        """
+        self._path, self._columns, self._ends = path, columns, list(ends)
+        self._arrow, self._parquet = import_extra("pyarrow", "arrow"), import_extra("pyarrow.parquet", "arrow")
+        self._schema, self._codec = message_schema(columns), codec_of("parquet", compression)
+        self._file = path.open("ab")
+        self._writer: Any = None  # of the part that is being written
         self._waiting: list[Any] = []
-        self._is_grouped = form == "parquet"
-        pyarrow, schema, codec = import_extra("pyarrow", "arrow"), message_schema(columns), codec_of(form, compression)
-        if form == "parquet":
-            parquet = import_extra("pyarrow.parquet", "arrow")
-            self._file = parquet.ParquetWriter(path, schema, compression=codec)
-        else:
-            self._file = pyarrow.ipc.new_file(str(path), schema, options=pyarrow.ipc.IpcWriteOptions(compression=codec))
 
     def write(self, messages: MessageBatch | Sequence[Message]) -> None:
-        self.write_batch(to_arrow(messages, self._columns))
+        """Write messages, or let them wait for their row group.
 
-    def write_batch(self, batch: Any) -> None:
-        """Write a record batch or a table of pyarrow. A Parquet file gets it with the rest of its row group."""
-        if not self._is_grouped:
-            self._file.write(batch)
-            return
-        table = import_extra("pyarrow", "arrow").Table
-        self._waiting.append(batch if isinstance(batch, table) else table.from_batches([batch]))
-        is_large = sum(part.nbytes for part in self._waiting) >= GROUP_BYTES
-        if is_large or sum(part.num_rows for part in self._waiting) >= GROUP_ROWS:
-            self._write_group()
+        Messages for one row group wait while more of them are written. So the last row group of a part is large, too.
+        """
+        self._waiting.append(self._arrow.Table.from_batches([to_arrow(messages, self._columns)]))
+        if is_large(self._waiting, groups=2):
+            rows = self._arrow.concat_tables(self._waiting)
+            half = (rows.num_rows + 1) // 2
+            self._write_group(rows[:half])
+            self._waiting = [rows[half:]]
 
-    def _write_group(self) -> None:
-        if self._waiting:
-            group = import_extra("pyarrow", "arrow").concat_tables(self._waiting)
-            self._waiting = []
-            self._file.write_table(group, row_group_size=max(group.num_rows, 1))
+    def end_part(self) -> int | None:
+        """Bring all rows to the disk, and return the size of the file, bytes.
 
-    def __enter__(self) -> Self:
-        return self
+        Return None if the part continues, since too few rows wait for a row group.
+        """
+        return self._write_part() if is_large(self._waiting, groups=1) else None
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._write_group()
+    def finish(self) -> None:
+        """Complete the file after the last row."""
+        if self._waiting or self._writer is not None or not self._ends:
+            self._write_part()
+        if len(self._ends) > 1:
+            with self._arrow.memory_map(str(self._path)) as file:
+                data = memoryview(file.read_buffer())
+            first, *others = (self._read_footer(data[begin:end], begin) for begin, end in pairwise([0, *self._ends]))
+            for footer in others:
+                first.append_row_groups(footer)
+            first.write_metadata_file(self._file)
+            self._file.flush()
+
+    def _read_footer(self, part: memoryview, begin: int) -> Any:
+        """Return the metadata of a part with the offsets of the whole file."""
+        footer = move_footer(footer_of(part), begin)
+        parts = (MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC)
+        return self._parquet.read_metadata(self._arrow.BufferReader(b"".join(parts)))
+
+    def _write_part(self) -> int:
+        self._write_group(self._arrow.concat_tables([self._schema.empty_table(), *self._waiting]))
+        self._waiting = []
+        self._writer.close()
+        self._writer = None
+        self._file.flush()
+        sync(self._file.fileno())
+        self._ends.append(self._file.tell())
+        return self._ends[-1]
+
+    def _write_group(self, rows: Any) -> None:
+        if self._writer is None:
+            self._writer = self._parquet.ParquetWriter(self._file, self._schema, compression=self._codec)
+        if rows.num_rows:
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def close(self) -> None:
+        if self._writer is not None:  # after an error
+            with contextlib.suppress(Exception):
+                self._writer.close()
+        self._file.close()
+
+
+class ArrowRows:
+    """Append messages to an Arrow file.
+
+    The footer of the file has the places of all batches, and pyarrow writes it for its own batches only. So earlier
+    batches are passed to it again. Their bytes are compared with those of the file, and not written.
+    """
+
+    def __init__(self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int]) -> None:
+        """Parameters: as for ``ParquetRows``."""
+        pyarrow = import_extra("pyarrow", "arrow")
+        size = ends[-1] if ends else 0
+        options = pyarrow.ipc.IpcWriteOptions(compression=codec_of("arrow", compression))
+        self._columns, self._file = columns, KnownFile(path, size)
+        self._writer = pyarrow.ipc.new_file(self._file, message_schema(columns), options=options)
+        try:
+            for batch in self._earlier_batches(path, size):
+                self._writer.write_batch(batch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _earlier_batches(self, path: Path, size: int) -> Iterator[Any]:
+        if size:
+            pyarrow = import_extra("pyarrow", "arrow")
+            with pyarrow.memory_map(str(path)) as file:
+                data = file.read_buffer(size)
+            yield from pyarrow.ipc.open_stream(data[len(ARROW_MAGIC) :])
+
+    def write(self, messages: MessageBatch | Sequence[Message]) -> None:
+        self._writer.write_batch(to_arrow(messages, self._columns))
+
+    def end_part(self) -> int:
+        """Bring all rows to the disk. Return the size of the file, bytes."""
+        return self._file.sync()
+
+    def finish(self) -> None:
+        """Complete the file after the last row."""
+        self._writer.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class KnownFile:
+    """A file whose first bytes are known: they are compared with what is written. Later bytes are written."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        """Parameters: size: number of the known bytes. A write does not cross their end."""
+        self._file, self._size, self._position = path.open("r+b"), size, 0
+
+    def write(self, data: Any) -> None:
+        data = memoryview(data)
+        if self._position >= self._size:
+            self._file.write(data)
+        elif self._file.read(data.nbytes) != data.tobytes():
+            reason = "this release of pyarrow writes other bytes for the same rows"
+            raise click.ClickException(f"{self._file.name}: {reason}: --force starts again")
+        self._position += data.nbytes
+
+    def sync(self) -> int:
+        """Bring all bytes to the disk. Return their number."""
+        self._file.flush()
+        sync(self._file.fileno())
+        return self._position
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def is_large(tables: Sequence[Any], *, groups: int) -> bool:
+    """Return whether tables have rows for some row groups."""
+    rows, size = sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
+    return bool(rows >= groups * GROUP_ROWS or size >= groups * GROUP_BYTES)
 
 
 def codec_of(form: str, compression: str | None) -> str | None:
@@ -83,14 +207,3 @@ def value_of(message: Message, field: str) -> Any:
         return getattr(message, field)
     except BODY_ERRORS:
         return None
-
-
-def read_batches(path: Path, form: str) -> Iterator[Any]:
-    """Yield the batches of a Parquet or Arrow file."""
-    if form == "parquet":
-        with import_extra("pyarrow.parquet", "arrow").ParquetFile(path) as file:
-            yield from map(file.read_row_group, range(file.num_row_groups))
-    else:
-        pyarrow = import_extra("pyarrow", "arrow")
-        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as reader:
-            yield from map(reader.get_batch, range(reader.num_record_batches))
