@@ -175,8 +175,8 @@ def test_the_code_of_the_pages_runs(tmp_path, environment):
 
 
 def run_page(page, directory, environment):
-    """Run the fences of a page in their order as one program, whose first line is ``import rocketstore``."""
-    program = ["import rocketstore, subprocess"]
+    """Run the fences of a page in their order as one program. The page itself imports what its fences use."""
+    program = ["import subprocess"]
     for language, block in blocks_of(page.read_text(encoding="utf-8")):
         program.append(block if language == "python" else f"subprocess.run(['sh', '-e', '-c', {block!r}], check=True)")
     assert len(program) > 1, page
