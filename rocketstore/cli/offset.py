@@ -8,6 +8,7 @@ from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import Row, RowsView, write_parts, write_rows
 from rocketstore.cli.options import QUEUE_ID, once_option, rows_options, store_argument, time_option
 from rocketstore.cli.text import note
+from rocketstore.limits import LONG_MAX
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
@@ -30,7 +31,8 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
            view: RowsView) -> None:
     """Find the first message of STORE that was stored at a time or later.
 
-    Without a message of that time or later, the result is the offset that the next message will get. A note says so.
+    Without a message of that time or later, the result is the offset that the next message will get. With --upper and
+    without a message of that time or earlier, the result is the first offset of the queue. A note says so.
     """
     late = f"no message was stored at {format_time(time) or time} or later"
     if topic is None:
@@ -48,17 +50,23 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
                 if number not in known]
     boundary: Boundary = "upper" if upper else "lower"
     queues = [number for number in known if not queue_ids or number in queue_ids]
-    ended: list[int] = []
+    without_message: list[int] = []
 
     def rows_of(queue_id: int) -> list[Row]:
-        found = store.get_offset_by_time(topic, time, queue_id, boundary)
-        if found == store.consume_queue(topic, queue_id).max_queue_offset:
-            ended.append(queue_id)
+        found, queue = store.get_offset_by_time(topic, time, queue_id, boundary), store.consume_queue(topic, queue_id)
+        if upper:
+            later = store.get_offset_by_time(topic, min(time + 1, LONG_MAX), queue_id, "lower")
+            is_missing = later <= max(queue.min_queue_offset, 0)
+        else:
+            is_missing = found == queue.max_queue_offset
+        if is_missing:
+            without_message.append(queue_id)
         return [{"topic": topic, "queueId": queue_id, "queueOffset": found}]
 
     try:
         write_parts((partial(rows_of, number) for number in queues), view, problems)
     finally:
-        if ended:
-            ids = ", ".join(map(str, ended))
-            note(f"{topic}, queue {ids}: {late}: the next message will get this offset")
+        if without_message:
+            ids = ", ".join(map(str, without_message))
+            early = f"{late.removesuffix('later')}earlier: this is the first offset"
+            note(f"{topic}, queue {ids}: {early if upper else f'{late}: the next message will get this offset'}")

@@ -248,6 +248,19 @@ def test_offset_of_a_topic_that_is_not_there():
     assert_one_line(run("offset", golden(BASIC), "--time", 0, "--topic", "nope"), "'nope'", "ls")
 
 
+def test_the_last_message_before_a_time_that_has_none_is_said_to_be_missing(tmp_path):
+    with open_store(tmp_path) as store:
+        for queue_id, times in enumerate(([1000, 3000], [2000])):
+            for time in times:
+                message = Message("T", b"x", queue_id=queue_id)
+                store.put_message(message, store_timestamp=1_700_000_000_000 + time)
+    for time, offsets, missing in ((999, [0, 0], "0, 1"), (1000, [0, 0], "1"), (2500, [0, 0], ""), (4000, [1, 0], "")):
+        result = run("offset", tmp_path, "--topic", "T", "--upper", "--time", 1_700_000_000_000 + time)
+        assert [row["queueOffset"] for row in rows(result)] == offsets
+        assert result.stderr.count("or earlier: this is the first offset") == bool(missing)
+        assert result.stderr.startswith(f"T, queue {missing}: " if missing else "")
+
+
 # ---- get ---------------------------------------------------------------------------------------------------
 
 
