@@ -208,3 +208,10 @@ def test_a_topic_with_a_queue_that_cannot_be_read_is_shown_without_numbers(store
     with rocketstore.open(copy) as damaged:
         assert Page(damaged._repr_html_()).rows[1:] == [[TOPIC, "2", "", "", "", ""]]
         assert str(path.parent) in repr(damaged).splitlines()[0]
+
+
+def test_a_remote_store_shows_its_topics_without_bytes_and_times(store):
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    path = rocketstore.RemotePath(fsspec.filesystem("file"), str(store.path))
+    with rocketstore.open(path) as remote:
+        assert Page(remote._repr_html_()).rows[1:] == [[TOPIC, "2", "100", "", "", ""]]

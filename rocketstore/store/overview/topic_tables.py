@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-import numpy as np
-
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreError
 from rocketstore.preview import Preview, first_of
@@ -90,8 +88,9 @@ def measure_records(queue: ConsumeQueue) -> tuple[int, bool]:
     count = end - begin
     if count <= MAX_MEASURED:
         return queue.count_bytes(begin, end), True
-    samples = np.linspace(begin, end - SAMPLE, MAX_MEASURED // SAMPLE).astype(np.int64).tolist()
-    size = sum(queue.count_bytes(first, first + SAMPLE) for first in samples)
+    samples = MAX_MEASURED // SAMPLE
+    step = (count - SAMPLE) // (samples - 1)  # from one sample to the next; the last one ends near the queue's end
+    size = sum(queue.count_bytes(first, first + SAMPLE) for first in range(begin, begin + samples * step, step))
     return round(size * count / MAX_MEASURED), False
 
 
