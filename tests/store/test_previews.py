@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import BatchConsumeQueue, Message, StoreConfig
 from rocketstore.store.overview import topic_tables
 
 T0 = 1_700_000_000_000
@@ -152,6 +152,23 @@ def test_numbers_are_aligned_to_the_right_and_all_else_to_the_left(store):
         "queue_offset  phy_offset  size  tags_code  is_filler",
         "           0           0   681   82786533  False",
     ]
+
+
+def test_units_of_a_batch_queue_show_counts_and_times(tmp_path):
+    with BatchConsumeQueue.open(tmp_path, "a", mapped_file_size=4600) as queue:
+        queue.put_unit(0, 300, 0, 0, batch_num=3, store_timestamp=T0)
+        header, unit = Page(queue[:]._repr_html_()).rows
+    shown = dict(zip(header, unit, strict=True))
+    assert (shown["batch_num"], shown["store_timestamp"]) == ("3", "2023-11-14 22:13:20.000+00:00")
+
+
+def test_the_bytes_of_a_damaged_queue_with_a_huge_gap_are_estimated(tmp_path):
+    with BatchConsumeQueue.open(tmp_path, "a", mapped_file_size=4600) as queue:
+        queue.put_unit(0, 300, 0, 0, batch_num=3, store_timestamp=T0)
+        queue.put_unit(300, 300, 0, 2**62 + 1, batch_num=3, store_timestamp=T0)
+        size, is_exact = topic_tables.measure_records(queue)
+    assert size > 0
+    assert not is_exact
 
 
 def test_a_report_shows_the_end_of_a_long_path_and_the_facts_of_a_finding(store):
