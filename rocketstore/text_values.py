@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["Time", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
+__all__ = ["Time", "counted", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
 __all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "time_as_long", "utc", "wrong_unit"]
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
@@ -152,6 +152,11 @@ def format_duration(seconds: int) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
     first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
     return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2])
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun: 1 file, 2,000 files. Parameters: nouns: a plural that is not the noun and an s."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
 
 
 def shorten(text: str, most: int) -> str:

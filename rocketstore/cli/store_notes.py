@@ -13,6 +13,7 @@ from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
+from rocketstore.text_values import counted
 
 __all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found", "unknown_topics"]
 
@@ -35,9 +36,9 @@ def note_leftovers(log: CommitLog) -> None:
 def note_bad_bodies(bad_bodies: BadBodies) -> None:
     """Write a warning to standard error with the number of bodies that cannot be decoded, if there are any."""
     if bad_bodies.count:
-        noun = "message has a body" if bad_bodies.count == 1 else "messages have bodies"
+        bad = counted(bad_bodies.count, "message has a body", "messages have bodies")
         first = error_text(bad_bodies.first)
-        note(f"Warning: {bad_bodies.count:,} {noun} that cannot be decoded: {BODY_ERROR} says why. The first: {first}")
+        note(f"Warning: {bad} that cannot be decoded: {BODY_ERROR} says why. The first: {first}")
 
 
 def left_out(log: CommitLog, scan: Scan) -> list[str]:

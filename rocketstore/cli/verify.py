@@ -19,6 +19,7 @@ from rocketstore.cli.options import (
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
+from rocketstore.text_values import counted
 from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
@@ -81,7 +82,8 @@ def summary_of(report: VerifyReport) -> str:
                       if report.count(severity))
     extent = "samples of" if report.quick else "all of"
     return (
-        f"{report.messages:,} messages in {report.queues:,} queues, {report.records:,} records, "
+        f"{counted(report.messages, 'message')} in {counted(report.queues, 'queue')}, "
+        f"{counted(report.records, 'record')}, "
         f"{extent} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
-        f"{report.index_files:,} index files: {found or 'nothing is wrong'}"
+        f"{counted(report.index_files, 'index file')}: {found or 'nothing is wrong'}"
     )

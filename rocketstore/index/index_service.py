@@ -30,7 +30,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.text_values import Time, epoch_ms
+from rocketstore.text_values import Time, counted, epoch_ms
 
 __all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "IndexType", "index_key_prefix", "open_index"]
 
@@ -363,8 +363,9 @@ class IndexService(Closable):
     def __repr__(self) -> str:
         if self._files.closed:
             return f"<IndexService {str(self.directory)!r}, closed>"
-        files, items = len(self._files.listed), sum(len(file) for file in self.files)
-        return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {files} files, {items:,} items>"
+        files = counted(len(self._files.listed), "file")
+        items = counted(sum(len(file) for file in self.files), "item")
+        return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {files}, {items}>"
 
 
 def open_index(

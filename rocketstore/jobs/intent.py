@@ -28,6 +28,7 @@ from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.text_values import counted
 
 __all__ = [
     "WRITE_PREFIX", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path",
@@ -181,10 +182,11 @@ class UnfinishedWrite:
 
     def __str__(self) -> str:
         if self.what == "undo":
-            return f"the {self.count} messages that it put are cut off at {self.begin}"
+            return f"its messages ({self.count}) are cut off at {self.begin}"
         if self.what == "finish":
-            return f"all of its {self.count} messages stay, others follow them" if self.count else "it had put nothing"
-        some = f"{self.count} of its {self.intent.records} messages" if self.count >= 0 else "some of its messages"
+            return f"its messages ({self.count}) stay, others follow them" if self.count else "it had put nothing"
+        messages = counted(self.intent.records, "message")
+        some = f"{self.count} of its {messages}" if self.count >= 0 else "some of its messages"
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 
 

@@ -40,7 +40,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
-from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.text_values import Time, counted, end_ms, epoch_ms
 
 __all__ = ["CommitLog"]
 
@@ -377,7 +377,7 @@ class CommitLog(RecordReader, Closable):
             begin, end = self.min_phy_offset, self.max_phy_offset
         except (StoreError, OSError) as error:
             return f"<CommitLog {where}, {error}>"
-        return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
+        return f"<CommitLog {where}: {begin:,} to {end:,} in {counted(len(self.queue.files), 'file')}>"
 
 
 def lock_paths(directories: Sequence[Path]) -> list[Path]:

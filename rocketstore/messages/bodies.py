@@ -10,6 +10,7 @@ import numpy as np
 
 from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
 from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text, decompress
+from rocketstore.text_values import counted
 
 __all__ = ["BadBodies", "Bodies", "body_error_column", "decompress_bodies"]
 
@@ -49,8 +50,8 @@ class BadBodies:
     def warn(self) -> None:
         """Give a UserWarning with the count, unless it is 0."""
         if self.count:
-            noun = "message has a body" if self.count == 1 else "messages have bodies"
-            text = f"{self.count:,} {noun} that cannot be decoded: body is null there, and body_error says why"
+            bad = counted(self.count, "message has a body", "messages have bodies")
+            text = f"{bad} that cannot be decoded: body is null there, and body_error says why"
             warnings.warn(f"{text}. The first error: {self.first}", stacklevel=1)
 
 

@@ -20,6 +20,7 @@ from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.units import CqUnit
+from rocketstore.text_values import counted
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 
@@ -88,7 +89,7 @@ class GetMessageResult(FoundMessages):
 
     def _title(self) -> str:
         places = f"next offset {self.next_begin_offset:,} of {self.min_offset:,} to {self.max_offset:,}"
-        return f"GetMessageResult: {self.status}, {len(self):,} messages, {places}"
+        return f"GetMessageResult: {self.status}, {counted(len(self), 'message')}, {places}"
 
 
 def get_message(

@@ -28,6 +28,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.preview import preview_messages
 from rocketstore.preview import Preview, Previewed
 from rocketstore.query.coverage import Coverage, overlaps
+from rocketstore.text_values import counted
 
 __all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
 
@@ -64,7 +65,7 @@ class QueryMessageResult(FoundMessages):
 
     def _title(self) -> str:
         state = "complete" if self.complete else f"perhaps not all: {'; '.join(self.reasons)}"
-        return f"QueryMessageResult: {len(self):,} messages, {state}"
+        return f"QueryMessageResult: {counted(len(self), 'message')}, {state}"
 
 
 @made_by("store.query_messages(topics, keys)")
@@ -131,7 +132,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     def _preview(self) -> Preview:
         messages = self.messages  # drops messages that have expired
         why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
-        title = f"QueryMessagesResult: {len(self):,} keys, {len(messages):,} messages{why}"
+        title = f"QueryMessagesResult: {counted(len(self), 'key')}, {counted(len(messages), 'message')}{why}"
         return preview_messages(title, messages, messages.names)
 
 

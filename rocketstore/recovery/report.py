@@ -11,6 +11,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.text_values import counted
 
 __all__ = ["RecoveryAction", "RecoveryReport"]
 
@@ -63,7 +64,8 @@ class RecoveryReport(Previewed, ArrowStream):
     def _preview(self) -> Preview:
         stop = "stopped cleanly" if self.last_exit_ok else "crashed"
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        count = f"{len(self.actions):,} {'planned actions, nothing was changed' if self.dry_run else 'actions'}"
+        count = counted(len(self.actions), "planned action" if self.dry_run else "action")
+        count += ", nothing was changed" * self.dry_run
         title = f"RecoveryReport: policy {self.policy!r}, {stop}, {log}, {count}"
         return Preview(title, RecoveryAction._fields, first_of(self.actions), self.notes, WIDE_CELL)
 

@@ -13,6 +13,7 @@ from html import escape
 from typing import Any
 
 from rocketstore.report.charts import CONFIG
+from rocketstore.text_values import counted
 
 __all__ = ["Section", "Table", "render_page", "script_json"]
 
@@ -139,7 +140,7 @@ def table_html(table: Table) -> str:
     header = "".join(f'<th scope="col"{number_class(place in numbers)}>{escape(name)}</th>' for place, name in names)
     rows = "".join(f"<tr>{''.join(cell_html(table.columns[i], v) for i, v in enumerate(row))}</tr>\n"
                    for row in table.rows)
-    more = f'<p class="soft">{table.more:,} more rows are left out.</p>' if table.more else ""
+    more = f'<p class="soft">{counted(table.more, "more row")} left out.</p>' if table.more else ""
     kind = "" if table.is_folded else ' class="stacked"'
     inner = (f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
              f"{more}")

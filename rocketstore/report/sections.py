@@ -20,7 +20,7 @@ from rocketstore.report.page import Section, Table
 from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
-from rocketstore.text_values import format_time
+from rocketstore.text_values import counted, format_time
 from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify
@@ -41,11 +41,6 @@ def with_unit(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TB"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, such as 1 queue or 2,000 queues."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def or_unknown(value: int | str | None) -> str:

@@ -41,6 +41,7 @@ from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
+from rocketstore.text_values import counted
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]
 
@@ -86,10 +87,10 @@ class SalvageReport(Previewed, ArrowStream):
 
     def _preview(self) -> Preview:
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        counts = f"{self.duplicates:,} duplicates, {self.out_of_order:,} out of order, {self.moved:,} moved"
+        counts = f"{counted(self.duplicates, 'duplicate')}, {self.out_of_order:,} out of order, {self.moved:,} moved"
         others = f"{sum(self.renumbered.values()):,} renumbered, {sum(self.misplaced.values()):,} misplaced"
-        title = f"SalvageReport: {self.records:,} records in {str(self.out)!r}, {log}, {counts}, {others}"
-        lost = f"{len(self.lost):,} lost ranges"
+        title = f"SalvageReport: {counted(self.records, 'record')} in {str(self.out)!r}, {log}, {counts}, {others}"
+        lost = counted(len(self.lost), "lost range")
         return Preview(f"{title}, {lost}", LostRange._fields, first_of(self.lost), width=WIDE_CELL)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

@@ -15,7 +15,7 @@ from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.reader import StoreReader
-from rocketstore.text_values import Time
+from rocketstore.text_values import Time, counted
 
 __all__ = ["Topic"]
 
@@ -89,5 +89,5 @@ class Topic(Previewed):
     def _preview(self) -> Preview:
         found = self.time_range
         times = "" if found is None else ", {:%Y-%m-%d %H:%M:%S} to {:%Y-%m-%d %H:%M:%S} UTC".format(*found)
-        title = f"Topic {self.name!r}: {len(self.queues):,} queues, {len(self):,} messages{times}"
+        title = f"Topic {self.name!r}: {counted(len(self.queues), 'queue')}, {counted(len(self), 'message')}{times}"
         return preview_topic(self.store, self.name, title)

@@ -17,6 +17,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.text_values import counted
 from rocketstore.verify.kinds import KINDS, SEVERITIES
 
 __all__ = ["Finding", "Findings", "Place", "VerifyReport"]
@@ -118,12 +119,13 @@ class VerifyReport(Previewed, ArrowStream):
         return sum(1 + finding.more for finding in self.findings if finding.severity == severity)
 
     def _preview(self) -> Preview:
-        counts = ", ".join(f"{self.count(severity):,} {severity}s" for severity in SEVERITIES)
+        counts = ", ".join(counted(self.count(severity), severity) for severity in SEVERITIES)
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        checked = f"{self.records:,} records, {self.queues:,} queues, {self.index_files:,} index files"
+        records, messages = counted(self.records, "record"), counted(self.messages, "message")
+        parts = f"{counted(self.queues, 'queue')}, {counted(self.index_files, 'index file')}"
         stop = "open for writing" if self.is_locked else "stopped cleanly" if self.last_exit_ok else "crashed"
         samples = ", only samples were checked" if self.quick else ""
-        title = f"VerifyReport: {counts}, {log}, {checked}, {self.messages:,} messages, {stop}{samples}"
+        title = f"VerifyReport: {counts}, {log}, {records}, {parts}, {messages}, {stop}{samples}"
         rows = [None if finding is None else [getattr(finding, name) for name in SHOWN_FIELDS]
                 for finding in first_of(self.findings)]
         return Preview(title, SHOWN_FIELDS, rows, width=WIDE_CELL)

@@ -33,6 +33,7 @@ from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
+from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.file_listing import FileListing, is_lock_held
@@ -289,7 +290,7 @@ class Verification:
             has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
             enabled = self.config.message_index_enable and self.layout.index_database is None
             if checked.n_records and enabled and not has_files and not checked.is_growing:
-                self.findings.add("index-missing", directory, 0, f"{checked.n_records} messages are in the log")
+                self.findings.add("index-missing", directory, 0, f"the log has {counted(checked.n_records, 'message')}")
         elif not self.last_exit_ok and self.checkpoint is not None:
             for part in index.files:
                 end, known = part.header.end_timestamp, self.checkpoint.index_msg_timestamp

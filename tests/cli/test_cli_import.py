@@ -34,7 +34,7 @@ SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, ma
 def import_(source, store, *options):
     result = run("import", source, store, *options)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert re.fullmatch(rf"{store}: has all [0-9]+ rows of {source}\n", result.stderr)
+    assert re.fullmatch(rf"{store}: has all rows of {source} \([0-9,]+ rows?\)\n", result.stderr)
     return store
 
 
@@ -230,7 +230,7 @@ def test_standard_input(form, tmp_path):
     path.write_bytes(data)
     with path.open("rb") as file:
         process = start("import", "-", tmp_path / "store", "--format", form, "--small", stdin=file)
-        assert process.communicate(timeout=60) == ("", f"{tmp_path / 'store'}: has all 2 rows of -\n")
+        assert process.communicate(timeout=60) == ("", f"{tmp_path / 'store'}: has all rows of - (2 rows)\n")
     assert process.returncode == 0
     assert bodies(tmp_path / "store") == ["x", "y"]
     assert not (tmp_path / "store" / "config" / "rocketstore-import.json").exists()
@@ -364,7 +364,7 @@ def test_a_source_that_is_not_there_makes_no_store(tmp_path):
 
 def assert_refused(source, store, *words, stored=0):
     result = run("import", source, store, "--small")
-    assert_one_line(result, source, *words, f"({stored} rows are stored)")
+    assert_one_line(result, source, *words, f"({stored:,} rows stored)")
     assert len(messages(store)) == stored
 
 
@@ -404,7 +404,7 @@ def test_a_row_that_cannot_be_is_an_error_with_its_line(row, words, tmp_path):
     assert_one_line(result, f"{source}, line 3: ", *words)
     assert ("--resume" in result.stderr) == ("(2 rows" in result.stderr)
     stored = len(messages(tmp_path / "store"))
-    assert f"({stored} rows are stored)" in result.stderr
+    assert f"({stored} rows stored)" in result.stderr
     assert stored in (0, 2)
 
 
@@ -466,7 +466,7 @@ def test_a_file_of_another_format_is_an_error(form, tmp_path):
 
 def test_keep_times_needs_them(lines, tmp_path):
     result = run("import", lines, tmp_path / "store", "--small", "--keep-times")
-    assert_one_line(result, f"{lines}, line 1: column storeTimestamp", "(0 rows are stored)")
+    assert_one_line(result, f"{lines}, line 1: column storeTimestamp", "(0 rows stored)")
 
 
 # ---- each row once -----------------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def test_a_killed_import_continues_and_stores_each_row_once(saves, before, broke
         assert_one_line(run("import", lines, store), "rows", str(lines), "--resume", "--force")
     result = run("import", lines, store, "--resume")
     assert result.exit_code == 0
-    assert result.stderr == f"{store}: has all 300 rows of {lines}\n"
+    assert result.stderr == f"{store}: has all rows of {lines} (300 rows)\n"
     assert bodies(store) == [f"message {n}" for n in range(300)]
 
 
@@ -558,10 +558,10 @@ def test_rows_that_are_corrected_are_continued(form, tmp_path, monkeypatch):
         write_rows(source, [row | {"topic": "a/b"} if n == bad else row for n, row in enumerate(rows)])
         result = run("import", source, store, "--small", "--resume")
         if bad is not None:
-            assert_one_line(result, source, f"({bad} rows are stored)", "--resume")
+            assert_one_line(result, source, f"({bad} rows stored)", "--resume")
             with rocketstore.open(store, "a") as opened:
                 opened.put_message(Message("T", b"of others"))
-    assert (result.exit_code, result.stderr) == (0, f"{store}: has all 300 rows of {source}\n")
+    assert (result.exit_code, result.stderr) == (0, f"{store}: has all rows of {source} (300 rows)\n")
     found = bodies(store)
     assert found.count("of others") == 3
     assert [body for body in found if body != "of others"] == [f"message {n}" for n in range(300)]
@@ -582,7 +582,7 @@ def test_an_import_that_stored_nothing_is_not_in_the_way_of_another(stored, tmp_
         import_(write_json(tmp_path / "in.jsonl", [GOOD]), store, "--small")
     source = tmp_path / "a.txt"
     source.write_text("topic,body\nT,x\n")
-    assert_one_line(run("import", source, store, "--format", "json", "--small"), "line 1", "(0 rows are stored)")
+    assert_one_line(run("import", source, store, "--format", "json", "--small"), "line 1", "(0 rows stored)")
     import_(source, store, "--format", "csv")
     assert len(messages(store)) == stored + 1
 
@@ -632,7 +632,7 @@ def test_a_state_that_is_damaged_is_an_error(broken, lines, tmp_path):
 def test_an_import_that_is_done_is_not_done_again_by_resume_alone(lines, tmp_path):
     store = import_(lines, tmp_path / "store", "--small", "--resume")
     result = run("import", lines, store, "--resume")
-    assert (result.exit_code, result.stderr) == (0, f"{store}: has all 300 rows of {lines}\n")
+    assert (result.exit_code, result.stderr) == (0, f"{store}: has all rows of {lines} (300 rows)\n")
     other = write_json(tmp_path / "other.jsonl", [GOOD])
     assert len(messages(import_(other, store, "--resume"))) == 301
     assert len(messages(import_(other, store))) == 302
@@ -642,7 +642,7 @@ def test_an_import_that_is_done_continues_where_its_source_grew(lines, tmp_path)
     store = import_(lines, tmp_path / "store", "--small")
     with lines.open("a") as file:
         file.write('{"topic": "T", "body": "message 300"}\n')
-    assert run("import", lines, store, "--resume").stderr == f"{store}: has all 301 rows of {lines}\n"
+    assert run("import", lines, store, "--resume").stderr == f"{store}: has all rows of {lines} (301 rows)\n"
     lines.write_text(lines.read_text().replace("message 70", "message x"))
     assert_one_line(run("import", lines, store, "--resume"), lines, "only the first 70 of 301 stored rows", "--force")
     assert bodies(store) == [f"message {n}" for n in range(301)]
@@ -651,7 +651,7 @@ def test_an_import_that_is_done_continues_where_its_source_grew(lines, tmp_path)
 def test_a_row_that_is_refused_leaves_those_before_it_and_nothing_twice(tmp_path):
     source = write_json(tmp_path / "in.jsonl", [GOOD] * 70 + [GOOD | {"topic": "a/b"}] + [GOOD] * 9)
     assert_refused(source, tmp_path / "store", "line 71", stored=70)
-    assert_one_line(run("import", source, tmp_path / "store", "--resume"), "line 71", "(70 rows are stored)")
+    assert_one_line(run("import", source, tmp_path / "store", "--resume"), "line 71", "(70 rows stored)")
     assert len(messages(tmp_path / "store")) == 70
 
 
@@ -676,7 +676,7 @@ def test_ctrl_c_leaves_a_sound_store_and_says_how_far_it_came(tmp_path):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     count = json.loads((store / "config" / "rocketstore-import.json").read_text())["rows"]
-    assert err == f"{store}: has {count} rows of {source}; run the same command with --resume to continue\n"
+    assert err == f"{store}: has {count:,} rows of {source}; run the same command with --resume to continue\n"
     assert not (store / "abort").exists()
     assert bodies(store) == [str(n) for n in range(count)]
     import_(source, store, "--resume")

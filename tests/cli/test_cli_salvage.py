@@ -57,7 +57,7 @@ def test_a_loss_is_shown_and_is_an_exit_status_of_1(damaged, tmp_path):
 def test_the_summary_reports_every_change(damaged, tmp_path):
     store, _, _ = damaged
     result = run("salvage", store, "--out", tmp_path / "new", "--format", "csv")
-    for words in ("99 records", "1 range lost", "99 at other physical offsets", "10 messages of 1 queue with"):
+    for words in ("99 records", "1 range lost", "99 records at other physical offsets", "10 messages of 1 queue with"):
         assert words in result.stderr
     assert result.stdout.splitlines()[0] == "path,offset,size,phyOffset,reason"
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from support import cli, planted
 
+import rocketstore
 from rocketstore.verify.kinds import KINDS, mend_commands
 
 
@@ -32,6 +33,15 @@ def test_a_sound_store_has_no_row_and_exit_status_0(sound):
     counted = f"{messages} messages in 4 queues, {len(store.records)} records"
     looked = f"{counted}, all of {store.end():,} bytes of log, 6 index files"
     assert result.stderr == f"{looked}: nothing is wrong\n"
+
+
+def test_the_summary_of_a_store_with_one_message_has_no_plural(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as opened:
+        opened.put_message(rocketstore.Message("T", b"body", keys=["k"], queue_id=0))
+        opened.create_topic("Other", 1)
+    summary = cli.run("verify", tmp_path).stderr
+    assert summary.startswith("1 message in 1 queue, 1 record, all of ")
+    assert summary.endswith(" bytes of log, 1 index file: nothing is wrong\n")
 
 
 def test_an_error_is_a_row_and_exit_status_1(store):

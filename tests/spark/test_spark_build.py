@@ -451,4 +451,4 @@ def test_a_task_of_a_full_size_file_takes_at_most_700_mb(tmp_path, seed):
 
 def test_a_report_says_how_many_and_where():
     report = BuildReport([Path("/store/index/20231114221320000")], 1234, 2.345)
-    assert repr(report) == "<BuildReport: 1,234 items, 1 files in '/store/index', 2.3 s>"
+    assert repr(report) == "<BuildReport: 1,234 items, 1 file in '/store/index', 2.3 s>"

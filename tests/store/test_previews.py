@@ -173,7 +173,7 @@ def test_the_bytes_of_a_damaged_queue_with_a_huge_gap_are_estimated(tmp_path):
 
 def test_a_report_shows_the_end_of_a_long_path_and_the_facts_of_a_finding(store):
     page = Page(rocketstore.verify(damage(store))._repr_html_())
-    assert page.lines[0].startswith("VerifyReport: 1 errors, 6 warnings, 2 infos, log from 0 to ")
+    assert page.lines[0].startswith("VerifyReport: 1 error, 6 warnings, 2 infos, log from 0 to ")
     finding = dict(zip(page.rows[0], page.rows[1], strict=True))
     assert (finding["severity"], finding["kind"], finding["mend"]) == ("error", "unit-beyond-log", "recover")
     assert finding["path"].endswith(f"/consumequeue/{TOPIC}/1/{0:020}")

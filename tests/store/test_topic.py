@@ -96,7 +96,7 @@ def test_results_are_sequences_of_messages(store):
     assert found[0].body == b"body"
     assert isinstance(found[:1], MessageBatch)
     assert found.complete
-    assert "1 messages, complete" in repr(found)
+    assert "1 message, complete" in repr(found)
     assert "k5" in repr(found)
     got = store.get_message("Orders", 0, 2, 5)
     assert (len(got), got.status, got.next_begin_offset) == (5, "FOUND", 7)
@@ -125,7 +125,7 @@ def test_a_topic_ignores_store_times_that_no_calendar_has(tmp_path):
     with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
         store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=300_000_000_000_000)
         assert store["Orders"].time_range is None
-        assert repr(store["Orders"]).splitlines()[0] == "<Topic 'Orders': 1 queues, 1 messages>"
+        assert repr(store["Orders"]).splitlines()[0] == "<Topic 'Orders': 1 queue, 1 message>"
         store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=T0)
         assert [int(time.timestamp() * 1000) for time in store["Orders"].time_range] == [T0, T0]
 

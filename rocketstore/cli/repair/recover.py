@@ -22,6 +22,7 @@ from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.report import RecoveryReport
+from rocketstore.text_values import counted
 
 __all__ = ["recover"]
 
@@ -63,5 +64,5 @@ def recover(
 
 def summary_of(report: RecoveryReport) -> str:
     count = len(report.actions)
-    steps = f"{count} step{'s' * (count > 1)} {'to do' if report.dry_run else 'done'}" if count else "nothing to do"
+    steps = f"{counted(count, 'step')} {'to do' if report.dry_run else 'done'}" if count else "nothing to do"
     return f"{steps}; the commit log goes from {report.min_phy_offset} to {report.max_phy_offset}"

@@ -10,6 +10,7 @@ from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
 from rocketstore.salvage.salvage import SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage_store
+from rocketstore.text_values import counted
 
 __all__ = ["salvage"]
 
@@ -42,15 +43,15 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> No
 
 def summary(report: SalvageReport) -> str:
     """Return one line about the new store and its differences from the old one."""
-    parts = [f"{report.out}: {report.records:,} records, {report.min_phy_offset} to {report.max_phy_offset}"]
+    parts = [f"{report.out}: {counted(report.records, 'record')}, {report.min_phy_offset} to {report.max_phy_offset}"]
     numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
     misplaced, light_queues = sum(report.misplaced.values()), len(report.misplaced)
-    parts += [f"{count:,} {what}" for count, what in (
-        (len(report.lost), "range lost" if len(report.lost) == 1 else "ranges lost"),
-        (report.duplicates, "found twice"),
-        (report.out_of_order, "out of order"),
-        (report.moved, "at other physical offsets"),
-        (numbers, f"messages of {queues} queue{'s' if queues > 1 else ''} with other queue offsets"),
-        (misplaced, f"messages at other places of {light_queues} light queue{'s' if light_queues > 1 else ''}"),
+    parts += [f"{counted(count, noun)} {state}" for count, noun, state in (
+        (len(report.lost), "range", "lost"),
+        (report.duplicates, "record", "found twice"),
+        (report.out_of_order, "record", "out of order"),
+        (report.moved, "record", "at other physical offsets"),
+        (numbers, "message", f"of {counted(queues, 'queue')} with other queue offsets"),
+        (misplaced, "message", f"at other places of {counted(light_queues, 'light queue')}"),
     ) if count]
     return "; ".join(parts)

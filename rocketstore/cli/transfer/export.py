@@ -46,6 +46,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import row_names
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import counted
 
 __all__ = ["FORMATS", "export", "format_of"]
 
@@ -237,7 +238,7 @@ def report_results(
     rows = sum(result["rows"] for result in results)
     problems += unknown_topics(store, sorted(unseen))
     finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
-    note(f"{target}: {rows:,} messages")
+    note(f"{target}: {counted(rows, 'message')}")
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.layout.places import lock_owner_of
+from rocketstore.text_values import counted
 
 __all__ = ["BuildReport", "Places", "new_place", "publish", "sweep", "working_places"]
 
@@ -34,7 +35,8 @@ class BuildReport:
 
     def __repr__(self) -> str:
         where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""
-        return f"<BuildReport: {self.items:,} items, {len(self.files)} files{where}, {self.seconds:.1f} s>"
+        files = counted(len(self.files), "file")
+        return f"<BuildReport: {counted(self.items, 'item')}, {files}{where}, {self.seconds:.1f} s>"
 
 
 class Places(NamedTuple):

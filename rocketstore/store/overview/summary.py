@@ -14,7 +14,7 @@ from rocketstore.recovery.leftovers import count_leftover_bytes
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
-from rocketstore.text_values import datetime_or_none, utc
+from rocketstore.text_values import counted, datetime_or_none, utc
 
 __all__ = ["StoreSummary", "count_queues", "describe", "summarize"]
 
@@ -193,9 +193,9 @@ def describe(store: StoreParts) -> str:
     about = summarize(store, count_messages=queues <= COUNTED_QUEUES)
     parts: list[Any] = []
     if about.topics is not None and about.queues is not None:
-        parts.append(f"{about.topics:,} topics, {about.queues:,} queues")
+        parts.append(f"{counted(about.topics, 'topic')}, {counted(about.queues, 'queue')}")
     if about.messages is not None:
-        parts.append(f"{about.messages:,} messages")
+        parts.append(counted(about.messages, "message"))
     if about.min_phy_offset is not None and about.max_phy_offset is not None:
         parts.append(f"{about.max_phy_offset - about.min_phy_offset:,} bytes of log")
     if about.begin_timestamp is not None and about.end_timestamp is not None:

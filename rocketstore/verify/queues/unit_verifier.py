@@ -19,6 +19,7 @@ from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
+from rocketstore.text_values import counted
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.report import Findings
@@ -62,7 +63,7 @@ class UnitVerifier(NamedTuple):
             if files.count_deleted:
                 at = self.queues.begins_at(queue, files)
                 made_again[queue[0]] = min(at, made_again.get(queue[0], at))
-                detail = f"{files.count_deleted} records, the topic was made again at {at}"
+                detail = f"{counted(files.count_deleted, 'record')}, the topic was made again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
         for (topic, queue_id), (count, first, last) in sorted(self.queues.records.items()):
             if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
@@ -74,7 +75,7 @@ class UnitVerifier(NamedTuple):
             path = root / name / topic / str(queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
-            self.findings.add(kind, path, 0, f"{count} records, the first at {first}")
+            self.findings.add(kind, path, 0, f"{counted(count, 'record')}, the first at {first}")
 
     def _is_behind(self, phy_offset: int) -> bool:
         return self.is_live or (self.dispatch_from is not None and phy_offset >= self.dispatch_from)
@@ -83,7 +84,7 @@ class UnitVerifier(NamedTuple):
         """Report the last records of a queue that have no units. They may be waiting for their dispatch."""
         if files.behind and self._is_behind(files.behind[0][1]):
             unit, phy_offset = files.behind[0]
-            detail = f"{files.count_behind} records, the first at {phy_offset}"
+            detail = f"{counted(files.count_behind, 'record')}, the first at {phy_offset}"
             self.findings.add("queue-behind", *files.place(unit, detail))
         else:
             self.queues.add_missing(files, files.behind, files.count_behind)
@@ -142,7 +143,7 @@ class UnitVerifier(NamedTuple):
             return LONG_MAX
         units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
         count = int(are_valid(units).sum())
-        self.findings.add("unit-leftover", *files.place(end, f"{count} units, the log ends at {self.end}"))
+        self.findings.add("unit-leftover", *files.place(end, f"{counted(count, 'unit')}, the log ends at {self.end}"))
         return end
 
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
