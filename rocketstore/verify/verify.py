@@ -133,9 +133,11 @@ class Verification:
             log.find_limit = no_limit  # check the records of an unfinished write too
             return log
         except OSError as error:
-            kind = "log-missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
-            paths = self.config.commit_log_paths(self.root)
-            self.findings.add(kind, paths[0], 0, error.strerror or str(error))
+            kind, detail = "unreadable", error.strerror or str(error)
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                kind = "log-missing"
+                detail += ": if it is elsewhere, give store_path_commit_log (storePathCommitLog in --broker-conf FILE)"
+            self.findings.add(kind, self.config.commit_log_paths(self.root)[0], 0, detail)
             return CommitLog.open(self.root)  # has no log files: an empty log
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:

@@ -118,6 +118,11 @@ def test_a_detail_has_a_colon_after_the_name_of_the_field(name, detail, reported
     assert detail in [finding.detail for finding in reported(name)[1].findings]
 
 
+def test_a_missing_log_names_the_setting_of_a_log_elsewhere(reported):
+    (finding,) = [finding for finding in reported("missing_log")[1].findings if finding.kind == "log-missing"]
+    assert "storePathCommitLog in --broker-conf FILE" in finding.detail
+
+
 def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
