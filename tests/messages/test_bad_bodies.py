@@ -291,7 +291,7 @@ def test_verify_warns_of_bodies_that_begin_as_no_codec_writes_them(bad, root):
     (finding,) = found
     assert finding.offset == offset
     assert (finding.kind, finding.severity) == ("log-body-compression", "warning")
-    assert reason.replace(": ", " ", 1) in finding.detail
+    assert reason in finding.detail
 
 
 @pytest.mark.parametrize(("module", "number"), [("lz4.frame", 1), ("zstandard", 2)])
