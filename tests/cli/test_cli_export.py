@@ -291,16 +291,6 @@ def test_an_export_that_was_killed_after_it_got_its_name_is_complete(tmp_path, m
     assert files_in(tmp_path) == ["out.csv"]
 
 
-def test_a_directory_of_an_older_release_is_started_again_by_force(tmp_path):
-    work = tmp_path / "out.csv.partial"
-    work.mkdir()
-    (work / "export.json").write_text('{"asked": {}, "replaces": false, "begin": 0, "end": 1, "pieces": {}}')
-    (work / f"{0:020}-{4096:020}.piece").touch()
-    assert_one_line(run("export", golden(RICH), tmp_path / "out.csv", "--resume"), work, "--force starts again")
-    export(RICH, tmp_path / "out.csv", "--force")
-    assert files_in(tmp_path) == ["out.csv"]
-
-
 def test_an_unfinished_export_is_not_begun_again_unasked(interrupted, tmp_path):
     target = interrupted("jsonl", 2)
     assert_one_line(run("export", golden(RICH), target), "out.jsonl.partial", "--resume", "--force")

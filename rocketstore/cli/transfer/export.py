@@ -6,7 +6,6 @@ it: how many bytes of the file are on the disk, and which part of the log they h
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -57,8 +56,7 @@ TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
 STATE_KEYS = {"asked", "replaces", "begin", "end", "parts"}
-OLD_FILES = r"|(piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # that releases before 0.3 left
-KNOWN_FILES = r"export\.json|state\.tmp|rows" + OLD_FILES  # names in TARGET.partial
+KNOWN_FILES = ("export.json", "state.tmp", "rows")  # names in TARGET.partial
 BATCH_SIZE = 8192
 # The result of a range of the log. rows: number of messages; problems: texts on messages that were left out; unseen:
 # requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies.
@@ -274,7 +272,7 @@ def remove_partial(work: Path) -> None:
     if not work.exists():
         return
     for path in work.iterdir():
-        if not re.fullmatch(KNOWN_FILES, path.name):
+        if path.name not in KNOWN_FILES:
             hint = "move it away, or give TARGET another name"
             raise click.ClickException(f"{path}: was not written by export: {hint}")
     shutil.rmtree(work)
