@@ -358,9 +358,9 @@ def imported(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["query", "STORE", "--topic", "T", "--key", "k"], [": rocketstore query --slots N --items N STORE --topic T"]),
-        (["import", "in.json", "STORE"], [": rocketstore import --slots N --items N in.json STORE"]),
-        (["recover", "STORE"], [": rocketstore recover --slots N --items N STORE"]),
+        (["query", "STORE", "--topic", "T", "--key", "k"], [": rocketstore query STORE --topic T --key k --slots N"]),
+        (["import", "in.json", "STORE"], [": rocketstore import in.json STORE --slots N --items N"]),
+        (["recover", "STORE"], [": rocketstore recover STORE --slots N --items N"]),
         (["salvage", "STORE", "--out", "store/x"], ["store/x is inside"]),
     ],
     ids=lambda value: value[0],

@@ -69,7 +69,8 @@ def test_info_of_one_file(index):
 
 def test_info_of_an_empty_file_says_that_there_is_no_time(tmp_path):
     IndexFile.create(tmp_path / "1", hash_slot_num=97, index_num=1000).close()
-    assert_one_line(run("info", tmp_path / "1"), tmp_path / "1", "rocketstore info --slots N --items N ")
+    path = tmp_path / "1"
+    assert_one_line(run("info", path), path, f"rocketstore info {path} --slots N --items N")
     (row,) = rows(run("info", tmp_path / "1", *GEOMETRY))
     assert (row["items"], row["beginTimestamp"], row["endTimestamp"]) == (0, None, None)
 
@@ -151,7 +152,7 @@ class TestWrongPaths:
         file.parent.mkdir()
         file.write_bytes(bytes(4096))
         for path in (file.parent, file):
-            assert_one_line(run(*command, path), path, "no store and no index files here: give a store")
+            assert_one_line(run(*command, path), path, f"no store and no index files here: did you mean {tmp_path}?")
 
     def test_a_file_of_something_else(self, command, tmp_path):
         path = tmp_path / "text"
