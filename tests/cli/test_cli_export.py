@@ -317,6 +317,28 @@ def test_a_target_made_meanwhile_is_left_alone(interrupted):
     assert target.read_text() == "mine"
 
 
+def test_a_target_that_appears_during_the_export_is_left_alone(tmp_path, monkeypatch):
+    from rocketstore.cli.transfer import export as module
+
+    target, write_parts = tmp_path / "out.jsonl", module.write_parts
+
+    def write_and_wait(*arguments):
+        target.write_text("mine")
+        return write_parts(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_parts", write_and_wait)
+        assert_one_line(run("export", golden(RICH), target), target, "exists now", "--resume")
+    assert target.read_text() == "mine"
+    target.unlink()
+    assert len(export(RICH, target, "--resume").read_text("utf-8").splitlines()) == 288
+
+
+def test_a_target_in_a_missing_directory_names_the_directory(tmp_path):
+    assert_one_line(run("export", golden(RICH), tmp_path / "none" / "out.csv"), tmp_path / "none", "make it")
+    assert files_in(tmp_path) == []
+
+
 def test_an_export_that_is_done_is_not_done_again_by_resume(tmp_path):
     target = export(RICH, tmp_path / "out.jsonl")
     target.write_text("kept")

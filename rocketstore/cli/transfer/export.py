@@ -200,6 +200,8 @@ def export_file(
     work = target.with_name(f"{target.name}.partial")
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise click.ClickException(f"{target}: exists, and is not a regular file: give another name")
+    if not target.absolute().parent.is_dir():
+        raise click.ClickException(f"{target.parent}: no such directory: make it, or give another name")
     if target.exists() and not force:
         if resume and is_published(work):
             shutil.rmtree(work, ignore_errors=True)
@@ -211,6 +213,8 @@ def export_file(
     hint = "has the messages so far; run the same command with --resume to continue"
     try:
         results = write_parts(log, conditions, work, state)
+        if target.exists() and not state["replaces"]:  # another program may have made the file meanwhile
+            raise click.ClickException(f"{target}: exists now: move it away, and run the same command with --resume")
         publish(work / ROWS, target)
     except KeyboardInterrupt:
         note(f"{work}: {hint}")
