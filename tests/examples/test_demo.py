@@ -120,7 +120,7 @@ def test_a_store_whose_files_do_not_show_their_geometry_is_taken_with_it(no_java
     store = stores.unpack("rich-5.5.0", tmp_path)
     result = run("--store", store)
     assert result.exit_code == 1
-    assert result.stderr.endswith("max_hash_slot_num=97, max_index_num=200)) (--slots and --items)\n")
+    assert result.stderr.endswith("which look like 97 and 200 (--slots and --items)\n")
     result = run("--store", store, "--slots", 97, "--items", 200, "--lookups", 10**6, "--absent", 10)
     assert result.exit_code == 0
     with rocketstore.open(store) as opened:

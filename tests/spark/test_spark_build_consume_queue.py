@@ -252,7 +252,7 @@ def test_an_attempt_that_ends_after_the_build_leaves_nothing(store, places, monk
 
 def test_what_rebuild_refuses_is_refused(spark, store):
     out = store.with_name("out")
-    with pytest.raises(ValueError, match="mapped_file_size_consume_queue: give them"):
+    with pytest.raises(ValueError, match="no file shows mapped_file_size_consume_queue"):
         rebuild_consume_queue(spark, store, out, config=StoreConfig(mapped_file_size_commit_log=FILE))
     with pytest.raises(FileExistsError):
         rebuild_consume_queue(spark, store, store, config=CONFIG)
