@@ -36,7 +36,7 @@ def with_hint(cls: type, constructor: Any, call: str) -> Any:
 
     A class that is opened by a path never gets a text as its first argument, except from a user.
     """
-    signature, is_opened = inspect.signature(constructor), call.endswith("(path)")
+    is_opened = call.endswith("(path)")
 
     @functools.wraps(constructor)
     def checked(*arguments: Any, **settings: Any) -> Any:
@@ -44,7 +44,7 @@ def with_hint(cls: type, constructor: Any, call: str) -> Any:
             if not (is_opened and len(arguments) > 1 and isinstance(arguments[1], str)):
                 return constructor(*arguments, **settings)
         except TypeError:
-            if is_bound(signature, arguments, settings):
+            if is_bound(constructor, arguments, settings):
                 raise
         made = arguments[0] if isinstance(arguments[0], type) else type(arguments[0])
         first, _, rest = call.partition(".")
@@ -54,10 +54,10 @@ def with_hint(cls: type, constructor: Any, call: str) -> Any:
     return checked
 
 
-def is_bound(signature: inspect.Signature, arguments: tuple[Any, ...], settings: dict[str, Any]) -> bool:
+def is_bound(function: Any, arguments: tuple[Any, ...], settings: dict[str, Any]) -> bool:
     """Return whether arguments have the number and the names that a function needs."""
     try:
-        signature.bind(*arguments, **settings)
+        inspect.signature(function).bind(*arguments, **settings)
     except TypeError:
         return False
     return True
