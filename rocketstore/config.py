@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
@@ -17,8 +17,8 @@ from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.text_values import parse_integer
 
-__all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "StoreConfig", "camel_case", "is_same_directory"]
-__all__ += ["parse_value", "require_config", "size_problem"]
+__all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "StoreConfig", "camel_case", "config_text"]
+__all__ += ["is_same_directory", "parse_value", "require_config", "size_problem"]
 
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
@@ -59,6 +59,13 @@ def camel_case(name: str) -> str:
     """Return RocketMQ's name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
     first, *rest = name.split("_")
     return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
+
+
+def config_text(names: Iterable[str], values: Mapping[str, int] | None = None) -> str:
+    """Return the argument ``config`` with these settings as Python code; N stands for an unknown value."""
+    known = values or {}
+    settings = (f"{name}={known.get(name, 'N')}" for name in names)
+    return f"config=StoreConfig({', '.join(settings)})"
 
 
 @dataclass(frozen=True)

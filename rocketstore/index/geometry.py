@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, config_text
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import CorruptFileError, SettingError
 from rocketstore.index.index_header import unpack_header
@@ -126,8 +126,8 @@ def default_geometry(paths: Sequence[Path]) -> IndexGeometry:
 def unknown_geometry(path: Path, opener: str) -> SettingError:
     """Return the error that says how to give a geometry. Parameters: opener: the class that opens the path."""
     advice = (
-        f"pass {opener}.open(path, hash_slot_num=N, index_num=N), or rocketstore.open(path, "
-        f"config=StoreConfig({', '.join(f'{name}=N' for name in GEOMETRY_SETTINGS)}))"
+        f"pass {opener}.open(path, hash_slot_num=N, index_num=N), "
+        f"or rocketstore.open(path, {config_text(GEOMETRY_SETTINGS)})"
     )
     reason = f"{path}: the numbers of slots and items do not follow from the files"
     return SettingError(reason, *GEOMETRY_SETTINGS, advice=advice)

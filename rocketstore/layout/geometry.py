@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rocketstore.broker_file import BrokerFile
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, size_problem
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
@@ -117,7 +117,7 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
         raise SettingError(
             f"{root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
             *unknown, suggested={name: DEFAULT_SIZES[name] for name in unknown},
-            advice=f"pass {_config_text(unknown, {})} or config=StoreConfig.from_broker_conf(path)",
+            advice=f"pass {config_text(unknown)} or config=StoreConfig.from_broker_conf(path)",
         )
 
 
@@ -289,14 +289,8 @@ def _shown_geometry(paths: list[Path]) -> IndexGeometry:
         slots, items = geometry_of(paths[:1], for_writing=False)
         reason += f", which look like {slots} and {items}"
         suggested = {SLOTS: slots, ITEMS: items}
-    advice = f"pass {_config_text((SLOTS, ITEMS), suggested)}"
+    advice = f"pass {config_text((SLOTS, ITEMS), suggested)}"
     raise SettingError(reason, SLOTS, ITEMS, suggested=suggested, advice=advice)
-
-
-def _config_text(names: Iterable[str], values: Mapping[str, int]) -> str:
-    """Return the argument ``config`` with these settings as Python code; N stands for an unknown value."""
-    settings = (f"{name}={values.get(name, 'N')}" for name in names)
-    return f"config=StoreConfig({', '.join(settings)})"
 
 
 def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
