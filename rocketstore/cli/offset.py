@@ -34,14 +34,14 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
     Without a message of that time or later, the result is the offset that the next message will get. With --upper and
     without a message of that time or earlier, the result is the first offset of the queue. A note says so.
     """
-    late = f"no message was stored at {format_time(time) or time} or later"
+    nothing = f"no message was stored at {format_time(time) or time} or"
     if topic is None:
         if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")
         found = store.get_phy_offset_by_time(time)
         write_rows([{"phyOffset": found}], view)
         if found >= store.commit_log.max_phy_offset:
-            note(f"{store.path}: {late}: {found} is the end of the log")
+            note(f"{store.path}: {nothing} later: {found} is the end of the log")
         return
     known = [number for name, number in store.queues() if name == topic]
     if not known:
@@ -68,5 +68,5 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
     finally:
         if without_message:
             ids = ", ".join(map(str, without_message))
-            early = f"{late.removesuffix('later')}earlier: this is the first offset"
-            note(f"{topic}, queue {ids}: {early if upper else f'{late}: the next message will get this offset'}")
+            end = "earlier: this is the first offset" if upper else "later: the next message will get this offset"
+            note(f"{topic}, queue {ids}: {nothing} {end}")
