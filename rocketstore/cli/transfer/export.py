@@ -30,6 +30,7 @@ from rocketstore.cli.store_notes import (
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
 from rocketstore.cli.transfer.table_file import COMPRESSIONS, ArrowRows, ParquetRows
+from rocketstore.cli.transfer.target import FileIsThere, require_file_name
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, message_columns_option, message_lines
 from rocketstore.disk.durable import sync, sync_path
@@ -56,7 +57,8 @@ TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
 STATE_KEYS = {"asked", "replaces", "begin", "end", "parts"}
-KNOWN_FILES = ("export.json", "state.tmp", "rows")  # names in TARGET.partial
+NEW_STATE = "state.tmp"
+KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
 # The result of a range of the log. rows: number of messages; problems: texts on messages that were left out; unseen:
 # requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies.
@@ -198,17 +200,14 @@ def export_file(
 ) -> None:
     log = store.commit_log
     work = target.with_name(f"{target.name}.partial")
-    if target.is_symlink() or (target.exists() and not target.is_file()):
-        raise click.ClickException(f"{target}: exists, and is not a regular file: give another name")
-    if not target.absolute().parent.is_dir():
-        raise click.ClickException(f"{target.parent}: no such directory: make it, or give another name")
+    require_file_name(target)
     if target.exists() and not force:
         if resume and is_published(work):
             shutil.rmtree(work, ignore_errors=True)
             note(f"{target}: is complete already")
             return
         if not (resume and read_state(work)["replaces"]):
-            raise click.ClickException(f"{target}: exists: give another name, or --force to replace it")
+            raise FileIsThere(target)
     state = start_export(work, log, asked, resume, force)
     hint = "has the messages so far; run the same command with --resume to continue"
     try:
@@ -299,8 +298,8 @@ def read_state(work: Path) -> dict[str, Any]:
 
 
 def save_state(work: Path, state: dict[str, Any]) -> None:
-    (work / "state.tmp").write_text(json.dumps(state))
-    publish(work / "state.tmp", work / STATE)
+    (work / NEW_STATE).write_text(json.dumps(state))
+    publish(work / NEW_STATE, work / STATE)
 
 
 def publish(temporary: Path, path: Path) -> None:

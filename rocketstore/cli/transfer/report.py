@@ -7,6 +7,7 @@ import click
 from rocketstore.cli.options import PATH, broker_config, size_option, store_argument
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
+from rocketstore.cli.transfer.target import FileIsThere, require_file_name
 from rocketstore.disk.durable import replace_file
 from rocketstore.limits import LONG_MAX
 from rocketstore.report.make_report import SAMPLE, make_report
@@ -40,9 +41,6 @@ def report(ctx: click.Context, store: MessageStore, output: Path, sample: int | 
 
 def check_output(output: Path, force: bool) -> None:
     """Raise ClickException if the file cannot be written, or exists and must not be replaced."""
-    if output.is_symlink() or (output.exists() and not output.is_file()):
-        raise click.ClickException(f"{output}: exists, and is not a regular file: give another name")
+    require_file_name(output)
     if output.exists() and not force:
-        raise click.ClickException(f"{output}: exists: give another name, or --force to replace it")
-    if not output.absolute().parent.is_dir():
-        raise click.ClickException(f"{output.parent}: no such directory: make it, or give another name")
+        raise FileIsThere(output)
