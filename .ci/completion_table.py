@@ -13,8 +13,11 @@ PATH = Path(__file__).parent.parent / "rocketstore/cli/completion_table.json"
 
 def row(command: click.Command, context: click.Context, text: str | None) -> dict[str, Any]:
     """Return the help, the options and the commands of a command."""
-    options = [parameter for parameter in command.get_params(context)
-               if isinstance(parameter, click.Option) and not parameter.hidden]
+    options = [
+        parameter
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
     commands: dict[str, Any] = {}
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -23,8 +26,10 @@ def row(command: click.Command, context: click.Context, text: str | None) -> dic
             commands[name] = row(inner, click.Context(inner, context, name), inner.get_short_help_str())
     return {
         "help": text,
-        "options": [{"names": [*option.opts, *option.secondary_opts], "help": option.help, "repeats": option.multiple}
-                    for option in options],
+        "options": [
+            {"names": [*option.opts, *option.secondary_opts], "help": option.help, "repeats": option.multiple}
+            for option in options
+        ],
         "commands": commands,
     }
 

@@ -10,8 +10,14 @@ TREE = Path(__file__).parent.parent
 RESULTS = TREE / "bench" / "results.json"
 # The peers that are RocketMQ's own classes, by their methods.
 ROCKETMQ = (
-    "checkMessageAndReturnSize", "Java iterateFrom", "putMessagePositionInfoWrapper", "IndexFile.putKey",
-    "IndexFile.selectPhyOffset", "putMessage", "queryMessage", "load",
+    "checkMessageAndReturnSize",
+    "Java iterateFrom",
+    "putMessagePositionInfoWrapper",
+    "IndexFile.putKey",
+    "IndexFile.selectPhyOffset",
+    "putMessage",
+    "queryMessage",
+    "load",
 )
 STORES = ("dict", "NumPy searchsorted", "LMDB", "DuckDB join")
 # Colours of text, lines and marks on a white page, and those of a dark page.
@@ -22,8 +28,17 @@ CONFIG = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
-    "axis": {"labelColor": TEXT, "titleColor": TEXT, "domainColor": LINE, "tickColor": LINE, "gridColor": LINE,
-             "labelLimit": 420, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+    "axis": {
+        "labelColor": TEXT,
+        "titleColor": TEXT,
+        "domainColor": LINE,
+        "tickColor": LINE,
+        "gridColor": LINE,
+        "labelLimit": 420,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    },
 }
 
 
@@ -107,23 +122,33 @@ def ratio_plot(rows: list[dict[str, Any]], label: str) -> dict[str, Any]:
     Parameters: label: the format of the name of a row.
     """
     values = [
-        {"name": label.format(**row), "ratio": row["ratio"], "least": row["ratio_min"],
-         "most": row["ratio_max"], "color": ORANGE if is_slower(row) else BLUE}
+        {
+            "name": label.format(**row),
+            "ratio": row["ratio"],
+            "least": row["ratio_min"],
+            "most": row["ratio_max"],
+            "color": ORANGE if is_slower(row) else BLUE,
+        }
         for row in sorted(rows, key=lambda row: -row["ratio"])
     ]
     y = name_axis("name", values)
     x = {
-        "type": "quantitative", "title": "times as fast as the peer",
+        "type": "quantitative",
+        "title": "times as fast as the peer",
         "scale": {"type": "log", "domain": [0.4, 100], "nice": False},
         "axis": {"values": [0.5, 1, 2, 5, 10, 20, 50, 100], "format": "~g"},
     }
     color = {"field": "color", "type": "nominal", "scale": None}
     layer = [
         {"mark": {"type": "rule", "color": TEXT}, "encoding": {"x": {"datum": 1, **x}}},
-        {"mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.5},
-         "encoding": {"y": y, "x": {"field": "least", **x}, "x2": {"field": "most"}, "color": color}},
-        {"mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-         "encoding": {"y": y, "x": {"field": "ratio", **x}, "color": color}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.5},
+            "encoding": {"y": y, "x": {"field": "least", **x}, "x2": {"field": "most"}, "color": color},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+            "encoding": {"y": y, "x": {"field": "ratio", **x}, "color": color},
+        },
     ]
     return {"width": 420, "height": {"step": 20}, "data": {"values": values}, "layer": layer}
 
@@ -146,12 +171,17 @@ def store_plot(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
     text = {
         "mark": {"type": "text", "align": "left", "dx": 4, "color": TEXT},
-        "encoding": {"y": bar["encoding"]["y"], "x": bar["encoding"]["x"],
-                     "text": {"field": "ns", "type": "quantitative", "format": ",.0f"}},
+        "encoding": {
+            "y": bar["encoding"]["y"],
+            "x": bar["encoding"]["x"],
+            "text": {"field": "ns", "type": "quantitative", "format": ",.0f"},
+        },
     }
     facet = {"field": "what", "type": "nominal", "title": None, "header": {"labelColor": TEXT, "labelFontSize": 13}}
     return {
-        "data": {"values": values}, "facet": facet, "columns": 1,
+        "data": {"values": values},
+        "facet": facet,
+        "columns": 1,
         "spec": {"width": 420, "height": {"step": 22}, "layer": [bar, text]},
     }
 

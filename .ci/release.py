@@ -66,8 +66,10 @@ def check_rocketmq(tree: Path) -> None:
         metadata = answer.read().decode()
     proved = newest_proved(tree)
     if newer := newer_releases(metadata, proved):
-        sys.exit(f"RocketMQ {', '.join(newer)} is newer than {proved}, the newest release that the tests compare with. "
-                 "docs/releasing.md says what to do.")
+        sys.exit(
+            f"RocketMQ {', '.join(newer)} is newer than {proved}, the newest release that the tests compare with. "
+            "docs/releasing.md says what to do."
+        )
     print(f"RocketMQ {proved} is the newest release, and the tests compare with it.")
 
 

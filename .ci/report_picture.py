@@ -18,8 +18,12 @@ PICTURE = Path(__file__).parent.parent / "docs" / "images" / "report.png"
 WIDTH, HEIGHT = 1100, 1000  # pixels
 BEGIN = 1_795_600_000_000
 TOPICS = {  # messages of one minute in 17, and tags
-    "orders": (5, ("created", "paid", "shipped")), "clicks": (4, (None, "mobile")), "payments": (3, ("card", "sepa")),
-    "inventory": (2, ("reserve", "release")), "mail": (2, (None,)), "audit": (1, ("login", "logout")),
+    "orders": (5, ("created", "paid", "shipped")),
+    "clicks": (4, (None, "mobile")),
+    "payments": (3, ("card", "sepa")),
+    "inventory": (2, ("reserve", "release")),
+    "mail": (2, (None,)),
+    "audit": (1, ("login", "logout")),
 }
 LAGS = {("orders", "billing"): 0.02, ("orders", "shipping"): 0.18, ("mail", "mailer"): 0.05}
 STOPPED = range(1500, 1523)  # minutes
@@ -33,8 +37,13 @@ def write_store(root: Path) -> None:
             rate = 0 if minute in STOPPED else 110 + 80 * math.sin(minute / 1440 * 2 * math.pi)
             for number, (topic, (weight, tags)) in enumerate(TOPICS.items()):
                 messages = [
-                    Message(topic, rng.randbytes(int(rng.lognormvariate(5.2, 1))), tags=rng.choice(tags),
-                            keys=[f"{topic}-{minute}-{n}"], queue_id=n % 4)
+                    Message(
+                        topic,
+                        rng.randbytes(int(rng.lognormvariate(5.2, 1))),
+                        tags=rng.choice(tags),
+                        keys=[f"{topic}-{minute}-{n}"],
+                        queue_id=n % 4,
+                    )
                     for n in range(int(rate * weight / 17 * rng.uniform(0.6, 1.5)))
                 ]
                 if messages:
@@ -57,10 +66,19 @@ def main() -> None:
             page.write_text(make_report(store).replace(str(root), "/data/rocketmq/broker-a"), encoding="utf-8")
         PICTURE.parent.mkdir(exist_ok=True)
         subprocess.run(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=20000", f"--screenshot={PICTURE}",
-             page.as_uri()],
-            check=True, capture_output=True,
+            [
+                "chromium",
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--window-size={WIDTH},{HEIGHT}",
+                "--virtual-time-budget=20000",
+                f"--screenshot={PICTURE}",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
         )
 
 

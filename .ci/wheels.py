@@ -108,8 +108,10 @@ def main() -> None:
         print(f"testing {wheel.name}", flush=True)
         read |= test_wheel(name, wheel, sdist)
     if unread := golden_files(sdist) - read:
-        sys.exit(f"{sdist.name}: no test of the wheels reads these golden files: {', '.join(sorted(unread))}. "
-                 "Exclude them in MANIFEST.in.")
+        sys.exit(
+            f"{sdist.name}: no test of the wheels reads these golden files: {', '.join(sorted(unread))}. "
+            "Exclude them in MANIFEST.in."
+        )
 
 
 if __name__ == "__main__":

@@ -99,5 +99,11 @@ def test_get_messages(pairs, store, log):
         for phy_offset in one_by_one:
             log.get_message(phy_offset)
 
-    pairs(f"get_messages, random offsets, {body} B bodies", LOOKUPS, lambda: log.get_messages(wanted),
-          lambda: seconds_of(loop), "get_message, one by one", goal=5)
+    pairs(
+        f"get_messages, random offsets, {body} B bodies",
+        LOOKUPS,
+        lambda: log.get_messages(wanted),
+        lambda: seconds_of(loop),
+        "get_message, one by one",
+        goal=5,
+    )

@@ -31,12 +31,14 @@ def store(scratch):
 def messages(numbers):
     texts = pa.array(numbers).cast(pa.string())
     topics, tags = pa.array([f"Topic{i}" for i in range(TOPICS)]), pa.array(["paid", "sent", "open"])
-    return pa.table({
-        "topic": topics.take(pa.array(numbers % TOPICS)),
-        "tags": tags.take(pa.array(numbers % 3)),
-        "keys": pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32), texts),
-        "body": pa.array([b"%d " % number * 28 for number in numbers.tolist()], pa.binary()),
-    })
+    return pa.table(
+        {
+            "topic": topics.take(pa.array(numbers % TOPICS)),
+            "tags": tags.take(pa.array(numbers % 3)),
+            "keys": pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32), texts),
+            "body": pa.array([b"%d " % number * 28 for number in numbers.tolist()], pa.binary()),
+        }
+    )
 
 
 def by_dataset(store):

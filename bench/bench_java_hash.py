@@ -21,8 +21,14 @@ def check(plain, keys):
 
 def test_hash_keys(pairs, plain, keys):
     check(plain, keys)
-    pairs("hash_keys, topic#32 hex", len(keys), lambda: hash_keys(keys, topic=TOPIC),
-          lambda: plain_seconds(plain, keys), "plain C loop", goal=5)
+    pairs(
+        "hash_keys, topic#32 hex",
+        len(keys),
+        lambda: hash_keys(keys, topic=TOPIC),
+        lambda: plain_seconds(plain, keys),
+        "plain C loop",
+        goal=5,
+    )
 
 
 def test_hash_keys_of_mixed_lengths(pairs, plain, keys):
@@ -30,5 +36,11 @@ def test_hash_keys_of_mixed_lengths(pairs, plain, keys):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     mixed = pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(offsets), keys.buffers()[2]])
     check(plain, mixed)
-    pairs("hash_keys, topic#8 to 47 hex", len(mixed), lambda: hash_keys(mixed, topic=TOPIC),
-          lambda: plain_seconds(plain, mixed), "plain C loop", goal=5)
+    pairs(
+        "hash_keys, topic#8 to 47 hex",
+        len(mixed),
+        lambda: hash_keys(mixed, topic=TOPIC),
+        lambda: plain_seconds(plain, mixed),
+        "plain C loop",
+        goal=5,
+    )

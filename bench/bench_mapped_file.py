@@ -36,8 +36,14 @@ def scan(root):
 
 def test_scan_cold(pairs, store):
     root, messages = store
-    pairs("scan with bodies, cold, 1 KiB", messages, lambda: scan(root), lambda: seconds_of(lambda: scan(root)),
-          "the same, warm", before=lambda: forget(root))
+    pairs(
+        "scan with bodies, cold, 1 KiB",
+        messages,
+        lambda: scan(root),
+        lambda: seconds_of(lambda: scan(root)),
+        "the same, warm",
+        before=lambda: forget(root),
+    )
 
 
 def test_get_message_cold(pairs, store):
@@ -50,5 +56,11 @@ def test_get_message_cold(pairs, store):
             for phy_offset in wanted:
                 log.get_message(phy_offset)
 
-    pairs("get_message, cold, 1 KiB", LOOKUPS, read, lambda: seconds_of(read), "the same, warm",
-          before=lambda: forget(root))
+    pairs(
+        "get_message, cold, 1 KiB",
+        LOOKUPS,
+        read,
+        lambda: seconds_of(read),
+        "the same, warm",
+        before=lambda: forget(root),
+    )

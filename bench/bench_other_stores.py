@@ -53,8 +53,13 @@ def compare(name, benchmark, build_seconds, lookup, ours, queries):
         theirs.append(middle - start)
         us.append(time.perf_counter() - middle)
     record("5M pairs: build", our_build / PAIRS * 1e9, name, build_seconds / PAIRS * 1e9, [build_seconds / our_build])
-    record("5M pairs: lookup", statistics.median(us) / LOOKUPS * 1e9, name, statistics.median(theirs) / LOOKUPS * 1e9,
-           [a / b for a, b in zip(theirs, us, strict=True)])
+    record(
+        "5M pairs: lookup",
+        statistics.median(us) / LOOKUPS * 1e9,
+        name,
+        statistics.median(theirs) / LOOKUPS * 1e9,
+        [a / b for a, b in zip(theirs, us, strict=True)],
+    )
     benchmark.pedantic(lambda: file.select_phy_offsets(keys, topic=TOPIC), rounds=1)
 
 

@@ -21,10 +21,12 @@ def store(scratch):
     items = MESSAGES * 2 // INDEX_FILES + 10  # a key and a unique key for each message
     with rocketstore.open(root, "a", config=StoreConfig(max_hash_slot_num=items, max_index_num=items)) as writer:
         for begin in range(0, MESSAGES, 10_000):
-            writer.put_messages([
-                Message("Orders", b"%d " % i * 30, keys=[f"k{i}"], uniq_key=f"U{i}", queue_id=i % 4)
-                for i in range(begin, begin + 10_000)
-            ])
+            writer.put_messages(
+                [
+                    Message("Orders", b"%d " % i * 30, keys=[f"k{i}"], uniq_key=f"U{i}", queue_id=i % 4)
+                    for i in range(begin, begin + 10_000)
+                ]
+            )
     assert len(list((root / "index").iterdir())) == INDEX_FILES
     for path in (root, *root.rglob("*")):
         os.utime(path, (AGED, AGED))

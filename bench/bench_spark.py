@@ -43,14 +43,18 @@ BUILD_NAME = f"Spark: build_index, {{}}, {BUILD_SIZE / (1 << 30):g} GiB"
 def spark(scratch):
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
-        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "4g",
-        "spark.sql.session.timeZone": "UTC", "spark.local.dir": str(scratch / "spark"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "4g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # What README.md says of reading: it costs the workers' sockets, and checks of each value.
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions":
-            "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+        "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
     }
     session = SparkSession.builder.master(f"local[{CORES}]").config(map=settings).getOrCreate()
     register(session)
@@ -95,16 +99,28 @@ def test_read_all_columns_against_parquet(pairs, spark, store, scratch):
     totals = [F.bit_xor(F.xxhash64(*theirs.columns)), F.count("body")]
     assert theirs.agg(*totals).first() == everything.agg(*totals).first()
     assert theirs.count() == messages
-    pairs("Spark: read all columns", messages, lambda: drain(everything), lambda: seconds_of(lambda: drain(theirs)),
-          "Parquet", goal=0.6)
+    pairs(
+        "Spark: read all columns",
+        messages,
+        lambda: drain(everything),
+        lambda: seconds_of(lambda: drain(theirs)),
+        "Parquet",
+        goal=0.6,
+    )
 
 
 def test_read_three_narrow_columns_against_all(pairs, spark, store):
     root, messages = store
     narrow, everything = read(spark, root, columns=NARROW), read(spark, root)
     assert narrow.distinct().count() == messages
-    pairs("Spark: read three narrow columns", messages, lambda: drain(narrow),
-          lambda: seconds_of(lambda: drain(everything)), "all", goal=3)
+    pairs(
+        "Spark: read three narrow columns",
+        messages,
+        lambda: drain(narrow),
+        lambda: seconds_of(lambda: drain(everything)),
+        "all",
+        goal=3,
+    )
 
 
 # ---- lookups -----------------------------------------------------------------------------------------------
@@ -124,8 +140,15 @@ def test_lookup_by_arrow_udf(pairs, spark, index, keys, scratch):
             yield pa.ListArray.from_arrays(np.arange(len(batch) + 1, dtype=np.int32), np.arange(len(batch)))
 
     idle = asked.select("key", F.arrow_udf(idle_lists, "array<bigint>")("key"))
-    pairs("Spark: look keys up by hash", LOOKUPS, lambda: drain(found), lambda: seconds_of(lambda: drain(idle)),
-          "idle UDF", goal=0.8, rounds=LOOKUP_ROUNDS)
+    pairs(
+        "Spark: look keys up by hash",
+        LOOKUPS,
+        lambda: drain(found),
+        lambda: seconds_of(lambda: drain(idle)),
+        "idle UDF",
+        goal=0.8,
+        rounds=LOOKUP_ROUNDS,
+    )
 
 
 def test_verified_lookup(pairs, spark, store, scratch):
@@ -137,10 +160,16 @@ def test_verified_lookup(pairs, spark, store, scratch):
     with open_store(root) as serial:
         expected = serial.query_messages(TOPIC, some).phy_offsets
         assert found.select(F.sum(F.size("found")), F.sum(F.col("found")[0])).first() == (
-            len(expected), int(expected.sum())
+            len(expected),
+            int(expected.sum()),
         )
-        pairs("Spark: look keys up, verified", len(some), lambda: drain(found),
-              lambda: seconds_of(lambda: serial.query_messages(TOPIC, some)), "serial")
+        pairs(
+            "Spark: look keys up, verified",
+            len(some),
+            lambda: drain(found),
+            lambda: seconds_of(lambda: serial.query_messages(TOPIC, some)),
+            "serial",
+        )
 
 
 def keys_frame(spark, path, keys):
@@ -192,9 +221,16 @@ def test_build_index(pairs, spark, log_root, config, outs, mode, goal):
         shutil.rmtree(serial)
         return seconds_of(lambda: rebuild(root, out=serial, consume_queue=False, threads=1, config=config))
 
-    pairs(BUILD_NAME.format(mode), ITEMS_OF_MESSAGE * messages,
-          lambda: build_index(spark, str(root), str(built), mode=mode, config=config), serially, "serial", goal=goal,
-          before=lambda: shutil.rmtree(built, ignore_errors=True), rounds=BUILD_ROUNDS)
+    pairs(
+        BUILD_NAME.format(mode),
+        ITEMS_OF_MESSAGE * messages,
+        lambda: build_index(spark, str(root), str(built), mode=mode, config=config),
+        serially,
+        "serial",
+        goal=goal,
+        before=lambda: shutil.rmtree(built, ignore_errors=True),
+        rounds=BUILD_ROUNDS,
+    )
     shutil.rmtree(built)
     shutil.rmtree(serial)
 
@@ -207,8 +243,14 @@ def test_rebuild_with_two_threads(pairs, log_root, config, outs):
         shutil.rmtree(out, ignore_errors=True)
         rebuild(root, out=out, consume_queue=False, threads=threads, config=config)
 
-    pairs(f"serial: rebuild of the index, threads=2, {BUILD_SIZE / (1 << 30):g} GiB", ITEMS_OF_MESSAGE * messages,
-          lambda: build(built, 2), lambda: seconds_of(lambda: build(serial, 1)), "threads=1", rounds=BUILD_ROUNDS)
+    pairs(
+        f"serial: rebuild of the index, threads=2, {BUILD_SIZE / (1 << 30):g} GiB",
+        ITEMS_OF_MESSAGE * messages,
+        lambda: build(built, 2),
+        lambda: seconds_of(lambda: build(serial, 1)),
+        "threads=1",
+        rounds=BUILD_ROUNDS,
+    )
     shutil.rmtree(built)
     shutil.rmtree(serial)
 
@@ -228,7 +270,9 @@ def test_what_ten_terabytes_would_take(capsys, log_root):
         "build_index, spill": items * CORES * measured[spill]["ours_ns"] / 1e9,
     }
     with capsys.disabled():
-        print(f"\n10 TB of log on 200 cores: {items:.3g} items, {items / 19_999_999:,.0f} index files, "
-              f"{20 * items / 1e12:.2f} TB spilled")
+        print(
+            f"\n10 TB of log on 200 cores: {items:.3g} items, {items / 19_999_999:,.0f} index files, "
+            f"{20 * items / 1e12:.2f} TB spilled"
+        )
         for what, core_seconds in seconds.items():
             print(f"  {what:24} {core_seconds / 200:8,.0f} s")

@@ -39,12 +39,14 @@ def root(scratch):
 def messages(numbers):
     texts = pa.array(numbers).cast(pa.string())
     topics, tags = pa.array([f"Topic{i}" for i in range(TOPICS)]), pa.array(["paid", "sent", "open"])
-    return pa.table({
-        "topic": topics.take(pa.array(numbers % TOPICS)),
-        "tags": tags.take(pa.array(numbers % 3)),
-        "keys": pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32), texts),
-        "body": pa.array([BODY % (n, n, n) for n in numbers.tolist()], pa.binary()),
-    })
+    return pa.table(
+        {
+            "topic": topics.take(pa.array(numbers % TOPICS)),
+            "tags": tags.take(pa.array(numbers % 3)),
+            "keys": pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32), texts),
+            "body": pa.array([BODY % (n, n, n) for n in numbers.tolist()], pa.binary()),
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +59,18 @@ def batches(root):
 def frames(batches):
     """The same rows for polars: JSON has structs in place of maps; CSV, where polars has neither, their text."""
     frame = pl.concat([pl.DataFrame(batch) for batch in batches]).with_columns(
-        pl.col("body").cast(pl.String), pl.col("bornTimestamp", "storeTimestamp").cast(pl.Int64),
-        bodyBase64=pl.lit(None, pl.String), bodyError=pl.lit(None, pl.String),
+        pl.col("body").cast(pl.String),
+        pl.col("bornTimestamp", "storeTimestamp").cast(pl.Int64),
+        bodyBase64=pl.lit(None, pl.String),
+        bodyError=pl.lit(None, pl.String),
     )
     keys = [value for batch in batches for value in batch.keys]
     properties = [value for batch in batches for value in batch.properties]
     return {
         "json": frame.with_columns(pl.DataFrame(properties).to_struct("properties")).rechunk(),
-        "csv": frame.with_columns(keys=pl.Series(map(json.dumps, keys)),
-                                  properties=pl.Series(map(json.dumps, properties))).rechunk(),
+        "csv": frame.with_columns(
+            keys=pl.Series(map(json.dumps, keys)), properties=pl.Series(map(json.dumps, properties))
+        ).rechunk(),
     }
 
 
@@ -88,8 +93,10 @@ def run(command, root, form, target):
     words = [command, root, *([target] if command == "export" else []), "--format", form]
     words += ["--since", "0", "--limit", MESSAGES] if command == "query" else []
     with (
-        target.with_suffix(".out").open("w") as out, contextlib.redirect_stdout(out),
-        Path(os.devnull).open("w") as notes, contextlib.redirect_stderr(notes),
+        target.with_suffix(".out").open("w") as out,
+        contextlib.redirect_stdout(out),
+        Path(os.devnull).open("w") as notes,
+        contextlib.redirect_stderr(notes),
     ):
         commands.main([str(word) for word in words], standalone_mode=False)
     return target if command == "export" else Path(out.name)
@@ -124,14 +131,21 @@ def test_both_write_the_same_rows(form, root, batches, frames, scratch):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lines_of_columns(pairs, batches, frames, form):
-    pairs(f"{form} of columns", MESSAGES, lambda: in_memory(write_lines, batches, form),
-          lambda: seconds(lambda: in_memory(write_frame, frames, form)), f"polars, {form}", GOAL)
+    pairs(
+        f"{form} of columns",
+        MESSAGES,
+        lambda: in_memory(write_lines, batches, form),
+        lambda: seconds(lambda: in_memory(write_frame, frames, form)),
+        f"polars, {form}",
+        GOAL,
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("command", ["export", "cat", "query"])
 def test_commands(pairs, root, frames, scratch, form, command):
     """A command also reads the store. polars writes what it has in memory. Both write a new file; export flushes it."""
+
     def write():
         (scratch / "polars").unlink(missing_ok=True)
         with (scratch / "polars").open("wb") as file:
@@ -140,5 +154,11 @@ def test_commands(pairs, root, frames, scratch, form, command):
             if command == "export":
                 os.fsync(file.fileno())
 
-    pairs(f"{command}, {form}", MESSAGES, lambda: run(command, root, form, scratch / "rows"),
-          lambda: seconds(write), f"polars, {form}", GOAL)
+    pairs(
+        f"{command}, {form}",
+        MESSAGES,
+        lambda: run(command, root, form, scratch / "rows"),
+        lambda: seconds(write),
+        f"polars, {form}",
+        GOAL,
+    )

@@ -115,8 +115,14 @@ def pairs(benchmark: Any) -> Pairs:
 def speeds(benchmark: Any) -> Callable[..., None]:
     """Times ours against a number of gigabytes a second."""
 
-    def measure(name: str, unit_count: int, ours: Callable[[], object], size: int, goal: float,
-                before: Callable[[], object] = lambda: None) -> None:
+    def measure(
+        name: str,
+        unit_count: int,
+        ours: Callable[[], object],
+        size: int,
+        goal: float,
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
         def setup() -> None:
             before()
             warm_memory()

@@ -70,24 +70,40 @@ def make_block(body_size: int) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
     data, places = b"", []
     for i in range(PERIOD):
         keys = " ".join(["order-" + "0" * 16] * (1 + (i % 3 == 0)))
-        text = "".join(f"{name}\1{value}\2" for name, value in (
-            ("UNIQ_KEY", "7F0000010A2B18B4AAC2" + "0" * 12), ("CLUSTER", "DefaultCluster"),
-            ("TAGS", TAGS[i % len(TAGS)]), ("WAIT", "true"), ("KEYS", keys),
-        )).encode()
+        text = "".join(
+            f"{name}\1{value}\2"
+            for name, value in (
+                ("UNIQ_KEY", "7F0000010A2B18B4AAC2" + "0" * 12),
+                ("CLUSTER", "DefaultCluster"),
+                ("TAGS", TAGS[i % len(TAGS)]),
+                ("WAIT", "true"),
+                ("KEYS", keys),
+            )
+        ).encode()
         size = 91 + body_size + len(TOPIC) + len(text)
         host = bytes([127, 0, 0, 1])
-        record = b"".join([
-            struct.pack(">iIiiiqqiq", size, MAGIC, 0, i % QUEUES, 0, 0, 0, 0, 0), host, struct.pack(">iq", 40000, 0),
-            host, struct.pack(">iiqi", 10911, 0, 0, body_size), bytes(body_size), bytes([len(TOPIC)]), TOPIC.encode(),
-            struct.pack(">h", len(text)), text,
-        ])
+        record = b"".join(
+            [
+                struct.pack(">iIiiiqqiq", size, MAGIC, 0, i % QUEUES, 0, 0, 0, 0, 0),
+                host,
+                struct.pack(">iq", 40000, 0),
+                host,
+                struct.pack(">iiqi", 10911, 0, 0, body_size),
+                bytes(body_size),
+                bytes([len(TOPIC)]),
+                TOPIC.encode(),
+                struct.pack(">h", len(text)),
+                text,
+            ]
+        )
         places.append((len(data), size, record.index(b"KEYS\1") + 5))
         data += record
     return np.frombuffer(data, np.uint8), places
 
 
-def fill(block: np.ndarray, places: list[tuple[int, int, int]], numbers: np.ndarray, bodies: np.ndarray,
-         crcs: np.ndarray) -> bytes:
+def fill(
+    block: np.ndarray, places: list[tuple[int, int, int]], numbers: np.ndarray, bodies: np.ndarray, crcs: np.ndarray
+) -> bytes:
     """Return the blocks of these numbers."""
     out = np.tile(block, (len(numbers), 1))
     for i, (at, size, keys_at) in enumerate(places):
@@ -164,8 +180,11 @@ def log_messages(first: int, bodies: np.ndarray) -> list[Message]:
     made = []
     for i, number in enumerate(numbers.tolist()):
         message = Message(
-            TOPIC, bodies[number * 611 % len(bodies)].tobytes(), keys=keys[32 * i : 32 * i + 32],
-            tags=TAGS[number % len(TAGS)], queue_id=number % QUEUES,
+            TOPIC,
+            bodies[number * 611 % len(bodies)].tobytes(),
+            keys=keys[32 * i : 32 * i + 32],
+            tags=TAGS[number % len(TAGS)],
+            queue_id=number % QUEUES,
             properties={"UNIQ_KEY": uniq_keys[32 * i : 32 * i + 32]},
         )
         message.store_timestamp = START + number // 40

@@ -69,8 +69,15 @@ class Step(NamedTuple):
 @click.pass_context
 @errors_in_one_line()
 def demo(
-    ctx: click.Context, /, messages: int, store: Path | None, index: Path | None, lookups: int, absent: int,
-    out: Path | None, geometry: IndexGeometry | None,
+    ctx: click.Context,
+    /,
+    messages: int,
+    store: Path | None,
+    index: Path | None,
+    lookups: int,
+    absent: int,
+    out: Path | None,
+    geometry: IndexGeometry | None,
 ) -> None:
     """Process a store in Spark, and compare every byte and every answer with a serial run.
 
@@ -135,7 +142,9 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
             found, seconds = timed("Spark: SQL", lambda: spark.count_messages(built))
             steps.append(Step("Spark: SQL, count by topic and tag", messages, seconds, check_counts(counts, found)))
             for what, engine, expected in (
-                ("pandas", "pandas", candidates), ("arrow", "arrow", candidates), ("arrow, verified", "arrow", verified)
+                ("pandas", "pandas", candidates),
+                ("arrow", "arrow", candidates),
+                ("arrow, verified", "arrow", verified),
             ):
                 look_up = partial(spark.select_phy_offset, built, asked, engine, expected is verified)
                 answers, seconds = timed(f"Spark: lookups, {what}", look_up)
@@ -186,8 +195,10 @@ def check_own(answers: PhyOffsets, asked: Lookups) -> str:
 
 def check_queues(expected: Path, built: Path) -> str:
     """Check that the files of the queues of two stores are equal."""
-    names, others = ({path.relative_to(root) for part in QUEUE_PARTS for path in (root / part).rglob("*")
-                      if path.is_file()} for root in (expected, built))
+    names, others = (
+        {path.relative_to(root) for part in QUEUE_PARTS for path in (root / part).rglob("*") if path.is_file()}
+        for root in (expected, built)
+    )
     if names != others:
         raise click.ClickException(f"{built}: {sorted(names ^ others)[0]} is in only one of the two builds")
     return check_files([(expected / name, built / name) for name in sorted(names)])

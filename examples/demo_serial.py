@@ -32,6 +32,7 @@ class Lookups(NamedTuple):
 
 def write_store(path: Path, count: int, config: StoreConfig) -> None:
     """Write messages. The key of each message is the MD5 of its number, in hexadecimal."""
+
     def messages() -> Iterator[Message]:
         for number in range(count):
             key = hashlib.md5(b"%d" % number, usedforsecurity=False).hexdigest()
@@ -68,8 +69,10 @@ def choose_items(index: IndexService, most: int, absent: int) -> Lookups:
     count = int(starts[-1])
     wanted = np.arange(min(most, count)) * count // max(1, min(most, count))
     places = np.searchsorted(wanted, starts)
-    taken = [file.items(1, 1 + len(file))[wanted[first:last] - start] for file, start, (first, last) in
-             zip(index.files, starts.tolist(), pairwise(places.tolist()), strict=False)]
+    taken = [
+        file.items(1, 1 + len(file))[wanted[first:last] - start]
+        for file, start, (first, last) in zip(index.files, starts.tolist(), pairwise(places.tolist()), strict=False)
+    ]
     keys = [key for part in taken for key in keys_of(part["key_hash"])] + [f"absent-{n}" for n in range(absent)]
     phy_offsets = [part["phy_offset"].astype(np.int64) for part in taken]
     return Lookups(None, keys, np.concatenate([*phy_offsets, np.full(absent, -1, np.int64)]))

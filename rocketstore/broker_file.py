@@ -12,8 +12,16 @@ from typing import NamedTuple
 
 from rocketstore.limits import INT_MAX, INT_MIN
 
-__all__ = ["BrokerFile", "Property", "parse_boolean", "parse_int", "parse_number", "read_properties", "trim",
-           "warn_once"]
+__all__ = [
+    "BrokerFile",
+    "Property",
+    "parse_boolean",
+    "parse_int",
+    "parse_number",
+    "read_properties",
+    "trim",
+    "warn_once",
+]
 
 logger = logging.getLogger("rocketstore")
 

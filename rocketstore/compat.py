@@ -32,8 +32,13 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "keeps_wait": {OLDEST: False, (5, 2, 0): True},
     "last_files": {OLDEST: 3, (5, 3, 2): 1},
     "no_lmq": {OLDEST: "", (4, 9, 3): NO_LMQ, (5, 5, 0): f"%DLQ%|{NO_LMQ}"},
-    "no_multi_dispatch": {OLDEST: "", (4, 9, 3): "(?!)", (5, 1, 1): "%RETRY%",
-                          (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", (5, 2, 0): NO_LMQ},
+    "no_multi_dispatch": {
+        OLDEST: "",
+        (4, 9, 3): "(?!)",
+        (5, 1, 1): "%RETRY%",
+        (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z",
+        (5, 2, 0): NO_LMQ,
+    },
     "resets_empty_queues": {OLDEST: False, (5, 5, 1): True},
     "refuses_negative_sizes": {OLDEST: False, (5, 5, 1): True},
     "limits_recovery": {OLDEST: False, (5, 4, 0): True},
@@ -95,8 +100,10 @@ class Compat:
         Raises: ValueError for any other text than a release from 4.5.2 to 5.5.1.
         """
         number = parse_release(release)
-        return cls(release, **{name: values[max(since for since in values if since <= number)]
-                               for name, values in DIFFERENCES.items()})
+        return cls(
+            release,
+            **{name: values[max(since for since in values if since <= number)] for name, values in DIFFERENCES.items()},
+        )
 
 
 def parse_release(release: str) -> tuple[int, ...]:

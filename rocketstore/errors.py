@@ -130,9 +130,7 @@ class SettingError(ValueError):
     program passes, or an empty text.
     """
 
-    def __init__(
-        self, reason: str, *settings: str, suggested: dict[str, int] | None = None, advice: str = ""
-    ) -> None:
+    def __init__(self, reason: str, *settings: str, suggested: dict[str, int] | None = None, advice: str = "") -> None:
         super().__init__(reason, *settings)
         self.reason = reason
         self.settings = settings

@@ -60,8 +60,10 @@ class Preview:
             cells = [list(self.columns), *self._cells()]
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
             for row in cells:
-                aligned = (cell.rjust(width) if is_number else cell.ljust(width)
-                           for cell, width, is_number in zip(row, widths, numbers, strict=True))
+                aligned = (
+                    cell.rjust(width) if is_number else cell.ljust(width)
+                    for cell, width, is_number in zip(row, widths, numbers, strict=True)
+                )
                 lines.append("  ".join(aligned).rstrip())
         return "\n".join([f"<{lines[0]}>", *lines[1:]])
 
@@ -88,7 +90,8 @@ class Preview:
 
     def _cells(self) -> list[list[str]]:
         return [
-            [ELLIPSIS] * len(self.columns) if row is None
+            [ELLIPSIS] * len(self.columns)
+            if row is None
             else [self._cell(name, value) for name, value in zip(self.columns, row, strict=True)]
             for row in self.rows
         ]

@@ -89,8 +89,9 @@ def epoch_ms(when: Time, name: str) -> int:
             when = datetime(when.year, when.month, when.day)
         return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
     if not hasattr(when, "__index__"):
-        raise TypeError(f"{name}={when!r:.80}: an int (epoch milliseconds), a datetime, a date or an ISO 8601 text was "
-                        "expected")
+        raise TypeError(
+            f"{name}={when!r:.80}: an int (epoch milliseconds), a datetime, a date or an ISO 8601 text was expected"
+        )
     number = operator.index(when)
     if not LONG_MIN <= number <= LONG_MAX:
         raise ValueError(f"{name}={number} is beyond int64")

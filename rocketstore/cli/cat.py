@@ -45,14 +45,25 @@ POLL_SECONDS = 0.2
 @click.command(epilog=BODY_RULE)
 @store_argument
 @selection_options
-@click.option("--follow", "-f", is_flag=True,
-              help="Show new messages until Ctrl-C, from the end of the log or --tail, --since or --begin-offset on.")
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Show new messages until Ctrl-C, from the end of the log or --tail, --since or --begin-offset on.",
+)
 @click.option("--tail", type=COUNT_OR_NONE, help="Only the last N messages that meet the conditions, and new ones.")
 @click.option("--limit", type=COUNT, help="Largest number of messages.")
 @view_options
 @format_option
-def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, view: MessageView,
-        output_format: str | None, **options: Any) -> None:
+def cat(
+    store: MessageStore,
+    follow: bool,
+    tail: int | None,
+    limit: int | None,
+    view: MessageView,
+    output_format: str | None,
+    **options: Any,
+) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
     The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
@@ -121,9 +132,7 @@ def first_offset(
     return find_tail(log, conditions, begin, end, tail, view)
 
 
-def find_tail(
-    log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int, view: MessageView
-) -> Start:
+def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int, view: MessageView) -> Start:
     """Return where the last ``count`` messages begin. Search backward, in parts 8 times as large each."""
     size, first = LAST_PART, end
     while count and begin < first:

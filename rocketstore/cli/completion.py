@@ -17,6 +17,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def completer(find: Callable[[click.Context, MessageStore], Iterable[str]]) -> Completer:
     """Return a completer of the names that ``find`` finds in the store of the command line."""
+
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
             # click reads no argument if the value of the last option is missing. It has closed an open store.

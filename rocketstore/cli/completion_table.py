@@ -30,8 +30,11 @@ class TableComplete(ShellComplete):
         if incomplete.startswith("-") and "=" not in incomplete and "--" not in words:
             return options_of(command, words, incomplete)
         if command["commands"] and not words:
-            return [CompletionItem(name, help=inner["help"]) for name, inner in command["commands"].items()
-                    if name.startswith(incomplete)]
+            return [
+                CompletionItem(name, help=inner["help"])
+                for name, inner in command["commands"].items()
+                if name.startswith(incomplete)
+            ]
         return super().get_completions(args, incomplete)
 
 
@@ -39,8 +42,10 @@ def options_of(command: dict[str, Any], words: list[str], incomplete: str) -> li
     """Return the options that begin with a text and may still be given. Parameters: words: after the command."""
     return [
         CompletionItem(name, help=option["help"])
-        for option in command["options"] if option["repeats"] or not {*option["names"]} & {*words}
-        for name in option["names"] if name.startswith(incomplete)
+        for option in command["options"]
+        if option["repeats"] or not {*option["names"]} & {*words}
+        for name in option["names"]
+        if name.startswith(incomplete)
     ]
 
 

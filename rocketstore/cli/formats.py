@@ -83,8 +83,12 @@ def write_rows(
 
 
 def write_batches(
-    batches: Iterable[Sequence[Row]], output_format: str | None, *, columns: Sequence[str] = (),
-    is_stream: bool = False, is_full: bool = False,
+    batches: Iterable[Sequence[Row]],
+    output_format: str | None,
+    *,
+    columns: Sequence[str] = (),
+    is_stream: bool = False,
+    is_full: bool = False,
 ) -> None:
     """Write rows to standard output. Each batch is written before the next one is requested.
 
@@ -128,6 +132,7 @@ def write_list(
 
 def paths_below(root: Path, column: str = "path") -> ForPeople:
     """Return the function that makes the paths of a column relative to a directory, for people."""
+
     def relative(text: str) -> str:
         path = Path(text)
         return str(path.relative_to(root)) if path.is_relative_to(root) else text
@@ -229,7 +234,10 @@ def finish(problems: Iterable[object]) -> None:
 
 
 def write_parts(
-    parts: Iterable[Callable[[], Iterable[Row]]], view: RowsView, problems: Iterable[object] = (), *,
+    parts: Iterable[Callable[[], Iterable[Row]]],
+    view: RowsView,
+    problems: Iterable[object] = (),
+    *,
     columns: Sequence[str] = (),
 ) -> None:
     """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read.

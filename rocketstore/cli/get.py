@@ -39,8 +39,16 @@ __all__ = ["get"]
 @tags_option('Only messages with one of these tags: "a || b".')
 @view_options
 @format_option
-def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_num: int, tags: str | None,
-        view: MessageView, output_format: str | None) -> None:
+def get(
+    store: MessageStore,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    max_num: int,
+    tags: str | None,
+    view: MessageView,
+    output_format: str | None,
+) -> None:
     """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.
 
     The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
@@ -60,13 +68,20 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
     conditions = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
     # In a light queue, messages have the topics and the offsets of their own queues.
-    messages = [message for batch in view.messages(log, batches) for message in batch
-                if view.has_containers or message.topic != topic or message.queue_offset >= queue_offset]
+    messages = [
+        message
+        for batch in view.messages(log, batches)
+        for message in batch
+        if view.has_containers or message.topic != topic or message.queue_offset >= queue_offset
+    ]
     write_messages([messages[:max_num]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
-    problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "
-                f"{command('hexdump', store.path, at)} shows its bytes" for number, at in damaged_units(log, units)]
+    problems = [
+        f"{place} {number}: the record at physical offset {at} cannot be read: "
+        f"{command('hexdump', store.path, at)} shows its bytes"
+        for number, at in damaged_units(log, units)
+    ]
     finish(problems)
 
 

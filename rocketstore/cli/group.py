@@ -41,8 +41,12 @@ COMMANDS = {  # name: text, in the order of --help
     "config": "Check and repair the broker's configuration.",
 }
 MODULES = {  # name of the command: module in this room, if the names differ
-    "export": "transfer.export", "import": "transfer.import_", "report": "transfer.report",
-    "recover": "repair.recover", "rebuild": "repair.rebuild", "salvage": "repair.salvage",
+    "export": "transfer.export",
+    "import": "transfer.import_",
+    "report": "transfer.report",
+    "recover": "repair.recover",
+    "rebuild": "repair.rebuild",
+    "salvage": "repair.salvage",
 }
 
 

@@ -52,8 +52,9 @@ COLUMNS = ("phyOffset", "field", "value", "hex")
 
 @click.command(cls=CommandOfOffsets)
 @store_argument
-@click.argument("where", nargs=-1, required=True, metavar="OFFSET | ID | TOPIC QUEUE OFFSET",
-                shell_complete=complete_topics)
+@click.argument(
+    "where", nargs=-1, required=True, metavar="OFFSET | ID | TOPIC QUEUE OFFSET", shell_complete=complete_topics
+)
 @rows_options(*COLUMNS)
 def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None:
     """Show one record of STORE field by field.

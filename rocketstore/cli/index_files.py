@@ -29,8 +29,14 @@ def index_paths(path: Path) -> list[Path]:
     return paths
 
 
-def find_offsets(path: Path, geometry: IndexGeometry | None, topic: str, key: str,
-                 limits: tuple[int, int, int], index_type: IndexType | None) -> list[int]:
+def find_offsets(
+    path: Path,
+    geometry: IndexGeometry | None,
+    topic: str,
+    key: str,
+    limits: tuple[int, int, int],
+    index_type: IndexType | None,
+) -> list[int]:
     """Return the physical offsets of a key in an index directory or an index file.
 
     Parameters: limits: the largest number of offsets, and the first and the last time, epoch milliseconds.

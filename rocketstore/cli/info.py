@@ -19,8 +19,18 @@ from rocketstore.store.overview.summary import StoreSummary
 __all__ = ["info"]
 
 OF_STORE = ["path", *(camel_case(name) for name in StoreSummary._fields if name not in ("problems", "notes"))]
-OF_INDEX = ["file", "items", "capacity", "slotsUsed", "slots", "beginTimestamp", "endTimestamp", "beginPhyOffset",
-            "endPhyOffset", "bytes"]
+OF_INDEX = [
+    "file",
+    "items",
+    "capacity",
+    "slotsUsed",
+    "slots",
+    "beginTimestamp",
+    "endTimestamp",
+    "beginPhyOffset",
+    "endPhyOffset",
+    "bytes",
+]
 
 
 @click.command()
@@ -62,8 +72,15 @@ def rows_of(path: Path, geometry: IndexGeometry | None) -> list[Row]:
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
         header = file.header
         values = (
-            path.name, len(file), file.index_num - 1, header.hash_slot_count, file.hash_slot_num,
-            header.begin_timestamp or None, header.end_timestamp or None, header.begin_phy_offset,
-            header.end_phy_offset, file.geometry.file_size,
+            path.name,
+            len(file),
+            file.index_num - 1,
+            header.hash_slot_count,
+            file.hash_slot_num,
+            header.begin_timestamp or None,
+            header.end_timestamp or None,
+            header.begin_phy_offset,
+            header.end_phy_offset,
+            file.geometry.file_size,
         )
         return [dict(zip(OF_INDEX, values, strict=True))]

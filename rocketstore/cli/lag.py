@@ -51,9 +51,11 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
         lags = list(store.consumer_lag(group))
     other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
     if (store.path / "config" / other).exists():
-        note(f"{store.path}: these offsets are from {name}. {other} is ignored: it was changed earlier, or the "
-             f"broker's properties file has enableLmq=true. A broker with enableLmq=true reads {LMQ_OFFSETS}, any "
-             f"other broker reads {OFFSETS}.")
+        note(
+            f"{store.path}: these offsets are from {name}. {other} is ignored: it was changed earlier, or the "
+            f"broker's properties file has enableLmq=true. A broker with enableLmq=true reads {LMQ_OFFSETS}, any "
+            f"other broker reads {OFFSETS}."
+        )
     note_elsewhere(store, {entry.topic for entry in lags})
     now = time.time_ns() // 1_000_000
     if not totals:
@@ -88,11 +90,18 @@ def total_rows(lags: Sequence[ConsumerLag], now: int) -> list[Row]:
 
 def for_people(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a table; problems are on standard error."""
-    return [{
-        "group": row["group"], "topic": row["topic"] + ("" if row["topicExists"] else " (does not exist)"),
-        "queueId": row["queueId"], "consumerOffset": row["consumerOffset"], "maxOffset": row["maxOffset"],
-        "lag": row["lag"], "age": age_text(row),
-    } for row in rows]
+    return [
+        {
+            "group": row["group"],
+            "topic": row["topic"] + ("" if row["topicExists"] else " (does not exist)"),
+            "queueId": row["queueId"],
+            "consumerOffset": row["consumerOffset"],
+            "maxOffset": row["maxOffset"],
+            "lag": row["lag"],
+            "age": age_text(row),
+        }
+        for row in rows
+    ]
 
 
 def totals_for_people(rows: Sequence[Row]) -> list[Row]:

@@ -19,8 +19,9 @@ COLUMNS = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
 
 @click.command()
 @store_argument
-@click.option("--topic", "topics", multiple=True, shell_complete=complete_topics,
-              help="Only this topic. May be repeated.")
+@click.option(
+    "--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated."
+)
 @rows_options(*COLUMNS)
 def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     """List the topics and queues of STORE, with their queue offsets.

@@ -19,16 +19,23 @@ __all__ = ["offset"]
 
 @click.command()
 @store_argument
-@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.",
-             required=True)
-@once_option("--topic", shell_complete=complete_topics,
-             help="Show queue offsets of this topic, not the physical offset.")
-@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,
-              help="Only this queue id. May be repeated.")
+@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.", required=True)
+@once_option(
+    "--topic", shell_complete=complete_topics, help="Show queue offsets of this topic, not the physical offset."
+)
+@click.option(
+    "--queue",
+    "queue_ids",
+    type=QUEUE_ID,
+    multiple=True,
+    shell_complete=complete_queue_ids,
+    help="Only this queue id. May be repeated.",
+)
 @click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
 @rows_options("topic", "queueId", "queueOffset", "phyOffset")
-def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
-           view: RowsView) -> None:
+def offset(
+    store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool, view: RowsView
+) -> None:
     """Find the first message of STORE that was stored at a time or later.
 
     Without a message of that time or later, the result is the offset that the next message will get. With --upper and
@@ -46,8 +53,9 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
     known = [number for name, number in store.queues() if name == topic]
     if not known:
         raise click.ClickException(str(describe_unknown_topic(store, topic)))
-    problems = [describe_unknown_queue(store, topic, number) for number in dict.fromkeys(queue_ids)
-                if number not in known]
+    problems = [
+        describe_unknown_queue(store, topic, number) for number in dict.fromkeys(queue_ids) if number not in known
+    ]
     boundary: Boundary = "upper" if upper else "lower"
     queues = [number for number in known if not queue_ids or number in queue_ids]
     without_message: list[int] = []

@@ -55,6 +55,7 @@ class StorePath(click.Path):
 
 def number(least: int, most: int) -> Callable[[Any], int]:
     """Return an integer type that names its range in the error message but not in the help, unlike click.IntRange."""
+
     def n(value: str | int) -> int:  # the help shows the name of this function
         try:
             found = parse_integer(str(value))
@@ -69,6 +70,7 @@ def number(least: int, most: int) -> Callable[[Any], int]:
 
 def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return an option callback that reports the ValueError of ``check`` as wrong usage."""
+
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
             if value is not None:
@@ -164,11 +166,16 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
     Parameters: columns: of all lists that the command may show. has_limit: False for a command that changes a store,
     since a user could take ``--limit`` for a limit of the changes.
     """
+
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_view(
-            *args: Any, output_format: str | None, columns: tuple[str, ...] | None, full: bool,
-            limit: int | None = None, **options: Any,
+            *args: Any,
+            output_format: str | None,
+            columns: tuple[str, ...] | None,
+            full: bool,
+            limit: int | None = None,
+            **options: Any,
         ) -> Any:
             return command(*args, view=RowsView(output_format, columns, full, limit), **options)
 
@@ -184,6 +191,7 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
 
 def convert_text(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Return an option callback that converts a text, and reports the ValueError of ``parse`` as wrong usage."""
+
     def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
         try:
             return None if text is None else parse(text)
@@ -195,6 +203,7 @@ def convert_text(parse: Callable[[str], int]) -> Callable[[click.Context, click.
 
 def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[Command], Command]:
     """Return an option for a number of bytes from ``least`` to ``most``, such as 4096, 64M or 2G."""
+
     def parse(text: str) -> int:
         size = parse_size(text)
         if not least <= size <= most:
@@ -282,7 +291,11 @@ def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) ->
 
 
 broker_conf_option = click.option(
-    "--broker-conf", type=PATH, is_eager=True, expose_value=False, callback=keep_broker_conf,
+    "--broker-conf",
+    type=PATH,
+    is_eager=True,
+    expose_value=False,
+    callback=keep_broker_conf,
     help="The broker's properties file. It is needed for directories elsewhere and for sizes that files do not show.",
 )
 
@@ -292,13 +305,18 @@ def keep_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 leftovers_option = click.option(
-    "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=keep_leftovers,
+    "--leftovers",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=keep_leftovers,
     help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
 
 
 write_elsewhere_option = click.option(
-    "--write-elsewhere", is_flag=True,
+    "--write-elsewhere",
+    is_flag=True,
     help="Allow changes in directories of another store. The command also takes the lock of that store.",
 )
 
@@ -317,6 +335,7 @@ def store_or_index_argument(command: Command) -> Command:
 
 def geometry_options(command: Command) -> Command:
     """Add ``--slots`` and ``--items``. The command gets both as ``geometry``, an IndexGeometry or None."""
+
     def option(name: str, least: int, meaning: str) -> Callable[[Command], Command]:
         settings: dict[str, Any] = {"type": number(least, INT_MAX), "is_eager": True, "callback": keep_geometry}
         return click.option(name, expose_value=False, help=meaning, **settings)
@@ -369,10 +388,21 @@ def selection_options(command: Command) -> Command:
     """Add the options that select messages. ``scan_conditions`` converts their values."""
     return with_all(
         command,
-        click.option("--topic", "topics", multiple=True, shell_complete=complete_topics,
-                     help="Only messages of this topic. May be repeated."),
-        click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,
-                     help="Only this queue id. May be repeated."),
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            shell_complete=complete_topics,
+            help="Only messages of this topic. May be repeated.",
+        ),
+        click.option(
+            "--queue",
+            "queue_ids",
+            type=QUEUE_ID,
+            multiple=True,
+            shell_complete=complete_queue_ids,
+            help="Only this queue id. May be repeated.",
+        ),
         tags_option('Only messages with one of these tags: "a || b".'),
         click.option("--key", "keys", multiple=True, help="Only messages of this key or unique key. May be repeated."),
         time_options,

@@ -72,8 +72,17 @@ class Question(NamedTuple):
 @geometry_options
 @view_options
 @format_option
-def query(path: MessageStore | Path, most: int, since: int | None, until: int | None, topic: str | None,
-          geometry: IndexGeometry | None, view: MessageView, output_format: str | None, **names: str | None) -> None:
+def query(
+    path: MessageStore | Path,
+    most: int,
+    since: int | None,
+    until: int | None,
+    topic: str | None,
+    geometry: IndexGeometry | None,
+    view: MessageView,
+    output_format: str | None,
+    **names: str | None,
+) -> None:
     """Find messages in PATH: a store, an index directory or an index file.
 
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
@@ -195,8 +204,13 @@ def by_time(store: MessageStore, question: Question, most: int) -> tuple[list[Me
         begin = store.get_phy_offset_by_time(max(first - CLOCK_SLACK, LONG_MIN))
     topics = None if question.topic is None else [question.topic]
     scan = log.scan(
-        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip",
-        batch_size=min(most, BATCH_SIZE), limit=most,
+        begin,
+        topics=topics,
+        begin_timestamp=first,
+        end_timestamp=end,
+        on_corrupt="skip",
+        batch_size=min(most, BATCH_SIZE),
+        limit=most,
     )
     scan.warns = False  # query_store counts the bodies of the messages that it shows
     found = list(scan)
@@ -221,9 +235,7 @@ def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyErro
 # ---- index files -----------------------------------------------------------------------------------------
 
 
-def query_index_files(
-    path: Path, question: Question, geometry: IndexGeometry | None, view: RowsView
-) -> None:
+def query_index_files(path: Path, question: Question, geometry: IndexGeometry | None, view: RowsView) -> None:
     if question.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
     if question.topic is None:

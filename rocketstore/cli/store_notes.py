@@ -54,7 +54,10 @@ def skipped_text(part: Skipped) -> str:
 
 
 def or_nothing_found(
-    store: MessageStore, found: int, problems: Sequence[object], topics: Iterable[str] | None = None,
+    store: MessageStore,
+    found: int,
+    problems: Sequence[object],
+    topics: Iterable[str] | None = None,
     queue_ids: Iterable[int] | None = None,
 ) -> Sequence[object]:
     """Return the problems of a command. If it has no problem and found no message, return why it found none.
@@ -65,7 +68,9 @@ def or_nothing_found(
         return problems
     with contextlib.suppress(UnsupportedFormatError):
         problems = [
-            text for topic in topics or () for number in queue_ids or ()
+            text
+            for topic in topics or ()
+            for number in queue_ids or ()
             if (text := describe_unknown_queue(store, topic, number)) is not None
         ]
     return problems or [f"{store.path}: no message was found"]

@@ -123,8 +123,13 @@ def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], *, has_header:
     table.show_header = has_header
     for name, size in widths.items():
         is_cut = name in CUT and not is_full
-        table.add_column(name, justify="right" if name in numbers else "left", width=size,
-                         overflow="ellipsis" if is_cut else "fold", no_wrap=is_cut)
+        table.add_column(
+            name,
+            justify="right" if name in numbers else "left",
+            width=size,
+            overflow="ellipsis" if is_cut else "fold",
+            no_wrap=is_cut,
+        )
     for row in rows:
         table.add_row(*(cell(name, row[name]) for name in widths))
     return table
@@ -138,9 +143,7 @@ def line_width(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def column_widths(
-    rows: Sequence[Row], width: int, wanted: Mapping[str, int], *, is_full: bool
-) -> dict[str, int]:
+def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int], *, is_full: bool) -> dict[str, int]:
     """Return the width of each column that fits, in characters.
 
     Parameters: width: of the table. wanted: the least widths of columns, if they fit. The others are as wide as their
@@ -156,8 +159,9 @@ def column_widths(
     }
     others = [name for name in widths if name != kept]
     least = {
-        name: size if name in numbers.union(UNFOLDED) else min(size, max(
-            LEAST_WIDTHS.get(name, LEAST_KEPT if name == kept else LEAST), len(name)))
+        name: size
+        if name in numbers.union(UNFOLDED)
+        else min(size, max(LEAST_WIDTHS.get(name, LEAST_KEPT if name == kept else LEAST), len(name)))
         for name, size in widths.items()
     }
     while others and not is_full and line_width({name: least[name] for name in widths}) > width:

@@ -40,8 +40,16 @@ OF_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 @broker_conf_option
 @rows_options(*dict.fromkeys([*COLUMNS, *OF_KINDS]))
 @click.pass_context
-def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int | None, lists_kinds: bool,
-           geometry: IndexGeometry | None, view: RowsView) -> None:
+def verify(
+    ctx: click.Context,
+    /,
+    store: Path | None,
+    quick: bool,
+    threads: int | None,
+    lists_kinds: bool,
+    geometry: IndexGeometry | None,
+    view: RowsView,
+) -> None:
     """Compare log, queues, index and checkpoint of STORE with each other, and show each problem. Change nothing.
 
     A broker may be running. The exit status is 1 if there is a finding of severity error.
@@ -78,8 +86,11 @@ def for_people(rows: Sequence[Row], store: Path) -> list[Row]:
 
 def summary_of(report: VerifyReport) -> str:
     """Return one line with the extent of the check and the number of findings."""
-    found = ", ".join(f"{report.count(severity):,} of severity {severity}" for severity in ("error", "warning", "info")
-                      if report.count(severity))
+    found = ", ".join(
+        f"{report.count(severity):,} of severity {severity}"
+        for severity in ("error", "warning", "info")
+        if report.count(severity)
+    )
     extent = "samples of" if report.quick else "all of"
     return (
         f"{counted(report.messages, 'message')} in {counted(report.queues, 'queue')}, "

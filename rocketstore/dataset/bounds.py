@@ -17,8 +17,16 @@ __all__ += ["one_of", "scan_conditions"]
 TEXTS = {"topic", "tags", "uniqKey", "keys"}
 NUMBERS = {"queueId", "phyOffset", "storeTimestamp", "storeTimestampMs"}
 OPERATORS = {  # the operators of ``compare``, by their names in pyarrow and in polars
-    "equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
-    "Eq": "==", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">=",
+    "equal": "==",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "Eq": "==",
+    "Lt": "<",
+    "LtEq": "<=",
+    "Gt": ">",
+    "GtEq": ">=",
 }
 FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # for a value on the left of the column
 MAX_QUEUE_IDS = 1024  # a wider interval of queue ids is not a condition of a scan

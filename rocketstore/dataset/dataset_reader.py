@@ -114,4 +114,3 @@ def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) 
             return None
         offsets.append(found.phy_offsets)
     return np.unique(np.concatenate(offsets))
-

@@ -15,7 +15,6 @@ from rocketstore.kernels.message_columns import message_fields
 __all__ = ["lazy_frame"]
 
 
-
 def lazy_frame(reader: DatasetReader, columns: Iterable[str] | None) -> pl.LazyFrame:
     """Return a lazy frame of messages. Parameters: columns: as for ``CommitLog.scan``."""
     fields = message_fields(columns)

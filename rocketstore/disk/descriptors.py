@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "closing", "descriptor_share", "require_descriptors_to_expire", "require_descriptors_to_read",
+    "closing",
+    "descriptor_share",
+    "require_descriptors_to_expire",
+    "require_descriptors_to_read",
     "require_descriptors_to_write",
 ]
 

@@ -72,7 +72,8 @@ class Dispatcher:
         self._batch_topics = batch_topics
         self._as_broker = as_broker
         self._scanner = RequestScanner(
-            message_delay_level=config.message_delay_level, indexes_tags=Compat.of(config.compat).indexes_tags,
+            message_delay_level=config.message_delay_level,
+            indexes_tags=Compat.of(config.compat).indexes_tags,
             anywhere=as_broker,
         )
         self._writers: dict[QueueId, Writer] = {}

@@ -20,8 +20,18 @@ from rocketstore.text_values import datetime_or_none
 
 __all__ = ["DispatchRequest", "follow", "follow_batches"]
 
-COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
-           "prepared_transaction_offset", "properties"]
+COLUMNS = [
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "phy_offset",
+    "size",
+    "sys_flag",
+    "store_timestamp",
+    "tags_code",
+    "prepared_transaction_offset",
+    "properties",
+]
 
 
 class DispatchRequest(NamedTuple):

@@ -52,8 +52,16 @@ class RequestChunks:
     """
 
     def __init__(
-        self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int = CHUNK, threads: int = THREADS,
-        room: int = ROOM, stop: int = LONG_MAX,
+        self,
+        log: CommitLog,
+        config: StoreConfig,
+        begin: int,
+        end: int,
+        *,
+        size: int = CHUNK,
+        threads: int = THREADS,
+        room: int = ROOM,
+        stop: int = LONG_MAX,
     ) -> None:
         """Prepare to read the complete records between two physical offsets.
 
@@ -64,7 +72,8 @@ class RequestChunks:
         self._numbers: dict[QueueId, int] = {}
         self._log = log
         self._options: dict[str, Any] = {
-            "message_delay_level": config.message_delay_level, "indexes_tags": Compat.of(config.compat).indexes_tags
+            "message_delay_level": config.message_delay_level,
+            "indexes_tags": Compat.of(config.compat).indexes_tags,
         }
         self._begin, self._end, self._stop = begin, end, min(stop, end)
         self._size = size

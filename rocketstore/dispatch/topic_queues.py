@@ -65,9 +65,7 @@ class TopicQueues:
             return
         with self._lock:
             new = {
-                topic: count
-                for topic, count in self._new_queues.items()
-                if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+                topic: count for topic, count in self._new_queues.items() if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
             }
             if new:
                 extend_topics(self._root, new)

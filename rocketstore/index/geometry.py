@@ -21,8 +21,15 @@ from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
 from rocketstore.limits import INT_MAX, LONG_MAX
 
 __all__ = [
-    "IndexGeometry", "checked_geometry", "default_geometry", "geometry_of", "given_geometry", "infer_geometry",
-    "other_geometry", "shown_geometry", "slot_offset",
+    "IndexGeometry",
+    "checked_geometry",
+    "default_geometry",
+    "geometry_of",
+    "given_geometry",
+    "infer_geometry",
+    "other_geometry",
+    "shown_geometry",
+    "slot_offset",
 ]
 
 GEOMETRY_SETTINGS = ("max_hash_slot_num", "max_index_num")

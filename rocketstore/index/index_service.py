@@ -238,9 +238,7 @@ class IndexService(Closable):
         offsets: list[int] = []
         for file in self._matching_files(begin, end):
             if file is not None:
-                found = file.select_phy_offset(
-                    f"{prefix}#{key}", max_num - len(offsets), begin, end
-                )
+                found = file.select_phy_offset(f"{prefix}#{key}", max_num - len(offsets), begin, end)
                 offsets.extend(found)
             if len(offsets) >= max_num:
                 break
@@ -356,7 +354,10 @@ class IndexService(Closable):
 
     def __reduce__(self) -> tuple[object, ...]:
         return self._reduce_reader(
-            self.directory, is_writer=self.mode != "r", compat=self.compat, max_msgs_num_batch=self.max_msgs_num_batch,
+            self.directory,
+            is_writer=self.mode != "r",
+            compat=self.compat,
+            max_msgs_num_batch=self.max_msgs_num_batch,
             **(self._files.geometry._asdict() if self._files.geometry else {}),
         )
 
@@ -373,8 +374,14 @@ def open_index(
 ) -> IndexService:
     """Open the index of a store for adding. Parameters: config: a StoreConfig with every size."""
     return IndexService.open(
-        directory, "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num, compat=config.compat,
-        last_exit_ok=last_exit_ok, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
+        directory,
+        "a",
+        hash_slot_num=config.max_hash_slot_num,
+        index_num=config.max_index_num,
+        compat=config.compat,
+        last_exit_ok=last_exit_ok,
+        checkpoint=checkpoint,
+        max_msgs_num_batch=config.max_msgs_num_batch,
     )
 
 

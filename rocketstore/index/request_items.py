@@ -57,8 +57,15 @@ def find_items(requests: Any, end_phy_offset: int, *, indexes_tags: bool) -> Req
     if isinstance(keys, ListColumn):
         keys, key_bounds = keys.values, keys.offsets
     items = index_items(
-        topic, columns["uniq_key"], keys, columns["tags"], offsets, int32_column(flags, "sys_flag", n),
-        end_phy_offset, indexes_tags, key_bounds,
+        topic,
+        columns["uniq_key"],
+        keys,
+        columns["tags"],
+        offsets,
+        int32_column(flags, "sys_flag", n),
+        end_phy_offset,
+        indexes_tags,
+        key_bounds,
     )
     rows = items.rows
     is_last_without_item = len(rows) == 0 or int(rows[-1]) < n - 1

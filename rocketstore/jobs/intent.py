@@ -31,7 +31,12 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.text_values import counted
 
 __all__ = [
-    "WRITE_PREFIX", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path",
+    "WRITE_PREFIX",
+    "UncommittedRecords",
+    "UnfinishedWrite",
+    "WriteIntent",
+    "find_unfinished",
+    "intent_path",
     "prepared_path",
 ]
 

@@ -8,8 +8,16 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_filter import RecordFilter
 
 __all__ = [
-    "BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
-    "RecordScanner", "bad_reason", "find_record", "read_message"
+    "BLANK",
+    "CUT",
+    "DEFAULT_DELAYS",
+    "END",
+    "HALF",
+    "OK",
+    "RecordScanner",
+    "bad_reason",
+    "find_record",
+    "read_message",
 ]
 
 DEFAULT_DELAYS: str
@@ -59,9 +67,7 @@ class RecordScanner:
         at_rest: bool = False,
     ) -> None: ...
 
-def find_record(
-    buffer: Buffer, from_offset: int, offset: int, end: int, *, or_cut: bool = False
-) -> int | None: ...
+def find_record(buffer: Buffer, from_offset: int, offset: int, end: int, *, or_cut: bool = False) -> int | None: ...
 def read_message(
     buffer: Buffer, from_offset: int, offset: int, *, at_rest: bool = False
 ) -> tuple[int, dict[str, Any] | None]: ...

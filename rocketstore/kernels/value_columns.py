@@ -208,8 +208,10 @@ class MapColumn(ValueColumn[dict[str, str]]):
         bounds = self.offsets[start : stop + 1].tolist()
         first, last = bounds[0], bounds[-1]
         keys, values = self.keys.values_between(first, last), self.values.values_between(first, last)
-        return [dict(zip(keys[a - first : b - first], values[a - first : b - first], strict=True))
-                for a, b in pairwise(bounds)]
+        return [
+            dict(zip(keys[a - first : b - first], values[a - first : b - first], strict=True))
+            for a, b in pairwise(bounds)
+        ]
 
 
 def values_of(column: NDArray[Any] | ValueColumn[Any], start: int, stop: int) -> list[Any]:

@@ -116,7 +116,8 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
         hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
         raise SettingError(
             f"{root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
-            *unknown, suggested={name: DEFAULT_SIZES[name] for name in unknown},
+            *unknown,
+            suggested={name: DEFAULT_SIZES[name] for name in unknown},
             advice=f"pass {config_text(unknown)} or config=StoreConfig.from_broker_conf(path)",
         )
 
@@ -176,7 +177,8 @@ def known_config(
         raise SettingError(
             f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
             f"{LOG} if it is lost",
-            "store_path_commit_log", LOG,
+            "store_path_commit_log",
+            LOG,
         )
     sizes: dict[str, Any] = {name: given[name] or shown.get(name) for name in DEFAULT_SIZES}
     return replace(config, **sizes)
@@ -222,9 +224,7 @@ def _has_messages(root: Path, config: StoreConfig) -> bool:
     return False
 
 
-def _length(
-    name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int
-) -> int | None:
+def _length(name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int) -> int | None:
     """Return the one length of the files of all these runs, None without files.
 
     Empty files do not count: a power failure can leave one, and RocketMQ deletes it if it is the last file. A last file

@@ -27,8 +27,15 @@ from rocketstore.state.rocksdb import (
     store_type,
 )
 
-__all__ = ["ROCKSDB_QUEUES", "StoreLayout", "find_elsewhere", "has_dledger_log", "has_file_queues", "look_at_store",
-           "require_file_log"]
+__all__ = [
+    "ROCKSDB_QUEUES",
+    "StoreLayout",
+    "find_elsewhere",
+    "has_dledger_log",
+    "has_file_queues",
+    "look_at_store",
+    "require_file_log",
+]
 
 ROCKSDB_QUEUES = "consumequeue_rocksdb"
 QUEUE_DATABASES = (ROCKSDB_QUEUES, "consumequeue")
@@ -116,12 +123,16 @@ class StoreLayout:
         """Return notes on what stays in RocksDB after queues were built in files."""
         left = []
         if self.are_queues_in_database:
-            left.append(f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
-                        "or it does not use the queues that were built")
+            left.append(
+                f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
+                "or it does not use the queues that were built"
+            )
         if self.config_databases:
             places = ", ".join(dict.fromkeys(str(path) for path in self.config_databases.values()))
-            left.append(f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
-                        "with storeType=default and configManagerVersion=v1 the broker starts without them")
+            left.append(
+                f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
+                "with storeType=default and configManagerVersion=v1 the broker starts without them"
+            )
         return left
 
 
@@ -177,8 +188,9 @@ def _describe_elsewhere(root: Path, compacted_topics: Iterable[str], is_tiered: 
         for topic in compacted_topics
     ]
     if is_tiered:
-        texts.append(f"{root}: the broker uses tiered storage: older messages may be in the tier only, "
-                     "which is not read")
+        texts.append(
+            f"{root}: the broker uses tiered storage: older messages may be in the tier only, which is not read"
+        )
     return texts
 
 

@@ -20,10 +20,16 @@ def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> Reco
     """Make the encoder of a store's records. find_queue_id: returns the queue of a topic, for messages without one."""
     compat, options = Compat.of(config.compat), vars(config)
     return RecordEncoder(
-        config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
-        trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
-        has_compression_types=compat.has_compression_types, has_inner_batches=compat.has_inner_batches,
-        batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
+        config.store_host,
+        find_queue_id,
+        append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
+        trailing_separator=compat.trailing_separator,
+        has_v2=compat.has_v2,
+        has_ipv6=compat.has_ipv6,
+        has_compression_types=compat.has_compression_types,
+        has_inner_batches=compat.has_inner_batches,
+        batch_properties=compat.batch_properties,
+        max_message_size=config.max_message_size,
         mapped_file_size=options["mapped_file_size_commit_log"],
     )
 

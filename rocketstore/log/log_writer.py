@@ -63,8 +63,13 @@ class LogWriter(LogFileWriter):
     """
 
     def __init__(
-        self, directories: Iterable[Path], config: StoreConfig, phy_offset: int, queues: QueueNumbers,
-        read_only: Iterable[Path] = (), before_roll: Callable[[], object] = lambda: None,
+        self,
+        directories: Iterable[Path],
+        config: StoreConfig,
+        phy_offset: int,
+        queues: QueueNumbers,
+        read_only: Iterable[Path] = (),
+        before_roll: Callable[[], object] = lambda: None,
     ) -> None:
         """Append at a physical offset, bytes: to the file that has it, or to a new file.
 

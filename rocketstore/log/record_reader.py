@@ -229,9 +229,7 @@ class RecordReader:
             names |= dict.fromkeys(STORED_COLUMNS)
         return RecordScanner(names, **self.options, **options)
 
-    def step(
-        self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX
-    ) -> tuple[int, int] | None:
+    def step(self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX) -> tuple[int, int] | None:
         """Scan records of one file that begin from ``offset`` to before ``end``.
 
         Return the offset behind the last record and the status there; None if no file has ``offset``.

@@ -156,7 +156,8 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
     A pandas index without a name is none of the message: rows that were chosen have one.
     """
     arrays = {
-        name: array for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        name: array
+        for name, array in zip(batch.schema.names, batch.columns, strict=True)
         if name in BATCH_NAMES and (not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody"))
     }
     columns = {}

@@ -142,8 +142,11 @@ class MessageBatch(Previewed):
             return batches[0]
         columns = {name: join_columns([batch.columns[name] for batch in batches]) for name in batches[0].columns}
         starts = accumulate(map(len, batches), initial=0)
-        errors = {start + row: error for start, batch in zip(starts, batches, strict=False)
-                  for row, error in batch._body_errors.items()}
+        errors = {
+            start + row: error
+            for start, batch in zip(starts, batches, strict=False)
+            for row, error in batch._body_errors.items()
+        }
         return cls(columns, sum(map(len, batches)), body_errors=errors)
 
     @property
@@ -209,8 +212,7 @@ class MessageBatch(Previewed):
 
     def _messages(self, start: int, count: int) -> Iterator[Message]:
         stop = min(start + count, self._length)
-        columns = {name: values_of(column, start, stop) for name, column in self._columns.items()
-                   if column is not None}
+        columns = {name: values_of(column, start, stop) for name, column in self._columns.items() if column is not None}
         if self._stored is not None:
             stored = [values_of(self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
@@ -243,8 +245,9 @@ class MessageBatch(Previewed):
             errors = {new: old[row] for new, row in enumerate(chosen.tolist()) if row in old}
         return MessageBatch(taken, len(chosen), stored or None, errors)
 
-    def split(self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
-              ) -> Iterator[MessageBatch]:
+    def split(
+        self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
+    ) -> Iterator[MessageBatch]:
         """Yield the rows with decompressed bodies, in one batch or in several.
 
         Parameters: most: bytes of bodies in a batch, unless a single body has more. bad_bodies: counts the bodies that

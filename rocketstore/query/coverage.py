@@ -83,9 +83,7 @@ class Coverage:
                 reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
         return reasons
 
-    def _gaps(
-        self, files: IndexFileList, headers: _Headers, index_type: str | None
-    ) -> list[tuple[int, int]]:
+    def _gaps(self, files: IndexFileList, headers: _Headers, index_type: str | None) -> list[tuple[int, int]]:
         gaps, place = [], self.log.min_phy_offset
         begins = [header.begin_phy_offset for header in headers.values()][1:]
         for (file, header), following in zip_longest(headers.items(), begins):
@@ -110,7 +108,10 @@ class Coverage:
         return self._split[file]
 
     def _place(
-        self, find: Callable[[CommitLog, int, int, str | None], int | None], begin: int, end: int,
+        self,
+        find: Callable[[CommitLog, int, int, str | None], int | None],
+        begin: int,
+        end: int,
         index_type: str | None,
     ) -> int | None:
         """Find a message in a part of the log that should be in the index; the answer is cached."""
@@ -150,9 +151,7 @@ class Coverage:
         message = self.log.find_message(phy_offset)
         return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
 
-    def _has_entries(
-        self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers
-    ) -> bool:
+    def _has_entries(self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers) -> bool:
         """Return whether all keys of a message have their entries. The entries may be in several files."""
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
         for name in headers.names_around(at):

@@ -109,10 +109,14 @@ def get_message(
     wanted = split_tags(tags)
     least, most = queue.min_queue_offset, queue.max_queue_offset
     misplaced = (
-        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0) if most == 0
-        else (GetMessageStatus.OFFSET_TOO_SMALL, least) if queue_offset < least
-        else (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset) if queue_offset == most
-        else (GetMessageStatus.OFFSET_OVERFLOW_BADLY, most) if queue_offset > most
+        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
+        if most == 0
+        else (GetMessageStatus.OFFSET_TOO_SMALL, least)
+        if queue_offset < least
+        else (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset)
+        if queue_offset == most
+        else (GetMessageStatus.OFFSET_OVERFLOW_BADLY, most)
+        if queue_offset > most
         else None
     )
     if misplaced:

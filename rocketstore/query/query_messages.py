@@ -255,7 +255,14 @@ class _Search:
         def match(part: slice) -> None:
             windows, window_of = self.log.windows_of(phy_offsets[part])
             match_records(
-                windows, window_of, phy_offsets[part], rows[part], self.topics, self.keys, self.kind, *self.times,
+                windows,
+                window_of,
+                phy_offsets[part],
+                rows[part],
+                self.topics,
+                self.keys,
+                self.kind,
+                *self.times,
                 matched[part],
             )
 

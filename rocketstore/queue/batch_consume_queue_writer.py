@@ -20,9 +20,7 @@ class BatchConsumeQueueWriter(UnitWriter):
 
     unit_size = BATCH_UNIT.itemsize
 
-    def __init__(
-        self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False) -> None:
         super().__init__(directory, mapped_file_size, keeps_files=keeps_files)
         self._min_queue_offset, self._max_queue_offset = -1, 0
 

@@ -24,6 +24,7 @@ from rocketstore.text_values import Time, datetime_or_none, time_as_long
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
+
 class ExtUnit(NamedTuple):
     """An ext unit: the store time in epoch milliseconds; the bitmap of filters that the message passes, or b""."""
 

@@ -28,8 +28,13 @@ class ConsumeQueueWriter(UnitWriter):
     unit_size = UNIT.itemsize
 
     def __init__(
-        self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None,
-        *, keeps_files: bool = False, compat: str = DEFAULT_COMPAT,
+        self,
+        directory: str | os.PathLike[str],
+        mapped_file_size: int,
+        ext: ConsumeQueueExtWriter | None = None,
+        *,
+        keeps_files: bool = False,
+        compat: str = DEFAULT_COMPAT,
     ) -> None:
         file_units = -(-mapped_file_size // self.unit_size)
         super().__init__(directory, file_units * self.unit_size, keeps_files=keeps_files)

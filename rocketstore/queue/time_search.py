@@ -12,9 +12,7 @@ from rocketstore.queue.units import ConsumeQueueUnits
 __all__ = ["search_batches", "search_units"]
 
 
-def search_units(
-    run: UnitRun, spans: Sequence[Span], log: Any, first: int, timestamp: int, *, is_lower: bool
-) -> int:
+def search_units(run: UnitRun, spans: Sequence[Span], log: Any, first: int, timestamp: int, *, is_lower: bool) -> int:
     """Return the queue offset of a store time in a plain queue.
 
     Parameters: spans: the units of the queue. log: with ``min_phy_offset`` and ``pickup_store_timestamp``. first: the

@@ -22,9 +22,7 @@ class UnitWriter(FileRun):
 
     unit_size: ClassVar[int]
 
-    def __init__(
-        self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False) -> None:
         """Parameters: keeps_files: ``recover`` raises CorruptFileError if RocketMQ's recovery would delete files."""
         if mapped_file_size < self.unit_size:
             raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {self.unit_size} bytes")

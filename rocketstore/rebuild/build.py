@@ -13,7 +13,9 @@ from rocketstore.recovery.queues import QUEUE_PARTS
 __all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
 
 QUEUE_SIZES = (
-    "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "mapped_file_size_consume_queue_ext",
 )
 INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 

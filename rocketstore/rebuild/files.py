@@ -15,7 +15,13 @@ from rocketstore.index.index_header import IndexHeader, read_header
 from rocketstore.recovery.queues import QUEUE_PARTS
 
 __all__ = [
-    "index_headers", "name_index_files", "remove_other_topics", "require_replaceable", "swap", "take_back", "zone_of",
+    "index_headers",
+    "name_index_files",
+    "remove_other_topics",
+    "require_replaceable",
+    "swap",
+    "take_back",
+    "zone_of",
 ]
 
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
@@ -69,9 +75,7 @@ def require_replaceable(root: Path, parts: Iterable[str]) -> None:
             raise StoreError(f"{place}: is on another file system than {root}, so it cannot be replaced: {advice}")
 
 
-def swap(
-    root: Path, staging: Path, parts: Iterable[str], renamed: list[tuple[Path, Path]]
-) -> tuple[Path, ...]:
+def swap(root: Path, staging: Path, parts: Iterable[str], renamed: list[tuple[Path, Path]]) -> tuple[Path, ...]:
     """Rename each old directory to a backup, and the new one to its name. Return the backups.
 
     Parameters: renamed: gets both names of each directory, before and after, just before it is renamed.

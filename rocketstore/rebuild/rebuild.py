@@ -168,8 +168,14 @@ class Rebuilder:
 
     @classmethod
     def of(
-        cls, path: str | os.PathLike[str], build: Build, config: StoreConfig | None, memory: int = 0,
-        threads: int | None = None, tz: str | None = None, progress: Progress | None = None,
+        cls,
+        path: str | os.PathLike[str],
+        build: Build,
+        config: StoreConfig | None,
+        memory: int = 0,
+        threads: int | None = None,
+        tz: str | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Parameters, raises: as ``rebuild``."""
         require_config(config)
@@ -280,8 +286,10 @@ class Rebuilder:
         Parameters: last_file: as for ``plan_log``.
         """
         if is_held(self.root / "lock"):
-            raise StoreLockedError(f"{self.root}: is being written: stop the rocketstore writer, or the "
-                                   "broker (sh bin/mqshutdown broker), first")
+            raise StoreLockedError(
+                f"{self.root}: is being written: stop the rocketstore writer, or the "
+                "broker (sh bin/mqshutdown broker), first"
+            )
         return self._open_and_plan(last_file)
 
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
@@ -347,9 +355,7 @@ class Rebuilder:
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
-        pieces = RequestChunks(
-            log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
-        )
+        pieces = RequestChunks(log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM))
         with (
             contextlib.closing(self._dispatcher(log, staging)) as dispatcher,
             contextlib.closing(iter(pieces)) as all_pieces,

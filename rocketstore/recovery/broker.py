@@ -155,8 +155,11 @@ class BrokerRecovery:
         config = self.config
         with log.queue.map(file, "sequential").reading() as view:
             parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
-                view[position:], config.check_crc_on_recover, config.duplication_enable,
-                force_verify_prop_crc=config.force_verify_prop_crc, negative_blank=self._has_negative_blanks,
+                view[position:],
+                config.check_crc_on_recover,
+                config.duplication_enable,
+                force_verify_prop_crc=config.force_verify_prop_crc,
+                negative_blank=self._has_negative_blanks,
                 message_delay_level=config.message_delay_level,
             )
         return parsed

@@ -22,7 +22,13 @@ from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
-    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "sound_phy_offsets",
+    "IndexCut",
+    "SoundItems",
+    "cut_index",
+    "find_sound_items",
+    "first_item",
+    "hashes_of",
+    "sound_phy_offsets",
 ]
 
 
@@ -162,7 +168,9 @@ def cut_index(cut: IndexCut, geometry: IndexGeometry, compat: str, log: CommitLo
             end_timestamp = header.begin_timestamp + 1000 * int(kept[-1]["time_diff"])
         filled = int((kept["prev_index"] == 0).sum())
         header = header._replace(
-            end_timestamp=end_timestamp, end_phy_offset=end, index_count=cut.kept + 1,
+            end_timestamp=end_timestamp,
+            end_phy_offset=end,
+            index_count=cut.kept + 1,
             hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
         )
         write_header(view, header)

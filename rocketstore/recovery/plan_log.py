@@ -19,8 +19,15 @@ from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import Tail, is_saved, tails
 
 __all__ = [
-    "LogRepair", "check_log_files", "find_file_before", "find_flushed_record", "find_record_end", "find_tail_begin",
-    "is_cut_off", "plan_log", "plan_log_from",
+    "LogRepair",
+    "check_log_files",
+    "find_file_before",
+    "find_flushed_record",
+    "find_record_end",
+    "find_tail_begin",
+    "is_cut_off",
+    "plan_log",
+    "plan_log_from",
 ]
 
 TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop

@@ -17,7 +17,12 @@ from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 
 __all__ = [
-    "QueueRepair", "are_ends_sound", "find_last_units", "find_newest_end", "find_queue_ends", "plan_queues",
+    "QueueRepair",
+    "are_ends_sound",
+    "find_last_units",
+    "find_newest_end",
+    "find_queue_ends",
+    "plan_queues",
     "plan_queues_after_stop",
 ]
 

@@ -294,8 +294,13 @@ def step_back(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Co
 
 
 def find_missing(
-    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd],
-    batch_topics: Collection[str], others_begin: int = 0,
+    log: CommitLog,
+    config: StoreConfig,
+    begin: int,
+    end: int,
+    queues: Iterable[QueueEnd],
+    batch_topics: Collection[str],
+    others_begin: int = 0,
 ) -> tuple[int, set[QueueId]]:
     """Return the offset of the first record without a unit, LONG_MAX without one; and the wrong queues.
 

@@ -63,8 +63,10 @@ def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | No
     paths = config.commit_log_paths(root)
     log = CommitLog.open(
         # A missing log is opened as an empty one: the root has no files of a log.
-        [path for path in paths if path.is_dir()] or [root], mapped_file_size=config.mapped_file_size_commit_log,
-        force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+        [path for path in paths if path.is_dir()] or [root],
+        mapped_file_size=config.mapped_file_size_commit_log,
+        force_verify_prop_crc=config.force_verify_prop_crc,
+        message_delay_level=config.message_delay_level,
     )
     if last_exit_ok is None:
         last_exit_ok = not (root / "abort").exists()

@@ -37,13 +37,27 @@ CONFIG: Spec = {
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": {
-        "labelColor": "currentColor", "titleColor": "currentColor", "domainColor": "var(--line)",
-        "tickColor": "var(--line)", "gridColor": "var(--line)", "gridOpacity": 0.6, "labelFontSize": 12,
-        "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 150,
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "gridColor": "var(--line)",
+        "gridOpacity": 0.6,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 150,
     },
     "legend": {
-        "labelColor": "currentColor", "titleColor": "currentColor", "orient": "bottom", "direction": "vertical",
-        "columns": 2, "labelLimit": 130, "title": None, "labelFontSize": 12, "symbolType": "square",
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "orient": "bottom",
+        "direction": "vertical",
+        "columns": 2,
+        "labelLimit": 130,
+        "title": None,
+        "labelFontSize": 12,
+        "symbolType": "square",
     },
     "range": {"category": COLOURS},
     "point": {"opacity": 1},
@@ -54,8 +68,12 @@ CONFIG: Spec = {
 def chart(title: str, height: int, values: Sequence[Mapping[str, Any]], **parts: Any) -> Spec:
     """Return a specification. Parameters: title: describes the chart for screen readers. height: pixels."""
     return {
-        "description": title, "width": "container", "height": height, "data": {"values": list(values)},
-        "autosize": {"type": "fit", "contains": "padding"}, **parts,
+        "description": title,
+        "width": "container",
+        "height": height,
+        "data": {"values": list(values)},
+        "autosize": {"type": "fit", "contains": "padding"},
+        **parts,
     }
 
 
@@ -70,13 +88,18 @@ def named_bars(
 ) -> Spec:
     """Return a bar for each name. Parameters: count: the field of its length. parts: the fields that make the name."""
     return chart_of_rows(
-        title, 20, values, mark={"type": "bar", "height": 11},
+        title,
+        20,
+        values,
+        mark={"type": "bar", "height": 11},
         encoding={
             "x": field(count, "quantitative", axis_title, axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
             "y": field("name", "nominal", None, sort=None),
             "color": {"value": BLUE},
-            "tooltip": [*(field(part, "nominal", part) for part in parts),
-                        field(count, "quantitative", count, format=",d")],
+            "tooltip": [
+                *(field(part, "nominal", part) for part in parts),
+                field(count, "quantitative", count, format=",d"),
+            ],
         },
     )
 
@@ -101,19 +124,31 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
     if len(order) > SHOWN_TOPICS:
         shown[OTHERS] = np.sum([sums[topic] for topic in order[SHOWN_TOPICS:]], axis=0)
     values = [
-        {"topic": topic, "begin": begin, "end": begin + numbers.step, "when": format_time(begin),
-         "value": round(int(count) * numbers.scale)}
-        for topic, counts in shown.items() for place, count in enumerate(counts.tolist()) if count
+        {
+            "topic": topic,
+            "begin": begin,
+            "end": begin + numbers.step,
+            "when": format_time(begin),
+            "value": round(int(count) * numbers.scale),
+        }
+        for topic, counts in shown.items()
+        for place, count in enumerate(counts.tolist())
+        if count
         for begin in [numbers.first + place * numbers.step]
     ]
     return chart(
-        title, 260, values, mark={"type": "bar", "binSpacing": 0},
+        title,
+        260,
+        values,
+        mark={"type": "bar", "binSpacing": 0},
         encoding={
-            "x": times("begin") | {"bin": "binned"}, "x2": {"field": "end"},
+            "x": times("begin") | {"bin": "binned"},
+            "x2": {"field": "end"},
             "y": field("value", "quantitative", title, stack="zero", axis={"format": "~s"}),
             "color": field("topic", "nominal", None, sort=[*shown], scale={"domain": [*shown]}),
             "tooltip": [
-                field("topic", "nominal", "topic"), field("value", "quantitative", title, format=",d"),
+                field("topic", "nominal", "topic"),
+                field("value", "quantitative", title, format=",d"),
                 field("when", "nominal", "from"),
             ],
         },
@@ -148,7 +183,10 @@ def body_sizes(numbers: LogNumbers) -> Spec:
     while len(values) > 1 and not values[0]["messages"]:
         del values[0]
     return chart(
-        "messages by body size", 240, values, mark="bar",
+        "messages by body size",
+        240,
+        values,
+        mark="bar",
         encoding={
             "x": field("size", "ordinal", "size of the body as stored", sort=None, axis={"labelAngle": -45}),
             "y": field("messages", "quantitative", "messages", axis={"format": "~s"}),
@@ -166,15 +204,23 @@ def gaps(numbers: LogNumbers) -> Spec:
         for gap in numbers.gaps
     ]
     return chart(
-        "seconds without a message, by time", 200, values,
+        "seconds without a message, by time",
+        200,
+        values,
         mark={"type": "point", "filled": True, "size": 70, "clip": True},  # a clock that was wrong gives other times
         encoding={
             "x": times("begin", (numbers.first, end)),
-            "y": field("seconds", "quantitative", "seconds without a message", scale={"type": "log"},
-                       axis={"format": "~s", "tickCount": 3}),
+            "y": field(
+                "seconds",
+                "quantitative",
+                "seconds without a message",
+                scale={"type": "log"},
+                axis={"format": "~s", "tickCount": 3},
+            ),
             "color": {"value": ORANGE},
             "tooltip": [
-                field("when", "nominal", "after"), field("seconds", "quantitative", "seconds", format=",.3f"),
+                field("when", "nominal", "after"),
+                field("seconds", "quantitative", "seconds", format=",.3f"),
                 field("offset", "quantitative", "offset of the next message", format=",d"),
             ],
         },
@@ -185,23 +231,35 @@ def coverage(queues: Sequence[QueueBounds], begin: int, end: int) -> Spec:
     """Return a bar for each of the largest queues, from its first to its last record in the log."""
     largest = sorted((queue for queue in queues if queue.begin is not None), key=lambda queue: -(queue.messages or 0))
     values = [
-        {"queue": f"{queue.topic}/{queue.queue_id}", "begin": queue.begin, "end": queue.end,
-         "messages": queue.messages}
+        {"queue": f"{queue.topic}/{queue.queue_id}", "begin": queue.begin, "end": queue.end, "messages": queue.messages}
         for queue in largest[:SHOWN_ROWS]
     ]
     return chart_of_rows(
-        "the part of the log that each queue covers, by physical offset", 20, values,
+        "the part of the log that each queue covers, by physical offset",
+        20,
+        values,
         mark={"type": "bar", "minBandSize": 2, "height": 11, "clip": True},  # a unit may lead outside the log
         encoding={
-            "x": field("begin", "quantitative", "physical offset", scale={"domain": [begin, end], "nice": False},
-                       axis={"format": "~s", "tickCount": 5}),
+            "x": field(
+                "begin",
+                "quantitative",
+                "physical offset",
+                scale={"domain": [begin, end], "nice": False},
+                axis={"format": "~s", "tickCount": 5},
+            ),
             "x2": {"field": "end"},
             "y": field("queue", "nominal", None, sort=None),
             "color": {"value": BLUE},
             "tooltip": [
                 field("queue", "nominal", "queue"),
-                *(field(name, "quantitative", title, format=",d") for name, title in
-                  [("messages", "messages"), ("begin", "first record at"), ("end", "last record at")]),
+                *(
+                    field(name, "quantitative", title, format=",d")
+                    for name, title in [
+                        ("messages", "messages"),
+                        ("begin", "first record at"),
+                        ("end", "last record at"),
+                    ]
+                ),
             ],
         },
     )
@@ -215,19 +273,34 @@ def slot_use(files: Sequence[IndexNumbers]) -> Spec:
     ]
     y = field("file", "nominal", None, sort=None)
     tooltip = [
-        field("file", "nominal", "file"), field("used", "quantitative", "slots in use", format=".3%"),
+        field("file", "nominal", "file"),
+        field("used", "quantitative", "slots in use", format=".3%"),
         field("expected", "quantitative", "expected", format=".3%"),
     ]
     share = {"scale": {"domainMin": 0}, "axis": {"format": "%", "tickCount": 5}}
     return chart_of_rows(
-        "slots in use of each index file, and the expected share", 26, values,
+        "slots in use of each index file, and the expected share",
+        26,
+        values,
         layer=[
-            {"mark": {"type": "bar", "height": 12}, "encoding": {
-                "x": field("used", "quantitative", "slots in use", **share), "y": y, "tooltip": tooltip,
-                "color": {"datum": "in the files"}}},
-            {"mark": {"type": "tick", "thickness": 3, "size": 22}, "encoding": {
-                "x": field("expected", "quantitative", "slots in use"), "y": y, "tooltip": tooltip,
-                "color": {"datum": "expected (Poisson)"}}},
+            {
+                "mark": {"type": "bar", "height": 12},
+                "encoding": {
+                    "x": field("used", "quantitative", "slots in use", **share),
+                    "y": y,
+                    "tooltip": tooltip,
+                    "color": {"datum": "in the files"},
+                },
+            },
+            {
+                "mark": {"type": "tick", "thickness": 3, "size": 22},
+                "encoding": {
+                    "x": field("expected", "quantitative", "slots in use"),
+                    "y": y,
+                    "tooltip": tooltip,
+                    "color": {"datum": "expected (Poisson)"},
+                },
+            },
         ],
     )
 
@@ -245,20 +318,31 @@ def chain_lengths(files: Sequence[IndexNumbers]) -> Spec:
     kinds = ["in the files", "expected (Poisson)"]
     encoding = {
         "x": field("length", "quantitative", "items in the chain of a slot", axis={"tickMinStep": 1}),
-        "y": field("slots", "quantitative", "slots", scale={"type": "log", "domainMin": 0.5, "nice": False},
-                   axis={"format": "~s", "tickCount": 5}),
+        "y": field(
+            "slots",
+            "quantitative",
+            "slots",
+            scale={"type": "log", "domainMin": 0.5, "nice": False},
+            axis={"format": "~s", "tickCount": 5},
+        ),
         "color": field("kind", "nominal", None, sort=kinds, scale={"domain": kinds}),
         "tooltip": [
-            field("kind", "nominal", "count"), field("length", "quantitative", "items"),
+            field("kind", "nominal", "count"),
+            field("length", "quantitative", "items"),
             field("slots", "quantitative", "slots", format=",.1~f"),
         ],
     }
     return chart(
-        "slots by the length of their chain, and the expected numbers", 260, values,
+        "slots by the length of their chain, and the expected numbers",
+        260,
+        values,
         layer=[
             {"transform": [{"filter": f"datum.kind == '{kinds[1]}'"}], "mark": "line", "encoding": encoding},
-            {"transform": [{"filter": f"datum.kind == '{kinds[0]}'"}], "encoding": encoding,
-             "mark": {"type": "point", "filled": True, "size": 60}},
+            {
+                "transform": [{"filter": f"datum.kind == '{kinds[0]}'"}],
+                "encoding": encoding,
+                "mark": {"type": "point", "filled": True, "size": 60},
+            },
         ],
     )
 
@@ -270,8 +354,7 @@ def lag(lags: Sequence[ConsumerLag]) -> Spec:
         sums[entry.group, entry.topic] += entry.lag or 0
     largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_ROWS]
     values = [
-        {"name": f"{group}: {topic}", "group": group, "topic": topic, "lag": count}
-        for (group, topic), count in largest
+        {"name": f"{group}: {topic}", "group": group, "topic": topic, "lag": count} for (group, topic), count in largest
     ]
     return named_bars("messages that each group has not consumed", values, "lag", "messages behind", ["group", "topic"])
 
@@ -289,12 +372,19 @@ def expiry(found: Expiry, now: int) -> Spec:
     x = times("time")
     y = field("bytes", "quantitative", "bytes of the log", axis={"format": "~s", "tickCount": 5})
     return chart(
-        "bytes of the log that may be deleted, by time", 200, values,
+        "bytes of the log that may be deleted, by time",
+        200,
+        values,
         layer=[
             {"mark": {"type": "line", "interpolate": "step-after", "color": BLUE}, "encoding": {"x": x, "y": y}},
-            {"mark": {"type": "point", "filled": True, "size": 45, "color": BLUE},
-             "encoding": {"x": x, "y": y, "tooltip": tooltip}},
-            {"data": {"values": [{"time": now}]}, "mark": {"type": "rule", "strokeDash": [4, 3], "color": ORANGE},
-             "encoding": {"x": x}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 45, "color": BLUE},
+                "encoding": {"x": x, "y": y, "tooltip": tooltip},
+            },
+            {
+                "data": {"values": [{"time": now}]},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": ORANGE},
+                "encoding": {"x": x},
+            },
         ],
     )

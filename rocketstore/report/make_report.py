@@ -65,8 +65,12 @@ def make_report(
     bounds = sections.find_log_bounds(store, summary)
     page: list[Section] = [sections.summary_section(summary, bounds)]
     quick = bounds.end - bounds.begin > sample
-    page.append(read_section("Findings of verify",
-                      lambda: sections.findings_section(store, config, quick=quick, progress=progress_of("verify"))))
+    page.append(
+        read_section(
+            "Findings of verify",
+            lambda: sections.findings_section(store, config, quick=quick, progress=progress_of("verify")),
+        )
+    )
     numbers: LogNumbers | None = None
     try:
         numbers = sections.read_numbers(store, bounds, sample, progress_of("read"))

@@ -126,8 +126,10 @@ def section_html(section: Section, number: int, specs: list[dict[str, Any]]) -> 
         )
         yield f"<dl>{items}</dl>\n"
     for caption, spec in section.charts:
-        yield (f'<figure><figcaption>{escape(caption)}</figcaption>'
-               f'<div class="chart" id="chart-{len(specs)}"></div></figure>\n')
+        yield (
+            f"<figure><figcaption>{escape(caption)}</figcaption>"
+            f'<div class="chart" id="chart-{len(specs)}"></div></figure>\n'
+        )
         specs.append(spec)
     for table in section.tables:
         yield table_html(table)
@@ -138,12 +140,14 @@ def table_html(table: Table) -> str:
     numbers = {place for row in table.rows for place, value in enumerate(row) if isinstance(value, int)}
     names = [*enumerate(table.columns)]
     header = "".join(f'<th scope="col"{number_class(place in numbers)}>{escape(name)}</th>' for place, name in names)
-    rows = "".join(f"<tr>{''.join(cell_html(table.columns[i], v) for i, v in enumerate(row))}</tr>\n"
-                   for row in table.rows)
+    rows = "".join(
+        f"<tr>{''.join(cell_html(table.columns[i], v) for i, v in enumerate(row))}</tr>\n" for row in table.rows
+    )
     more = f'<p class="soft">{counted(table.more, "more row")} left out.</p>' if table.more else ""
     kind = "" if table.is_folded else ' class="stacked"'
-    inner = (f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
-             f"{more}")
+    inner = (
+        f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+    )
     if table.is_folded:
         return f"<details><summary>{escape(table.caption)}</summary>{inner}</details>\n"
     return f"<p>{escape(table.caption)}</p>{inner}\n"

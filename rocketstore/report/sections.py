@@ -73,9 +73,11 @@ def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
         size = summary.max_phy_offset - summary.min_phy_offset
     section = Section("Summary", problems=limited([*dict.fromkeys(summary.problems)]), texts=[*summary.notes])
     if summary.max_phy_offset is not None and summary.max_phy_offset < bounds.end:
-        section.problems.append(f"The log is damaged at byte {summary.max_phy_offset:,}, and has messages behind the "
-                                "damage. The size and the last message of this summary are those before the damage; "
-                                "the sections below count all sound messages.")
+        section.problems.append(
+            f"The log is damaged at byte {summary.max_phy_offset:,}, and has messages behind the "
+            "damage. The size and the last message of this summary are those before the damage; "
+            "the sections below count all sound messages."
+        )
     state = "stopped cleanly" if summary.last_exit_ok else "crashed"
     section.facts = {
         "topics": or_unknown(summary.topics),
@@ -99,12 +101,16 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
     counts = ((report.count(severity), severity) for severity in ("error", "warning", "info"))
     found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
     extent = "samples of " if quick else ""
-    section.texts.append(f"Checked {extent}{counted(report.records, 'record')}, "
-                         f"{counted(report.queues, 'queue')} and {counted(report.index_files, 'index file')}: "
-                         f"{found or 'nothing is wrong'}.")
+    section.texts.append(
+        f"Checked {extent}{counted(report.records, 'record')}, "
+        f"{counted(report.queues, 'queue')} and {counted(report.index_files, 'index file')}: "
+        f"{found or 'nothing is wrong'}."
+    )
     if quick:
-        section.problems.append(f"Only samples were checked. This command checks everything: "
-                                f"rocketstore verify {shlex.quote(str(store.path))}")
+        section.problems.append(
+            f"Only samples were checked. This command checks everything: "
+            f"rocketstore verify {shlex.quote(str(store.path))}"
+        )
     section.tables = findings_tables(report, store.path) if report.findings else []
     return section
 
@@ -159,22 +165,28 @@ def sample_text(numbers: LogNumbers) -> list[str]:
         return []
     share = numbers.read_bytes / (numbers.end - numbers.begin)
     read, size = with_unit(numbers.read_bytes), with_unit(numbers.end - numbers.begin)
-    return [f"Sampled: {read} of {size} of the log were read ({share:.2%}), in ranges spread evenly over it. All "
-            "counts of messages and bytes are estimates."]
+    return [
+        f"Sampled: {read} of {size} of the log were read ({share:.2%}), in ranges spread evenly over it. All "
+        "counts of messages and bytes are estimates."
+    ]
 
 
 def time_section(numbers: LogNumbers) -> Section:
     section = Section("Messages and bytes over time", problems=sample_text(numbers))
-    section.problems += limited([
-        f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped
-    ])
+    section.problems += limited(
+        [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped]
+    )
     messages = round(numbers.messages * numbers.scale)
-    section.texts.append(f"{counted(messages, 'message')} of {counted(len(numbers.topics), 'topic')}. Each bar of the "
-                         f"charts is {step_text(numbers.step)} long. Times are store times in UTC.")
+    section.texts.append(
+        f"{counted(messages, 'message')} of {counted(len(numbers.topics), 'topic')}. Each bar of the "
+        f"charts is {step_text(numbers.step)} long. Times are store times in UTC."
+    )
     if numbers.outside:
         outside = counted(round(numbers.outside * numbers.scale), "message")
-        section.texts.append(f"Messages older than the first or newer than the last message of the log: {outside}. "
-                             "The first and the last bar include them.")
+        section.texts.append(
+            f"Messages older than the first or newer than the last message of the log: {outside}. "
+            "The first and the last bar include them."
+        )
     if not numbers.messages:
         return section
     section.charts = [
@@ -182,8 +194,10 @@ def time_section(numbers: LogNumbers) -> Section:
         ("Bytes of records by topic", charts.over_time(numbers, "size", "bytes")),
         ("Messages of the most frequent tags, with their topic", charts.by_tag(numbers)),
     ]
-    sums = {topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
-            for topic, counts in numbers.topics.items()}
+    sums = {
+        topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
+        for topic, counts in numbers.topics.items()
+    }
     rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
     section.tables.append(make_table("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
     tag_rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in numbers.ranked_tags()]
@@ -203,8 +217,9 @@ def step_text(step: int) -> str:
 
 def body_section(numbers: LogNumbers) -> Section:
     section = Section("Body sizes", problems=sample_text(numbers))
-    section.texts.append("Sizes of bodies as they are stored; some bodies may be compressed. Each bar ends where the "
-                         "next one begins.")
+    section.texts.append(
+        "Sizes of bodies as they are stored; some bodies may be compressed. Each bar ends where the next one begins."
+    )
     if numbers.messages:
         section.charts.append(("Messages by size of the body", charts.body_sizes(numbers)))
     return section
@@ -217,8 +232,7 @@ def gaps_section(numbers: LogNumbers) -> Section:
     if numbers.skipped:
         section.texts.append("Gaps at damaged ranges are not counted.")
     if numbers.gaps:
-        section.texts.append("Times of at least a second without a message; the longest ones, at most "
-                             f"{MAX_GAPS}.")
+        section.texts.append(f"Times of at least a second without a message; the longest ones, at most {MAX_GAPS}.")
         section.charts.append(("When each gap began, and its length in seconds", charts.gaps(numbers)))
         columns = ("length", "after", "next message at offset")
         rows: list[Row] = [
@@ -229,8 +243,10 @@ def gaps_section(numbers: LogNumbers) -> Section:
         section.texts.append("No gap of a second or more.")
     if numbers.backward:
         backward = counted(round(numbers.backward * numbers.scale), "message")
-        section.texts.append(f"Messages older than the message before them: {backward}, by up to "
-                             f"{numbers.most_backward:,} ms. The clock of the broker went back.")
+        section.texts.append(
+            f"Messages older than the message before them: {backward}, by up to "
+            f"{numbers.most_backward:,} ms. The clock of the broker went back."
+        )
     return section
 
 
@@ -241,13 +257,15 @@ def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
     """Read the bounds of the queues, and show them beside those of the log. Raises: StoreError, OSError."""
     queues, total = read_queues(store)
     section = Section("Queues and their coverage")
-    section.problems = limited([
-        f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem
-    ])
+    section.problems = limited(
+        [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem]
+    )
     if len(queues) < total:
         section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
-    section.texts.append(f"{counted(total, 'queue')}. A bar begins at the first and ends at the last record of a "
-                         "queue. A queue that ends early has no newer messages, or lacks units; verify finds these.")
+    section.texts.append(
+        f"{counted(total, 'queue')}. A bar begins at the first and ends at the last record of a "
+        "queue. A queue that ends early has no newer messages, or lacks units; verify finds these."
+    )
     if any(queue.begin is not None for queue in queues):
         spec = charts.coverage(queues, bounds.begin, bounds.end)
         section.charts.append(("The part of the log that each of the largest queues covers, by physical offset", spec))
@@ -273,11 +291,14 @@ def index_section(store: MessageStore, summary: StoreSummary) -> Section:
         f"{counted(total, 'index file')}, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
         f"{or_unknown(summary.index_end_phy_offset)} of the log. Theory: if keys are distinct, each item chooses its "
         "slot at random, and the lengths of chains have the Poisson distribution. Repeated keys make longer chains and "
-        "leave more slots empty. A query reads the whole chain of its slot.")
+        "leave more slots empty. A query reads the whole chain of its slot."
+    )
     section.charts = [
         ("Slots in use of each file. The tick is the expected share.", charts.slot_use(files)),
-        (f"Slots by the number of their items, up to {LONGEST}; longer chains are counted there",
-         charts.chain_lengths(files)),
+        (
+            f"Slots by the number of their items, up to {LONGEST}; longer chains are counted there",
+            charts.chain_lengths(files),
+        ),
     ]
     rows: list[Row] = [
         (file.name, file.items, file.capacity, file.slots, file.used, round(file.expected_used), file.longest)
@@ -303,8 +324,15 @@ def lag_section(store: MessageStore) -> Section:
     section.texts.append(f"{counted(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
     section.charts.append(("Messages that each group has not consumed, by topic", charts.lag(lags)))
     rows: list[Row] = [
-        (entry.group, entry.topic if entry.topic_exists else f"{entry.topic} (deleted)", entry.queue_id,
-         entry.consumer_offset, entry.max_offset, entry.lag, time_text(entry.oldest_timestamp) if entry.lag else None)
+        (
+            entry.group,
+            entry.topic if entry.topic_exists else f"{entry.topic} (deleted)",
+            entry.queue_id,
+            entry.consumer_offset,
+            entry.max_offset,
+            entry.lag,
+            time_text(entry.oldest_timestamp) if entry.lag else None,
+        )
         for entry in sorted(lags, key=lambda entry: -(entry.lag or 0))
     ]
     columns = ("group", "topic", "queue", "next offset", "end of queue", "lag", "oldest message not consumed")
@@ -320,17 +348,16 @@ def expiry_section(store: MessageStore) -> Section:
     section.texts.append(
         f"A broker deletes a file of the log {found.hours} hours after its last change (fileReservedTime), at the hour "
         "of deleteWhen, or earlier if the disk becomes full. Queues and index lose their oldest files with it. The "
-        "last file of the log stays.")
+        "last file of the log stays."
+    )
     if not found.files:
         section.texts.append("The log has no file that can expire.")
         return section
-    size = sum(file.size for file in found.files[:found.expired])
+    size = sum(file.size for file in found.files[: found.expired])
     section.texts.append(f"Now {found.expired:,} of {len(found.files):,} files may be deleted, {with_unit(size)}.")
     shown = [file._replace(timestamp=min(file.timestamp, LATEST)) for file in found.files]
     spec = charts.expiry(found._replace(files=shown), now)
     section.charts.append(("Bytes of the log that may be deleted by a time; the dashed line is now", spec))
-    rows: list[Row] = [
-        (file.name, with_unit(file.size), time_text(file.timestamp)) for file in found.files
-    ]
+    rows: list[Row] = [(file.name, with_unit(file.size), time_text(file.timestamp)) for file in found.files]
     section.tables.append(make_table("Files, the oldest first", ("file", "size", "may be deleted from"), rows))
     return section

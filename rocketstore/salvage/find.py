@@ -88,7 +88,8 @@ class DamagedFile:
     def _find_pieces(self, config: StoreConfig, progress: Callable[[int], object]) -> bool:
         """Scan the file. Return whether bytes proved to be unreadable that were not known before."""
         finder = PieceFinder(
-            self.named, force_verify_prop_crc=config.force_verify_prop_crc,
+            self.named,
+            force_verify_prop_crc=config.force_verify_prop_crc,
             may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
             message_delay_level=config.message_delay_level,
         )

@@ -47,8 +47,15 @@ class QueueOffsets:
         self.begins = np.append(self.begins, np.full(added, LONG_MAX))
         queues, batch_sizes = requests["queue"], requests["batch_size"]
         count_messages(
-            queues, requests["phy_offset"], requests["msg_base_offset"], batch_sizes, self.counts, self.messages,
-            self.begins, self.ends, MIN_INNER_MESSAGE,
+            queues,
+            requests["phy_offset"],
+            requests["msg_base_offset"],
+            batch_sizes,
+            self.counts,
+            self.messages,
+            self.begins,
+            self.ends,
+            MIN_INNER_MESSAGE,
         )
         for queue in np.unique(queues[batch_sizes != 1]):
             self.batches.add(self.scanner.queues[queue][0])
@@ -87,7 +94,8 @@ class QueueOffsets:
     def _find_misplaced(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count the messages whose units a broker puts elsewhere than their offsets say, or drops."""
         found = [
-            (row, other, offset) for row, _, other, offset in self._named_queues(requests, buffer, base, self.batches)
+            (row, other, offset)
+            for row, _, other, offset in self._named_queues(requests, buffer, base, self.batches)
             if other[0] not in self.batches
         ]
         for row in np.flatnonzero(self.is_kept[requests["queue"]]).tolist():

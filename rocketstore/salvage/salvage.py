@@ -275,8 +275,17 @@ class _Salvage:
         self.report_progress(self.total)
         lost = tuple(sorted(finds.lost, key=lambda lost_range: lost_range.phy_offset))
         return SalvageReport(
-            self.out, size, begin + shift, log.phy_offset, records, finds.duplicates, out_of_order, log.moved,
-            offsets.renumbered(), lost, offsets.misplaced,
+            self.out,
+            size,
+            begin + shift,
+            log.phy_offset,
+            records,
+            finds.duplicates,
+            out_of_order,
+            log.moved,
+            offsets.renumbered(),
+            lost,
+            offsets.misplaced,
         )
 
     def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:
@@ -353,8 +362,11 @@ class _Salvage:
     def declare(self, offsets: QueueOffsets) -> None:
         """Add the topics and their queues to topics.json."""
         known = read_topics(self.work)
-        queues = {topic: count for topic, count in offsets.topics().items()
-                  if topic in offsets.batches or not topic.startswith(SYSTEM_TOPIC_PREFIXES)}
+        queues = {
+            topic: count
+            for topic, count in offsets.topics().items()
+            if topic in offsets.batches or not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+        }
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
         with contextlib.suppress(StoreError):  # a topics.json that cannot be extended stays unchanged
             extend_topics(self.work, queues, types)

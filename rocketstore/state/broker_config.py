@@ -105,7 +105,8 @@ class BrokerConfig:
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
         problems += [
             ConfigProblem(database, f"the broker's {PARTS[name]} are in this RocksDB, which is not read")
-            for name, database in databases.items() if name in PARTS
+            for name, database in databases.items()
+            if name in PARTS
         ]
         offsets_file = find_offsets_file(store_path_root_dir, config)
         topics, groups, offsets, delay_offsets = (parts.pop(name) for name in TYPED_FILES)

@@ -12,9 +12,23 @@ from typing import Any
 from rocketstore.config import camel_case
 from rocketstore.state.config_json import MOST_DIGITS, Number
 
-__all__ = ["LMQ_OFFSETS", "OFFSETS", "TOPICS", "TOPIC_TABLE", "TYPED_FILES", "SubscriptionGroupConfig",
-           "TopicConfig", "decode_bean", "decode_lmq_offset_table", "decode_topics", "decode_version",
-           "read_boolean", "read_integer", "read_object", "read_table"]
+__all__ = [
+    "LMQ_OFFSETS",
+    "OFFSETS",
+    "TOPICS",
+    "TOPIC_TABLE",
+    "TYPED_FILES",
+    "SubscriptionGroupConfig",
+    "TopicConfig",
+    "decode_bean",
+    "decode_lmq_offset_table",
+    "decode_topics",
+    "decode_version",
+    "read_boolean",
+    "read_integer",
+    "read_object",
+    "read_table",
+]
 
 TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"

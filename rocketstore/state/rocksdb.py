@@ -81,7 +81,8 @@ def holds_index(directory: Path) -> bool:
         names = sorted(entry.name for entry in entries)
         return any(
             _contains(directory / name, INDEX_KEY)
-            for name in names if name.startswith("MANIFEST-") or name.endswith(".log")
+            for name in names
+            if name.startswith("MANIFEST-") or name.endswith(".log")
         )
     return False
 

@@ -23,7 +23,9 @@ from rocketstore.store.writer import StoreWriter
 __all__ = ["open_writer"]
 
 USED_BY_WRITERS = (
-    "flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval",
+    "flush_interval_commit_log",
+    "flush_commit_log_least_pages",
+    "flush_commit_log_thorough_interval",
     "default_topic_queue_nums",
 )
 
@@ -58,7 +60,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             require_batch_size(config)
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
-            config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
+            config.commit_log_paths(root),
+            mapped_file_size=config.mapped_file_size_commit_log,
             message_delay_level=config.message_delay_level,
         )
         stack.callback(log.close)

@@ -110,9 +110,7 @@ class StoreReader(StoreParts):
         self, topic: str, timestamp: Time, queue_id: None = None, boundary: Boundary = "lower"
     ) -> dict[int, int]: ...
     @overload
-    def get_offset_by_time(
-        self, topic: str, timestamp: Time, queue_id: int, boundary: Boundary = "lower"
-    ) -> int: ...
+    def get_offset_by_time(self, topic: str, timestamp: Time, queue_id: int, boundary: Boundary = "lower") -> int: ...
     def get_offset_by_time(
         self, topic: str, timestamp: Time, queue_id: int | None = None, boundary: Boundary = "lower"
     ) -> int | dict[int, int]:

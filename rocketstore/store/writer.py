@@ -47,8 +47,16 @@ class StoreWriter:
     """
 
     def __init__(
-        self, root: Path, config: StoreConfig, locks: list[StoreLock], log: CommitLog, index: IndexService | None,
-        checkpoint: StoreCheckpoint, dispatcher: Dispatcher, batch_topics: set[str], phy_offset: int,
+        self,
+        root: Path,
+        config: StoreConfig,
+        locks: list[StoreLock],
+        log: CommitLog,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        dispatcher: Dispatcher,
+        batch_topics: set[str],
+        phy_offset: int,
     ) -> None:
         """Continue a recovered store. Parameters: phy_offset: the end of the log, bytes."""
         self.root = root
@@ -314,8 +322,14 @@ class StoreWriter:
             self._read_log.refresh()
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
-                self._read_log.queue.files, self._log.phy_offset, writers, self.index, self.config,
-                hours, before_phy_offset, dry_run,
+                self._read_log.queue.files,
+                self._log.phy_offset,
+                writers,
+                self.index,
+                self.config,
+                hours,
+                before_phy_offset,
+                dry_run,
             )
 
     @contextlib.contextmanager

@@ -24,6 +24,7 @@ def check_checkpoint(
     point: StoreCheckpoint, path: Path, findings: Findings, log: CommitLog, checked: LogVerifier, index: IndexVerifier
 ) -> None:
     """Compare the checkpoint at ``path`` with the log and the index, which have been checked."""
+
     def add(kind: str, offset: int, detail: str) -> None:
         findings.add(kind, path, offset, detail)
 

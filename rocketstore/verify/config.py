@@ -12,8 +12,16 @@ __all__ = ["kind_of_problem"]
 
 TIMER_METRICS = "timermetrics"
 # A broker does not start if one of these managers cannot load its file.
-MUST_LOAD = {TOPICS, "topicQueueMapping.json", OFFSETS, LMQ_OFFSETS, "subscriptionGroup.json",
-             "consumerFilter.json", "consumerOrderInfo.json", "delayOffset.json"}
+MUST_LOAD = {
+    TOPICS,
+    "topicQueueMapping.json",
+    OFFSETS,
+    LMQ_OFFSETS,
+    "subscriptionGroup.json",
+    "consumerFilter.json",
+    "consumerOrderInfo.json",
+    "delayOffset.json",
+}
 
 
 def kind_of_problem(path: Path, problem: str, config: StoreConfig, offsets_file: str) -> str:

@@ -49,15 +49,19 @@ QUEUES, INDEX = "rebuild --consume-queue", "rebuild --index"
 # Kinds are named after RocketMQ's files. Docs, --help and tests read this table.
 KINDS = {
     # commit log
-    "log-missing": Kind(ERROR, "queues or an index exist, but the commit log is missing",
-                        "destroys all consume queues"),
+    "log-missing": Kind(
+        ERROR, "queues or an index exist, but the commit log is missing", "destroys all consume queues"
+    ),
     "log-file-size": Kind(ERROR, "a file has another length than the others", STOPS, SALVAGE),
-    "log-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places",
-                          SALVAGE),
-    "log-file-missing": Kind(ERROR, "a file between others is missing",
-                             f"{GOES_PAST}; consumers are sent past its messages", SALVAGE),
-    "log-file-overlap": Kind(ERROR, "a file begins before the one before it ends", "reads the wrong one of the two",
-                             SALVAGE),
+    "log-file-name": Kind(
+        ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places", SALVAGE
+    ),
+    "log-file-missing": Kind(
+        ERROR, "a file between others is missing", f"{GOES_PAST}; consumers are sent past its messages", SALVAGE
+    ),
+    "log-file-overlap": Kind(
+        ERROR, "a file begins before the one before it ends", "reads the wrong one of the two", SALVAGE
+    ),
     "log-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
     "log-file-ahead": Kind(INFO, "a file behind the end was made ahead", "deletes it"),
     "log-zeros": Kind(ERROR, "zeros where a record should be, and records behind them", CUTS, SALVAGE),
@@ -67,66 +71,104 @@ KINDS = {
     "log-topic-length": Kind(ERROR, "the topic of a record would end beyond the file", CUTS, SALVAGE),
     "log-properties-length": Kind(ERROR, "the properties of a record would end beyond the file", CUTS, SALVAGE),
     "log-body-crc": Kind(ERROR, "a body does not have its CRC: its bytes changed", CUTS, SALVAGE),
-    "log-body-compression": Kind(WARNING, "a body that is marked as compressed is not compressed: consumers get "
-                                 "neither this message nor those behind it in the same pull", KEEPS),
-    "log-property-crc": Kind(ERROR, "a record does not have its CRC: its bytes changed",
-                             f"{CUTS}, with forceVerifyPropCRC", SALVAGE),
-    "log-property-crc-missing": Kind(WARNING, "a record lacks the CRC property that this store's writer adds",
-                                     f"{KEEPS}; {CUTS}, with forceVerifyPropCRC"),
-    "log-phy-offset": Kind(ERROR, "the physical offset in a record is not its place",
-                           "dispatches it to the place it says", SALVAGE),
+    "log-body-compression": Kind(
+        WARNING,
+        "a body that is marked as compressed is not compressed: consumers get "
+        "neither this message nor those behind it in the same pull",
+        KEEPS,
+    ),
+    "log-property-crc": Kind(
+        ERROR, "a record does not have its CRC: its bytes changed", f"{CUTS}, with forceVerifyPropCRC", SALVAGE
+    ),
+    "log-property-crc-missing": Kind(
+        WARNING,
+        "a record lacks the CRC property that this store's writer adds",
+        f"{KEEPS}; {CUTS}, with forceVerifyPropCRC",
+    ),
+    "log-phy-offset": Kind(
+        ERROR, "the physical offset in a record is not its place", "dispatches it to the place it says", SALVAGE
+    ),
     "log-delay": Kind(ERROR, "the property DELAY is no number", CUTS, SALVAGE),
     "log-inner-batch": Kind(ERROR, "the property INNER_NUM or INNER_BASE is no number", CUTS, SALVAGE),
-    "log-light-offset": Kind(ERROR, "a queue offset in a light queue is no number",
-                             "does not start if it dispatches this record; if it runs, it dispatches no more"),
-    "log-queue-offset-gap": Kind(ERROR, "a queue has records before and after missing queue offsets",
-                                 "appends the unit all the same", SALVAGE),
-    "log-queue-offset-again": Kind(ERROR, "two records of a queue have one queue offset", "gives the record no unit",
-                                   SALVAGE),
+    "log-light-offset": Kind(
+        ERROR,
+        "a queue offset in a light queue is no number",
+        "does not start if it dispatches this record; if it runs, it dispatches no more",
+    ),
+    "log-queue-offset-gap": Kind(
+        ERROR, "a queue has records before and after missing queue offsets", "appends the unit all the same", SALVAGE
+    ),
+    "log-queue-offset-again": Kind(
+        ERROR, "two records of a queue have one queue offset", "gives the record no unit", SALVAGE
+    ),
     # Source: DefaultMessageStore.load, which does not catch the InternalError that Java makes of a fault in a mapping.
-    "disk-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file",
-                            "fails with an InternalError when it reads them, and does not start if recovery does",
-                            SALVAGE),
+    "disk-unreadable": Kind(
+        ERROR,
+        "the disk cannot read some bytes of a file",
+        "fails with an InternalError when it reads them, and does not start if recovery does",
+        SALVAGE,
+    ),
     "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS, SALVAGE),
-    "log-blank-size": Kind(WARNING, "a blank is not as long as the rest of its file",
-                           f"does not notice a shorter one; at a longer one (5.5.1: or a negative one), {CUTS}",
-                           SALVAGE),
+    "log-blank-size": Kind(
+        WARNING,
+        "a blank is not as long as the rest of its file",
+        f"does not notice a shorter one; at a longer one (5.5.1: or a negative one), {CUTS}",
+        SALVAGE,
+    ),
     "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
     "log-time-falls": Kind(INFO, "a record is older than the one before it: a clock went back", KEEPS),
-    "log-tail": Kind(WARNING, "bytes behind the last record are no record", "cuts the log here, and writes on",
-                     RECOVER),
-    "log-leftovers": Kind(WARNING, "records are left behind the end of the log, where a broker cut them off",
-                          "ends the log before them, and writes over them", RECOVER),
-    "log-torn-record": Kind(WARNING, "the last record ends in zeros, like a half written record", "accepts it",
-                            RECOVER),
+    "log-tail": Kind(
+        WARNING, "bytes behind the last record are no record", "cuts the log here, and writes on", RECOVER
+    ),
+    "log-leftovers": Kind(
+        WARNING,
+        "records are left behind the end of the log, where a broker cut them off",
+        "ends the log before them, and writes over them",
+        RECOVER,
+    ),
+    "log-torn-record": Kind(
+        WARNING, "the last record ends in zeros, like a half written record", "accepts it", RECOVER
+    ),
     # consume queues
-    "queue-no-directory": Kind(ERROR, "a file stands where the directory of a queue should be",
-                               "starts without the queue, and cannot make it"),
+    "queue-no-directory": Kind(
+        ERROR, "a file stands where the directory of a queue should be", "starts without the queue, and cannot make it"
+    ),
     "queue-missing": Kind(ERROR, "a queue has records, but no files", MAKES_QUEUE, QUEUES),
-    "topic-deleted": Kind(INFO, "a topic was deleted: its records are in the log, but in no queue",
-                          "makes queues of those that recovery reads after a crash"),
+    "topic-deleted": Kind(
+        INFO,
+        "a topic was deleted: its records are in the log, but in no queue",
+        "makes queues of those that recovery reads after a crash",
+    ),
     "queue-behind": Kind(INFO, "a queue's last records have no units yet", "dispatches them", RECOVER),
-    "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS,
-                             QUEUES),
+    "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS, QUEUES),
     "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS, QUEUES),
-    "queue-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets",
-                            QUEUES),
-    "queue-file-missing": Kind(ERROR, "a file between others is missing",
-                               f"{GOES_PAST}; consumers are sent past it, those of a batch queue to 0", QUEUES),
+    "queue-file-name": Kind(
+        ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets", QUEUES
+    ),
+    "queue-file-missing": Kind(
+        ERROR,
+        "a file between others is missing",
+        f"{GOES_PAST}; consumers are sent past it, those of a batch queue to 0",
+        QUEUES,
+    ),
     "queue-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY, RECOVER),
     "queue-file-zeros": Kind(WARNING, "the last file has no unit", "may take its first zeros for a unit", QUEUES),
     "unit-missing": Kind(ERROR, "a record has no unit in its queue", LEAVES_UNIT, QUEUES),
     "unit-shifted": Kind(ERROR, "a record's unit is not at its queue offset", STAYS, QUEUES),
     "unit-size": Kind(ERROR, "a unit has another size than its record", STAYS, QUEUES),
     "unit-tags-code": Kind(ERROR, "a unit has another tags code than its record", STAYS, QUEUES),
-    "unit-delivery-time": Kind(INFO, "a delayed message's unit has another time than by the levels of now",
-                               "delivers it then; at once if by its level it would be sooner"),
+    "unit-delivery-time": Kind(
+        INFO,
+        "a delayed message's unit has another time than by the levels of now",
+        "delivers it then; at once if by its level it would be sooner",
+    ),
     "unit-batch-base": Kind(ERROR, "a batch unit has another first queue offset than its record", STAYS, QUEUES),
     "unit-batch-size": Kind(ERROR, "a batch unit counts other messages than its record", STAYS, QUEUES),
     "unit-batch-constant": Kind(WARNING, "compactedOffset of a batch unit is not -1, or reserved not 0", KEEPS, QUEUES),
     "unit-store-time": Kind(ERROR, "a batch unit has another store time than its record", STAYS, QUEUES),
-    "unit-invalid": Kind(ERROR, "the values of a unit are impossible",
-                         "ends the queue here if it is in the last three files", QUEUES),
+    "unit-invalid": Kind(
+        ERROR, "the values of a unit are impossible", "ends the queue here if it is in the last three files", QUEUES
+    ),
     "unit-no-record": Kind(ERROR, "a unit leads to no record", STAYS, QUEUES),
     "unit-of-another-queue": Kind(ERROR, "a unit leads to a record of another queue", STAYS, QUEUES),
     "unit-beyond-log": Kind(ERROR, "a unit leads beyond the end of the log", "removes it", RECOVER),
@@ -134,8 +176,12 @@ KINDS = {
     "unit-order": Kind(ERROR, "a unit of an older record is behind a unit of a newer record", STAYS, QUEUES),
     "unit-filler": Kind(ERROR, "a filler is behind units", STAYS, QUEUES),
     "unit-tail": Kind(INFO, "old units are left behind the end", "may take them back when new ones reach them"),
-    "unit-leftover": Kind(INFO, "units are left behind the end of the queue: they lead behind the end of the log",
-                          "ends the queue before them, and writes over them", RECOVER),
+    "unit-leftover": Kind(
+        INFO,
+        "units are left behind the end of the queue: they lead behind the end of the log",
+        "ends the queue before them, and writes over them",
+        RECOVER,
+    ),
     "ext-missing": Kind(ERROR, "a unit leads to no unit in the ext files", "filters by no tags code", QUEUES),
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS, QUEUES),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS, QUEUES),
@@ -144,91 +190,141 @@ KINDS = {
     "ext-end": Kind(WARNING, "an ext file does not end with -1 behind its last unit", KEEPS, QUEUES),
     "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS_WITH_EXT, QUEUES),
     "ext-file-empty": Kind(INFO, "the last ext file has no length yet", f"{DELETES_EMPTY}; {ONLY_WITH_EXT}", QUEUES),
-    "ext-foreign-file-empty": Kind(WARNING, "an empty file stands behind ext files",
-                                   f"{DELETES_EMPTY}; {ONLY_WITH_EXT}", QUEUES),
-    "ext-foreign-file-fatal": Kind(ERROR, "a stray file is among the ext files, and a broker loads every file there",
-                                   STOPS_WITH_EXT, QUEUES),
+    "ext-foreign-file-empty": Kind(
+        WARNING, "an empty file stands behind ext files", f"{DELETES_EMPTY}; {ONLY_WITH_EXT}", QUEUES
+    ),
+    "ext-foreign-file-fatal": Kind(
+        ERROR, "a stray file is among the ext files, and a broker loads every file there", STOPS_WITH_EXT, QUEUES
+    ),
     # index
-    "index-missing": Kind(WARNING, "the index is missing, and the log has messages",
-                          "makes a new index, of new messages only", INDEX),
+    "index-missing": Kind(
+        WARNING, "the index is missing, and the log has messages", "makes a new index, of new messages only", INDEX
+    ),
     "index-begins-late": Kind(WARNING, "older records are not in the index", STAYS, INDEX),
     "index-behind": Kind(INFO, "the newest records are not in the index yet", "indexes what recovery reads", RECOVER),
-    "index-to-be-deleted": Kind(INFO, "an index file is newer than the checkpoint of a crashed store",
-                                "deletes it, and indexes again only what recovery reads", RECOVER),
-    "index-geometry": Kind(WARNING, "the numbers of slots and items are unknown, so the index was not checked",
-                           "has them configured"),
-    "index-file-size": Kind(ERROR, "a file has another length than slots and items need",
-                            "reads wrong items; a file that is too short is filled with zeros", INDEX),
+    "index-to-be-deleted": Kind(
+        INFO,
+        "an index file is newer than the checkpoint of a crashed store",
+        "deletes it, and indexes again only what recovery reads",
+        RECOVER,
+    ),
+    "index-geometry": Kind(
+        WARNING, "the numbers of slots and items are unknown, so the index was not checked", "has them configured"
+    ),
+    "index-file-size": Kind(
+        ERROR,
+        "a file has another length than slots and items need",
+        "reads wrong items; a file that is too short is filled with zeros",
+        INDEX,
+    ),
     "index-file-name": Kind(WARNING, "a file's name is not a time of 17 digits", "sorts it elsewhere", INDEX),
     "index-file-order": Kind(ERROR, "a file has older records than the one before it", "finds less", INDEX),
     "index-file-not-full": Kind(WARNING, "a file that others follow has room", KEEPS, INDEX),
     "index-count": Kind(ERROR, "the header has a wrong count of items", "overwrites items, or reads none", INDEX),
     "index-torn-put": Kind(INFO, "the process ended while it put items", "overwrites them"),
     "index-slot-count": Kind(WARNING, "the header has a wrong count of used slots", KEEPS, INDEX),
-    "index-begin-time": Kind(ERROR, "the header's begin time is not that of the first item", "finds wrong times",
-                             INDEX),
+    "index-begin-time": Kind(
+        ERROR, "the header's begin time is not that of the first item", "finds wrong times", INDEX
+    ),
     "index-end-time": Kind(ERROR, "the header's end time is not that of the last item", "skips the file", INDEX),
     "index-begin-offset": Kind(WARNING, "the header's begin offset is not that of the first item", KEEPS, INDEX),
-    "index-end-offset": Kind(ERROR, "the header's end offset is not that of the last item", "indexes again, or less",
-                             INDEX),
-    "index-chain": Kind(ERROR, "an item does not lead to the one before it in its slot", "does not find older keys",
-                        INDEX),
+    "index-end-offset": Kind(
+        ERROR, "the header's end offset is not that of the last item", "indexes again, or less", INDEX
+    ),
+    "index-chain": Kind(
+        ERROR, "an item does not lead to the one before it in its slot", "does not find older keys", INDEX
+    ),
     "index-chain-cycle": Kind(ERROR, "an item leads to a newer item, or to itself", "may walk in a circle", INDEX),
     "index-slot": Kind(ERROR, "a slot does not lead to its newest item", "does not find its keys", INDEX),
     "index-hash": Kind(ERROR, "the hash of an item is negative", "never finds it", INDEX),
     "index-time-negative": Kind(ERROR, "the time of an item is negative", "does not find it, nor older ones", INDEX),
     "index-order": Kind(ERROR, "an item is of an older record than the one before it", STAYS_IN_INDEX, INDEX),
     "index-item-no-record": Kind(ERROR, "an item leads to no record", "skips it in a query", INDEX),
-    "index-item-no-key": Kind(ERROR, "an item leads to a record without this key", "answers with the wrong message",
-                              INDEX),
+    "index-item-no-key": Kind(
+        ERROR, "an item leads to a record without this key", "answers with the wrong message", INDEX
+    ),
     "index-item-beyond-log": Kind(WARNING, "an item leads beyond the end of the log", STAYS_IN_INDEX, INDEX),
     "index-item-time": Kind(WARNING, "an item has another time than its record", "finds it at a wrong time", INDEX),
     "index-item-again": Kind(INFO, "a key of a record has two items", KEEPS),
     "index-key-missing": Kind(ERROR, "a key of a record is not in the index", "does not index it again", INDEX),
     # state
     "abort": Kind(INFO, "the store was not stopped cleanly", "recovers as after a crash", RECOVER),
-    "write-unfinished": Kind(WARNING, "an atomic write was interrupted: some of its messages may be in the log",
-                             KEEPS, RECOVER),
+    "write-unfinished": Kind(
+        WARNING, "an atomic write was interrupted: some of its messages may be in the log", KEEPS, RECOVER
+    ),
     "lock-held": Kind(INFO, "a broker, or another writer, has the store open", "does not start beside it"),
     "lock-no-file": Kind(ERROR, "lock is no file", STOPS),
     "abort-no-file": Kind(ERROR, "abort, or abort.bak, is no file", "does not start: it cannot write this file"),
-    "timer-damaged": Kind(ERROR, "a file of the timers cannot be loaded",
-                          "does not start, from 5.0 on and with timerWheelEnable=true, which is the default"),
-    "compaction-queue-name": Kind(ERROR, "a directory of a compacted topic is not named after a queue",
-                                  "does not start, from 5.1 on and with enableCompaction=true, which is the default"),
-    "checkpoint-missing": Kind(WARNING, "the checkpoint is missing",
-                               "takes zeros: after a crash it reads the last commitLogRecoverMaxNum files again "
-                               "(10 by default), and all files before 5.4", REBUILD),
-    "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
-                            "fills a shorter one with zeros, and ignores what is behind", REBUILD),
+    "timer-damaged": Kind(
+        ERROR,
+        "a file of the timers cannot be loaded",
+        "does not start, from 5.0 on and with timerWheelEnable=true, which is the default",
+    ),
+    "compaction-queue-name": Kind(
+        ERROR,
+        "a directory of a compacted topic is not named after a queue",
+        "does not start, from 5.1 on and with enableCompaction=true, which is the default",
+    ),
+    "checkpoint-missing": Kind(
+        WARNING,
+        "the checkpoint is missing",
+        "takes zeros: after a crash it reads the last commitLogRecoverMaxNum files again "
+        "(10 by default), and all files before 5.4",
+        REBUILD,
+    ),
+    "checkpoint-size": Kind(
+        INFO,
+        "the checkpoint has another length than 4096 bytes",
+        "fills a shorter one with zeros, and ignores what is behind",
+        REBUILD,
+    ),
     "checkpoint-damaged": Kind(ERROR, "the checkpoint cannot be read", STOPS),
-    "checkpoint-negative": Kind(WARNING, "a number of the checkpoint is negative", "uses it as a time or an offset",
-                                REBUILD),
-    "checkpoint-ahead": Kind(WARNING, "the checkpoint is ahead of the log: its end was lost",
-                             "dispatches too little after a crash", REBUILD),
+    "checkpoint-negative": Kind(
+        WARNING, "a number of the checkpoint is negative", "uses it as a time or an offset", REBUILD
+    ),
+    "checkpoint-ahead": Kind(
+        WARNING, "the checkpoint is ahead of the log: its end was lost", "dispatches too little after a crash", REBUILD
+    ),
     "checkpoint-offset": Kind(WARNING, "an offset of the checkpoint is not where a record begins", KEEPS, REBUILD),
-    "checkpoint-index-ahead": Kind(WARNING, "the checkpoint is ahead of the index: its newest files were lost",
-                                   "keeps a later file after a crash that may not be whole", REBUILD),
-    "checkpoint-index-behind": Kind(WARNING, "the checkpoint does not know of a full index file",
-                                    "deletes that file after a crash", REBUILD),
-    "config-damaged": Kind(ERROR, "a file of config cannot be read, and no .bak replaces it",
-                           "deletes the file, but no .bak, and starts without what it had"),
-    "config-bak-damaged": Kind(ERROR, "a file of config and its .bak cannot be read",
-                               "does not start, and deletes the file, but not the .bak"),
-    "config-not-read": Kind(WARNING, "a file of config cannot be read, and the broker does not use it",
-                            "does not read it"),
+    "checkpoint-index-ahead": Kind(
+        WARNING,
+        "the checkpoint is ahead of the index: its newest files were lost",
+        "keeps a later file after a crash that may not be whole",
+        REBUILD,
+    ),
+    "checkpoint-index-behind": Kind(
+        WARNING, "the checkpoint does not know of a full index file", "deletes that file after a crash", REBUILD
+    ),
+    "config-damaged": Kind(
+        ERROR,
+        "a file of config cannot be read, and no .bak replaces it",
+        "deletes the file, but no .bak, and starts without what it had",
+    ),
+    "config-bak-damaged": Kind(
+        ERROR, "a file of config and its .bak cannot be read", "does not start, and deletes the file, but not the .bak"
+    ),
+    "config-not-read": Kind(
+        WARNING, "a file of config cannot be read, and the broker does not use it", "does not read it"
+    ),
     "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
-    "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can",
-                            "uses the .bak, and deletes the file", REPAIR),
-    "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue",
-                          "sets that of a delay level to the end; a consumer is sent to the end when it asks"),
+    "config-bak-used": Kind(
+        WARNING, "a file of config cannot be read, its .bak can", "uses the .bak, and deletes the file", REPAIR
+    ),
+    "config-offset": Kind(
+        WARNING,
+        "an offset to be consumed next is beyond the end of its queue",
+        "sets that of a delay level to the end; a consumer is sent to the end when it asks",
+    ),
     "foreign-file": Kind(INFO, "a file or directory does not belong to a store", "leaves it alone"),
     "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
     "foreign-file-fatal": Kind(ERROR, "a stray file is among files that a broker loads", STOPS),
     "not-checked": Kind(INFO, "a part of the store is in a format that rocketstore does not read", "reads it"),
     "unreadable": Kind(ERROR, "a file cannot be read", STOPS),
-    "directory-unreadable": Kind(ERROR, "a directory cannot be listed, or a file stands in its place",
-                                 "starts as if it were empty, and cannot write into it"),
+    "directory-unreadable": Kind(
+        ERROR,
+        "a directory cannot be listed, or a file stands in its place",
+        "starts as if it were empty, and cannot write into it",
+    ),
 }
 
 

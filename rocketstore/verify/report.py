@@ -66,8 +66,13 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "kind": self.kind, "severity": self.severity, "path": str(self.path), "offset": self.offset,
-            "detail": self.detail, "more": self.more, "atNextStart": self.at_next_start,
+            "kind": self.kind,
+            "severity": self.severity,
+            "path": str(self.path),
+            "offset": self.offset,
+            "detail": self.detail,
+            "more": self.more,
+            "atNextStart": self.at_next_start,
             "mend": self.mend,
         }
 
@@ -126,8 +131,10 @@ class VerifyReport(Previewed, ArrowStream):
         stop = "open for writing" if self.is_locked else "stopped cleanly" if self.last_exit_ok else "crashed"
         samples = ", only samples were checked" if self.quick else ""
         title = f"VerifyReport: {counts}, {log}, {records}, {parts}, {messages}, {stop}{samples}"
-        rows = [None if finding is None else [getattr(finding, name) for name in SHOWN_FIELDS]
-                for finding in first_of(self.findings)]
+        rows = [
+            None if finding is None else [getattr(finding, name) for name in SHOWN_FIELDS]
+            for finding in first_of(self.findings)
+        ]
         return Preview(title, SHOWN_FIELDS, rows, width=WIDE_CELL)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -213,7 +220,8 @@ class Findings:
     def sorted(self) -> list[Finding]:
         found = [
             replace(finding, more=self._more[key] if finding is group[-1] else 0)
-            for key, group in self._found.items() for finding in group
+            for key, group in self._found.items()
+            for finding in group
         ]
         return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), str(f.path), f.offset, f.kind))
 

@@ -169,7 +169,9 @@ class Verification:
             units.sample()
         else:
             units.finish(
-                self.root, self.batch_topics, has_database=self.layout.queue_database is not None,
+                self.root,
+                self.batch_topics,
+                has_database=self.layout.queue_database is not None,
                 is_in_database=self.layout.are_queues_in_database,
             )
         for queue in queues.queues.values():
@@ -180,8 +182,16 @@ class Verification:
             check_checkpoint(self.checkpoint, self.root / "checkpoint", self.findings, log, checked, index)
         self._check_consumers(queues, quick)
         return VerifyReport(
-            self.findings.sorted(), checked.begin, checked.end, self._count_messages(), checked.n_records,
-            len(queues.queues), len(index.files), self.last_exit_ok, self.is_locked, quick,
+            self.findings.sorted(),
+            checked.begin,
+            checked.end,
+            self._count_messages(),
+            checked.n_records,
+            len(queues.queues),
+            len(index.files),
+            self.last_exit_ok,
+            self.is_locked,
+            quick,
         )
 
     def _count_messages(self) -> int:
@@ -299,6 +309,7 @@ class Verification:
                 if end > known:
                     detail = f"ends at {end}, the checkpoint knows {known}"
                     self.findings.add("index-to-be-deleted", part.path, 8, detail)
+
 
 def has_log_files(directory: Path) -> bool:
     """Return whether a directory has a file that is named as one of a commit log and begins with a record."""

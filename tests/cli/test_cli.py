@@ -389,7 +389,7 @@ def test_nothing_in_a_store_is_changed_by_reading(tmp_path):
     before = state(root)
     for command in (["info"], ["ls"], ["lag"], ["cat"], ["hexdump", 0], ["offset", "--time", 0], ["config", "check"]):
         name = command[:2] if command[0] == "config" else command[:1]
-        assert run(*name, root, *command[len(name):]).exit_code == 0
+        assert run(*name, root, *command[len(name) :]).exit_code == 0
     assert run("export", root, tmp_path / "out.csv").exit_code == 0
     assert state(root) == before
 

@@ -38,8 +38,13 @@ def test_cat_shows_every_message_with_its_columns(name):
     assert len(found) == len(messages)
     for row, message in zip(found, messages, strict=True):
         for column, field in (
-            ("phyOffset", "physicalOffset"), ("topic", "topic"), ("queueOffset", "queueOffset"), ("msgId", "msgId"),
-            ("properties", "properties"), ("storeTimestamp", "storeTimestamp"), ("sysFlag", "sysFlag"),
+            ("phyOffset", "physicalOffset"),
+            ("topic", "topic"),
+            ("queueOffset", "queueOffset"),
+            ("msgId", "msgId"),
+            ("properties", "properties"),
+            ("storeTimestamp", "storeTimestamp"),
+            ("sysFlag", "sysFlag"),
         ):
             assert row[column] == message[field]
         assert (row["body"] is None) != (row["bodyBase64"] is None)
@@ -86,10 +91,15 @@ def test_a_table_shows_the_beginning_of_bodies():
     assert lines[0].startswith("2026-11-21T11:54:36.799Z        2            0       2379  TagB")
 
 
-@pytest.mark.parametrize(("columns", "missing"), [
-    (60, "queueOffset, phyOffset, tags, keys, size"), (80, "phyOffset, tags, keys, size"), (103, "keys, size"),
-    (116, None),
-])
+@pytest.mark.parametrize(
+    ("columns", "missing"),
+    [
+        (60, "queueOffset, phyOffset, tags, keys, size"),
+        (80, "phyOffset, tags, keys, size"),
+        (103, "keys, size"),
+        (116, None),
+    ],
+)
 def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(columns, missing):
     status, text = on_terminal("cat", golden(STEP), "--end-offset", 2000, columns=columns)
     assert status == 0

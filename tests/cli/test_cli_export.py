@@ -76,7 +76,8 @@ def test_conditions_choose_the_messages(tmp_path):
     target = export(RICH, tmp_path / "out.jsonl", "--topic", "TopicTest", "--since", since, "--end-offset", 400_000)
     found = [json.loads(line)["phyOffset"] for line in target.read_text("utf-8").splitlines()]
     assert found == [
-        m["physicalOffset"] for m in messages
+        m["physicalOffset"]
+        for m in messages
         if m["topic"] == "TopicTest" and m["storeTimestamp"] >= since and m["physicalOffset"] < 400_000
     ]
     assert found
@@ -139,7 +140,10 @@ def test_the_names_of_a_finished_export_reach_the_disk(tmp_path, monkeypatch):
     export(RICH, tmp_path / "out.jsonl")
     named = calls.index(("rename", "out.jsonl"))
     assert calls[named - 1 : named + 3] == [
-        ("sync", "rows"), ("rename", "out.jsonl"), ("sync", tmp_path.name), ("remove", "out.jsonl.partial"),
+        ("sync", "rows"),
+        ("rename", "out.jsonl"),
+        ("sync", tmp_path.name),
+        ("remove", "out.jsonl.partial"),
     ]
 
 
@@ -473,9 +477,17 @@ def test_cells_that_a_spreadsheet_would_calculate_are_neutralised_on_request(for
     assert run("export", formulas, target, "--format", "csv-safe").exit_code == 0
     with target.open(newline="") as file:
         exported = file.read()
-    outputs = [exported, *(run(*command, "--format", "csv-safe").stdout for command in (
-        ("export", formulas, "-"), ("cat", formulas), ("query", formulas, "--topic", "T", "--tag", "=tag"),
-    ))]
+    outputs = [
+        exported,
+        *(
+            run(*command, "--format", "csv-safe").stdout
+            for command in (
+                ("export", formulas, "-"),
+                ("cat", formulas),
+                ("query", formulas, "--topic", "T", "--tag", "=tag"),
+            )
+        ),
+    ]
     for output in outputs:
         found = csv_rows(output)
         assert sorted(row["body"] for row in found) == sorted(f"'{text}" for text in FORMULAS)
@@ -484,6 +496,8 @@ def test_cells_that_a_spreadsheet_would_calculate_are_neutralised_on_request(for
 
 
 def test_numbers_stay_numbers_in_neutralised_cells(formulas):
-    assert run("offset", formulas, "--topic", "T", "--time", "0", "--format", "csv-safe").stdout == run(
-        "offset", formulas, "--topic", "T", "--time", "0", "--format", "csv").stdout
+    assert (
+        run("offset", formulas, "--topic", "T", "--time", "0", "--format", "csv-safe").stdout
+        == run("offset", formulas, "--topic", "T", "--time", "0", "--format", "csv").stdout
+    )
     assert csv_line([-1, "-1"], safe=True) == "-1,'-1\n"

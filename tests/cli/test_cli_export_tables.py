@@ -131,8 +131,11 @@ def test_a_directory_of_partitions_replaces_nothing(tmp_path):
     result = run("export", golden(RICH), tmp_path / "out", "--partition-by", "topic")
     assert (result.exit_code, "exists: give another name" in result.stderr) == (1, True)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
-    for options in (["--partition-by", "hour"], ["--partition-by", "topic", "--resume"],
-                    ["--partition-by", "topic", "--format", "csv"]):
+    for options in (
+        ["--partition-by", "hour"],
+        ["--partition-by", "topic", "--resume"],
+        ["--partition-by", "topic", "--format", "csv"],
+    ):
         assert run("export", golden(RICH), tmp_path / "new", *options).exit_code == 2
     assert not (tmp_path / "new").exists()
 
@@ -175,8 +178,10 @@ def test_parts_of_a_parquet_file_are_one_file(tmp_path, monkeypatch):
 def test_a_footer_is_moved_as_if_the_file_began_later(options, tmp_path):
     from rocketstore.cli.transfer.parquet_footer import MAGIC, footer_of, move_footer
 
-    rows = pa.table({f"c{n}": pa.array([n, None, 2**40], pa.int64()) for n in range(40)} | {
-        "b": [True, None, False], "l": [["a"], [], None], "s": [{"x": 1.5}, None, {"x": 2.5}]})
+    rows = pa.table(
+        {f"c{n}": pa.array([n, None, 2**40], pa.int64()) for n in range(40)}
+        | {"b": [True, None, False], "l": [["a"], [], None], "s": [{"x": 1.5}, None, {"x": 2.5}]}
+    )
     pq.write_table(rows, tmp_path / "a.parquet", **options)
     data = (tmp_path / "a.parquet").read_bytes()
     assert move_footer(footer_of(data), 0) == footer_of(data)

@@ -88,8 +88,11 @@ def test_follow_begins_where_it_is_told(tmp_path):
         end = [store.put_message(Message("T", b"%d" % n, queue_id=0)) for n in range(5)][-1]
         bound = ["--end-offset", end.phy_offset + end.size]
     for options, expected in (
-        (["--tail", 2], "34"), (["--since", 0], "01234"), (["--begin-offset", end.phy_offset], "4"),
-        (["--limit", 2, "--since", 0], "01"), (["--tail", 3, "--limit", 1], "2"),
+        (["--tail", 2], "34"),
+        (["--since", 0], "01234"),
+        (["--begin-offset", end.phy_offset], "4"),
+        (["--limit", 2, "--since", 0], "01"),
+        (["--tail", 3, "--limit", 1], "2"),
     ):
         found = rows(run("cat", tmp_path, "--follow", *bound, *options))
         assert "".join(row["body"] for row in found) == expected

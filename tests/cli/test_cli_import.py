@@ -87,6 +87,7 @@ def bodies(store):
 @pytest.fixture
 def broker_conf(tmp_path):
     """Makes a broker's file with the settings of a golden store."""
+
     def make(name):
         lines = [f"{camel_case(key)}={str(value).lower()}\n" for key, value in stores.settings(name).items()]
         path = tmp_path / f"{name}.conf"

@@ -176,5 +176,3 @@ def test_a_circle_in_a_file_is_an_error(index):
         data[items + 20 * ordinal + 16 : items + 20 * ordinal + 20] = (999).to_bytes(4, "big")
     path.write_bytes(data)
     assert_one_line(run("query", path, *GEOMETRY, "--topic", "T", "--key", "none"), path, "prevIndex")
-
-

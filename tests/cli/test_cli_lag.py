@@ -45,7 +45,8 @@ def test_a_topic_that_does_not_exist_is_marked(store):
 def test_totals_are_one_row_for_each_group(store):
     found = rows(run("lag", store, "--totals"))
     assert [(row["group"], row["topics"], row["queues"], row["lag"]) for row in found] == [
-        ("behind", 2, 3, 2), ("done", 1, 2, 0),
+        ("behind", 2, 3, 2),
+        ("done", 1, 2, 0),
     ]
     assert found[0]["oldestAgeSeconds"] // 60 == 120
     assert found[1]["oldestTimestamp"] is None

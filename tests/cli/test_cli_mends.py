@@ -43,8 +43,10 @@ def test_a_query_without_index_prints_the_command_that_reads_the_log_and_the_one
     result = run(*question)
     assert result.stdout == ""
     assert_one_line(result, "the store has no index")
-    scan, rebuild = (part.partition(" reads ")[0].partition(" mends ")[0]
-                     for part in result.stderr.partition("index. ")[2].strip().split("; "))
+    scan, rebuild = (
+        part.partition(" reads ")[0].partition(" mends ")[0]
+        for part in result.stderr.partition("index. ")[2].strip().split("; ")
+    )
     assert rows(typed(scan)) == expected[::-1]
     assert typed(rebuild).exit_code == 0
     assert rows(run(*question)) == expected
@@ -80,8 +82,13 @@ def test_lost_queues_are_made_by_the_command_in_the_error(sound, tmp_path):
 
 
 MENDED = [
-    "missing_queue", "unit_with_another: size", "missing_index", "abort_file", "missing_checkpoint",
-    "noise_over_records", "bytes_behind_the_end",
+    "missing_queue",
+    "unit_with_another: size",
+    "missing_index",
+    "abort_file",
+    "missing_checkpoint",
+    "noise_over_records",
+    "bytes_behind_the_end",
 ]
 
 

@@ -43,8 +43,6 @@ def damage_topics(root):
     topics.write_bytes(topics.read_bytes()[:20])
 
 
-
-
 COMMANDS = ["import", "recover", "rebuild", "config repair"]
 
 

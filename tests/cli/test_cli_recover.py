@@ -147,6 +147,9 @@ def test_rows_can_be_json_or_csv(torn):
 def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_command(store):
     (store / "config" / "rocketstore.json").unlink()
     result = run("recover", store)
-    assert_one_line(result, "do not follow from the files, which look like 100 and 1000",
-                    f": rocketstore recover {store} --slots 100 --items 1000")
+    assert_one_line(
+        result,
+        "do not follow from the files, which look like 100 and 1000",
+        f": rocketstore recover {store} --slots 100 --items 1000",
+    )
     assert "StoreConfig" not in result.stderr

@@ -28,8 +28,11 @@ def unknown(sound, tmp_path):
     shutil.rmtree(root / "index")
     saved = root / "config" / "rocketstore.json"
     values = json.loads(saved.read_text())
-    saved.write_text(json.dumps({name: value for name, value in values.items() if "hash_slot" not in name and
-                                 name != "max_index_num"}))
+    saved.write_text(
+        json.dumps(
+            {name: value for name, value in values.items() if "hash_slot" not in name and name != "max_index_num"}
+        )
+    )
     return root
 
 
@@ -70,7 +73,7 @@ def test_the_command_in_the_error_is_complete(sound, tmp_path):
     (root / "config" / "rocketstore.json").unlink()
     error = run("recover", root)
     assert_one_line(error, f"rocketstore recover '{root}' --slots {planted.SLOTS} --items {planted.ITEMS}")
-    words = shlex.split(error.stderr[error.stderr.index("rocketstore recover"):])
+    words = shlex.split(error.stderr[error.stderr.index("rocketstore recover") :])
     assert run(*words[1:]).exit_code == 0
     assert run("recover", root).exit_code == 0
 
@@ -102,8 +105,10 @@ def test_verify_takes_sizes_and_changes_nothing(sound, tmp_path):
     (root / "config" / "rocketstore.json").unlink()
     before = tree(root)
     assert run("verify", root, *SIZES).exit_code == 0
-    kinds = {row["kind"] for row in rows(run("verify", root, "--slots", planted.SLOTS + 1, "--items", planted.ITEMS),
-                                         exit_code=1)}
+    kinds = {
+        row["kind"]
+        for row in rows(run("verify", root, "--slots", planted.SLOTS + 1, "--items", planted.ITEMS), exit_code=1)
+    }
     assert "index-file-size" in kinds
     assert tree(root) == before
 

@@ -495,9 +495,7 @@ def test_query_by_tag():
 
 def test_query_says_that_there_are_more_than_it_shows():
     count = len(stores.dump(BASIC)["message"])
-    assert run("query", golden(BASIC), "--since", 0).stderr == (
-        "64 found; there are more: --limit N shows up to N\n"
-    )
+    assert run("query", golden(BASIC), "--since", 0).stderr == ("64 found; there are more: --limit N shows up to N\n")
     assert run("query", golden(BASIC), "--since", 0, "--limit", count).stderr == f"{count} found\n"
     by_tag = run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--limit", 1)
     assert by_tag.stderr.startswith("1 found; there are more")
@@ -542,8 +540,10 @@ def tagged(command, *tags):
 @pytest.mark.parametrize("command", list(TAGS_COMMANDS))
 def test_tags_are_a_subscriptions_expression_in_every_command(command, tags):
     wanted = [
-        m["physicalOffset"] for m in stores.dump(BASIC)["message"]
-        if m["topic"] == "TopicTest" and m["properties"].get("TAGS") in ("TagA", "TagB")
+        m["physicalOffset"]
+        for m in stores.dump(BASIC)["message"]
+        if m["topic"] == "TopicTest"
+        and m["properties"].get("TAGS") in ("TagA", "TagB")
         and (command == "query" or m["queueId"] == 0)
     ]
     found = [row["phyOffset"] for row in rows(tagged(command, *tags))]
@@ -669,8 +669,10 @@ def test_a_log_elsewhere_is_found_by_the_brokers_own_file(tmp_path):
     make_store(tmp_path / "root", [{"topic": "T", "body": b"b"}])
     (tmp_path / "root" / "commitlog").rename(tmp_path / "log")
     conf = tmp_path / "broker.conf"
-    conf.write_text(f"storePathCommitLog={tmp_path / 'log'}\nmappedFileSizeCommitLog=65536\n"
-                    "mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n")
+    conf.write_text(
+        f"storePathCommitLog={tmp_path / 'log'}\nmappedFileSizeCommitLog=65536\n"
+        "mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
+    )
     assert_one_line(run("cat", tmp_path / "root"), tmp_path / "root" / "commitlog")
     assert [row["topic"] for row in rows(run("cat", tmp_path / "root", "--broker-conf", conf))] == ["T"]
     conf.write_text("storePathCommitLog=\\uzzzz\n")
@@ -680,8 +682,14 @@ def test_a_log_elsewhere_is_found_by_the_brokers_own_file(tmp_path):
 def test_a_line_that_the_broker_ignores_stops_no_command(tmp_path, caplog):
     make_store(tmp_path / "root", [{"topic": "T", "body": b"b"}])
     conf = tmp_path / "broker.conf"
-    for line in ("mappedFileSizeCommitLog=many", "enableLmq=yes ", "mapedFileSizeConsumeQueue=300000",
-                 "fileReservedTime=-1", "messageDelayLevel=1s,5s", "flushIntervalCommitLog=0"):
+    for line in (
+        "mappedFileSizeCommitLog=many",
+        "enableLmq=yes ",
+        "mapedFileSizeConsumeQueue=300000",
+        "fileReservedTime=-1",
+        "messageDelayLevel=1s,5s",
+        "flushIntervalCommitLog=0",
+    ):
         conf.write_text(f"mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n{line}\n")
         done = run("cat", tmp_path / "root", "--broker-conf", conf)
         assert [row["topic"] for row in rows(done)] == ["T"]
@@ -703,7 +711,8 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("below", ["commitlog", "index", "consumequeue/TopicTest/0"])
 @pytest.mark.parametrize(
-    "command", [["ls"], ["info"], ["verify"], ["recover"], ["rebuild"], ["query", "--topic", "T", "--key", "k"]],
+    "command",
+    [["ls"], ["info"], ["verify"], ["recover"], ["rebuild"], ["query", "--topic", "T", "--key", "k"]],
     ids=lambda command: command[0],
 )
 def test_a_directory_of_a_store_given_as_the_store_gets_a_hint_at_the_store(command, below):

@@ -149,7 +149,7 @@ def test_a_narrow_terminal_folds_no_name_of_a_file_and_leaves_no_column_out(dama
     assert status == 1
     lines = text.rpartition("\x1b[2K")[2].splitlines()
     found = rows(run("verify", damaged), exit_code=1)
-    assert max(map(len, lines[:-1 - len(found)])) <= columns
+    assert max(map(len, lines[: -1 - len(found)])) <= columns
     assert "columns are too few" not in text
     for row in found:
         path = row["path"].removeprefix(f"{damaged}/")
@@ -237,8 +237,13 @@ def roots(store, damaged, tmp_path_factory):
         (broken / "config" / name).write_text("{")
     crashed = shutil.copytree(damaged, tmp_path_factory.mktemp("tables") / "damaged")
     (crashed / "abort").touch()
-    return {"STORE": store, "STORE/index": store / "index", "BROKER": golden("broker-5.5.0"), "DAMAGED": crashed,
-            "BROKEN": broken}
+    return {
+        "STORE": store,
+        "STORE/index": store / "index",
+        "BROKER": golden("broker-5.5.0"),
+        "DAMAGED": crashed,
+        "BROKEN": broken,
+    }
 
 
 def words(command, roots):

@@ -33,7 +33,8 @@ def test_every_command_writes_what_python_writes(name, form, tmp_path):
     chosen = ["storeTimestamp", "keys", "body", "properties"]
     columns = ["storeTimestamp", "keys", "body", "bodyBase64", "properties"]
     assert run("cat", golden(name), "--columns", ",".join(chosen), "--format", form).stdout == text_of(
-        form, found, columns)
+        form, found, columns
+    )
 
 
 def test_the_messages_of_a_key_are_newest_first(tmp_path):

@@ -23,8 +23,6 @@ def store(sound, tmp_path):
     return planted.Store(tmp_path / "store")
 
 
-
-
 def test_a_sound_store_has_no_row_and_exit_status_0(sound):
     result = cli.run("verify", sound)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -87,8 +85,12 @@ def test_threads_and_csv(store):
 def test_sizes_may_come_from_the_broker_s_file(store, tmp_path):
     (store.root / "config" / "rocketstore.json").unlink()
     conf = tmp_path / "broker.conf"
-    names = {"mappedFileSizeCommitLog": planted.LOG_FILE, "mappedFileSizeConsumeQueue": planted.QUEUE_FILE,
-             "maxHashSlotNum": planted.SLOTS, "maxIndexNum": planted.ITEMS}
+    names = {
+        "mappedFileSizeCommitLog": planted.LOG_FILE,
+        "mappedFileSizeConsumeQueue": planted.QUEUE_FILE,
+        "maxHashSlotNum": planted.SLOTS,
+        "maxIndexNum": planted.ITEMS,
+    }
     conf.write_text("".join(f"{name}={value}\n" for name, value in names.items()))
     assert cli.run("verify", store.root, "--broker-conf", conf).exit_code == 0
     conf.write_text(conf.read_text().replace(f"maxIndexNum={planted.ITEMS}", "maxIndexNum=61"))

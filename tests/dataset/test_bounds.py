@@ -23,8 +23,10 @@ def arrow_cases():
         ((topic == "A") | topic.isin(["B", "C"]), {"topic": {"A", "B", "C"}}),
         ((topic == "A") | (tags == "B"), {}),
         ((topic == "A") & ~(tags == "B"), {"topic": {"A"}}),
-        (((topic == "A") & (tags == "B")) & ((queue > 1) & (queue <= 7)),
-         {"topic": {"A"}, "tags": {"B"}, "queueId": Interval(1, 7)}),
+        (
+            ((topic == "A") & (tags == "B")) & ((queue > 1) & (queue <= 7)),
+            {"topic": {"A"}, "tags": {"B"}, "queueId": Interval(1, 7)},
+        ),
         ((topic == "A") & ((queue == 1) | ((queue == 3) & (tags == "x"))), {"topic": {"A"}, "queueId": Interval(1, 3)}),
         (topic.isin(["A", None]), {}),
         (topic.isin(pa.array([], pa.string())), {}),
@@ -135,7 +137,10 @@ def test_bounds_become_conditions_of_a_scan():
     bounds = both(one_of("topic", ["B", "A"]), both(compare("queueId", ">=", 2), compare("queueId", "<=", 4)))
     bounds = both(bounds, both(compare("phyOffset", ">=", -5), compare("phyOffset", "<=", 99)))
     assert scan_conditions(bounds) == {
-        "topics": ["A", "B"], "queue_ids": [2, 3, 4], "begin_offset": 0, "end_offset": 100,
+        "topics": ["A", "B"],
+        "queue_ids": [2, 3, 4],
+        "begin_offset": 0,
+        "end_offset": 100,
     }
     assert scan_conditions(compare("queueId", ">=", 2)) == {}
     times = both(compare("storeTimestamp", ">=", 10), compare("storeTimestampMs", "<=", 20))

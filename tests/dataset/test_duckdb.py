@@ -55,7 +55,7 @@ def test_columns_and_filters_reach_the_scan(store, connection, monkeypatch):
     calls = spied(monkeypatch, store.commit_log)
     query = "SELECT sum(size), max(queueOffset) FROM messages WHERE topic = 'Orders' AND queueId = 2"
     assert len(connection.sql(query).fetchall()) == 1
-    (name, options), = calls
+    ((name, options),) = calls
     assert name == "scan"
     assert {*options["columns"]} <= {"size", "queue_offset", "topic", "queue_id"}
     assert (options["topics"], options["queue_ids"]) == (["Orders"], [2])

@@ -60,9 +60,12 @@ def test_filters_of_duckdb(root, table):
         for column in ("tags", "uniqKey"):
             for wanted in WITH_NULL:
                 values = ", ".join("NULL" if text is None else f"'{text}'" for text in wanted)
-                for condition in (f"{column} IN ({values})", f"NOT {column} IN ({values})",
-                                  f"{column} IS NOT DISTINCT FROM {values.split(', ')[0]}",
-                                  f"({column} IN ({values}) OR {column} IS NULL) AND topic IN ('A', '')"):
+                for condition in (
+                    f"{column} IN ({values})",
+                    f"NOT {column} IN ({values})",
+                    f"{column} IS NOT DISTINCT FROM {values.split(', ')[0]}",
+                    f"({column} IN ({values}) OR {column} IS NULL) AND topic IN ('A', '')",
+                ):
                     found, expected = (
                         connection.sql(f"SELECT phyOffset FROM {name} WHERE {condition} ORDER BY 1").fetchall()
                         for name in ("messages", "whole")

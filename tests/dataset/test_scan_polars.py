@@ -70,7 +70,7 @@ def test_columns_and_filters_reach_the_scan(root, whole, monkeypatch):
         frame = lazy_frame(DatasetReader(store), None)
         found = frame.filter(col("topic") == "Orders", col("tags").is_in(["paid", "sent"])).select("size").collect()
         assert found.equals(whole.filter(col("topic") == "Orders", col("tags").is_in(["paid", "sent"])).select("size"))
-        (name, options), = calls
+        ((name, options),) = calls
         assert (name, {*options["columns"]}, options["topics"]) == ("scan", {"topic", "tags", "size"}, ["Orders"])
 
 

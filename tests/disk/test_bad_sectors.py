@@ -18,7 +18,9 @@ from rocketstore import CorruptFileError, DiskReadError, IndexFile, MappedFile, 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="maps files as POSIX does")
 
 CONFIG = StoreConfig(
-    mapped_file_size_commit_log=16 * PAGE, mapped_file_size_consume_queue=5 * PAGE, max_hash_slot_num=2000,
+    mapped_file_size_commit_log=16 * PAGE,
+    mapped_file_size_consume_queue=5 * PAGE,
+    max_hash_slot_num=2000,
     max_index_num=2000,
 )
 MESSAGES = 600
@@ -79,8 +81,12 @@ def test_a_bad_sector_of_the_log_is_an_error_that_names_file_and_offset(read, ro
 
 
 COMMANDS = {
-    "cat": ["cat"], "export": ["export", "OUT"], "get": ["get", "T", "0", "0", "--limit", "600"],
-    "query": ["query", "--topic", "T", "--key", "k145"], "recover": ["recover", "--dry-run"], "rebuild": ["rebuild"],
+    "cat": ["cat"],
+    "export": ["export", "OUT"],
+    "get": ["get", "T", "0", "0", "--limit", "600"],
+    "query": ["query", "--topic", "T", "--key", "k145"],
+    "recover": ["recover", "--dry-run"],
+    "rebuild": ["rebuild"],
 }
 
 
@@ -213,8 +219,11 @@ def test_verify_reports_bad_sectors_and_the_damage_behind_them(root, disk, bad_l
     later.write_bytes(data)
     for quick in (False, True):
         report = rocketstore.verify(root, quick=quick, config=CONFIG)
-        found = [(each.offset, each.detail.rpartition(": ")[2]) for each in report.findings
-                 if (each.kind, each.path) == ("disk-unreadable", bad_log)]
+        found = [
+            (each.offset, each.detail.rpartition(": ")[2])
+            for each in report.findings
+            if (each.kind, each.path) == ("disk-unreadable", bad_log)
+        ]
         if not quick:
             assert found == [(BAD * PAGE, f"{PAGE} bytes"), (9 * PAGE, f"{2 * PAGE} bytes")]
             others = {(each.kind, each.path, each.offset) for each in report.findings}
@@ -314,8 +323,10 @@ def test_a_fault_elsewhere_ends_the_process_as_ever(order, tmp_path):
 
 
 def test_a_forked_child_is_guarded_too(tmp_path):
-    code = OTHERS + "use_rocketstore()\nif os.fork() == 0:\n    use_rocketstore(); os._exit(0)\n" + (
-        "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))"
+    code = (
+        OTHERS
+        + "use_rocketstore()\nif os.fork() == 0:\n    use_rocketstore(); os._exit(0)\n"
+        + ("sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))")
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60, check=False)
     assert done.returncode == 0

@@ -99,8 +99,12 @@ def test_a_lock_on_other_bytes_is_not_the_store_s(tmp_path):
 
 @pytest.mark.parametrize(
     ("abort", "locked", "state"),
-    [(False, False, "stopped cleanly"), (True, False, "crashed"), (True, True, "a broker runs"),
-     (False, True, "a broker runs")],
+    [
+        (False, False, "stopped cleanly"),
+        (True, False, "crashed"),
+        (True, True, "a broker runs"),
+        (False, True, "a broker runs"),
+    ],
 )
 def test_a_store_says_whether_it_was_stopped_crashed_or_is_in_use(held, abort, locked, state):
     path, process = held

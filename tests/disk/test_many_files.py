@@ -22,8 +22,11 @@ PER_TOPIC = 30
 
 def config_of(**options):
     return StoreConfig(
-        mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=400, max_hash_slot_num=7,
-        max_index_num=1000, **options,
+        mapped_file_size_commit_log=1 << 16,
+        mapped_file_size_consume_queue=400,
+        max_hash_slot_num=7,
+        max_index_num=1000,
+        **options,
     )
 
 
@@ -223,7 +226,10 @@ def test_a_gap_in_overlapping_files_is_named_by_the_first_file():
     files = [File(500, 100, "late"), File(0, 1000, "long"), File(500, 100, "twin"), File(None, 9, "foreign")]
     lost = list(Finds(files)._missing([(10, 20), (510, 520), (700, 710), (2000, 2010)], 1000))
     assert [(found.path.name, found.offset) for found in lost] == [
-        ("long", 10), ("late", 10), ("long", 700), (f"{2000:020}", 0),
+        ("long", 10),
+        ("late", 10),
+        ("long", 700),
+        (f"{2000:020}", 0),
     ]
 
 

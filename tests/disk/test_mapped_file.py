@@ -42,7 +42,6 @@ def filled(path):
     return path
 
 
-
 # ---- making and opening ------------------------------------------------------------------------------------
 
 
@@ -168,9 +167,7 @@ def test_a_sparse_index_file_is_opened_for_writing_only_where_the_disk_has_room_
 
 
 @pytest.mark.parametrize("can_allocate", [True, False])
-def test_a_sparse_index_file_is_allocated_when_it_is_written_and_keeps_what_it_has(
-    can_allocate, tmp_path, monkeypatch
-):
+def test_a_sparse_index_file_is_allocated_when_it_is_written_and_keeps_what_it_has(can_allocate, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
@@ -436,9 +433,7 @@ WORKS = {
     "make with a wrong number": lambda path, new: fail(
         ValueError, IndexFile.create, new, **GEOMETRY, end_timestamp=2**63
     ),
-    "wrong geometry": lambda path, new: fail(
-        CorruptFileError, IndexFile.open, path, hash_slot_num=7, index_num=9
-    ),
+    "wrong geometry": lambda path, new: fail(CorruptFileError, IndexFile.open, path, hash_slot_num=7, index_num=9),
     "half a geometry": lambda path, new: fail(ValueError, IndexFile.open, path, "r+", hash_slot_num=7),
     "no geometry": lambda path, new: fail(ValueError, IndexFile.open, path, "r+"),
 }

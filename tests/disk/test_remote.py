@@ -621,6 +621,7 @@ def test_an_error_of_the_server_names_the_file(tmp_path, kind):
     make_store(tmp_path, [{}])
     path = counted(tmp_path)
     with rocketstore.open(path) as store:
+
         def fail(name, begin, end):
             raise kind
 

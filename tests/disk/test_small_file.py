@@ -173,7 +173,10 @@ def test_a_state_of_an_export_that_is_a_pipe_is_refused(tmp_path):
     os.mkfifo(work / "export.json")
     done = subprocess.run(
         [sys.executable, "-m", "rocketstore", "export", str(root), str(target), "--resume"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 1
     assert "a regular file was expected" in done.stderr

@@ -111,7 +111,8 @@ def test_requests_and_items_are_the_reference_s(profile, seed):
         assert found_requests(scanner, requests) == expected_requests(records)
         assert found_items(items) == expected_items(records, indexes_tags=indexes_tags)
         assert (scanner.last_phy_offset, scanner.last_store_timestamp) == (
-            records[-1].phy_offset, records[-1].store_timestamp,
+            records[-1].phy_offset,
+            records[-1].store_timestamp,
         )
 
 
@@ -239,7 +240,7 @@ PAIRS = [(b"Aa", b"BB"), (b"abcdefghijklmnop", b"abcdefg\xe8ijk\xecmno\xf0")]
 @pytest.mark.parametrize("pair", PAIRS, ids=("java", "odd"))
 def test_topics_that_are_chosen_are_told_apart_as_fast_as_others(pair):
     chosen = [b"".join(topic) for topic in itertools.product(pair, repeat=15)]
-    others = [(b"%0240d" % number)[-len(topic):] for number, topic in enumerate(chosen)]
+    others = [(b"%0240d" % number)[-len(topic) :] for number, topic in enumerate(chosen)]
     assert seconds_of(chosen) < 30 * seconds_of(others)
 
 
@@ -378,7 +379,8 @@ class Built:
         for start, data in self.model.files.items():
             write_file(root / "commitlog", start, bytes(data).ljust(self.config.mapped_file_size_commit_log, b"\0"))
         self.log = CommitLog.open(
-            root / "commitlog", mapped_file_size=self.config.mapped_file_size_commit_log,
+            root / "commitlog",
+            mapped_file_size=self.config.mapped_file_size_commit_log,
             message_delay_level=self.config.message_delay_level,
         )
         geometry = {"hash_slot_num": self.config.max_hash_slot_num, "index_num": self.config.max_index_num}

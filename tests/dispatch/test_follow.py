@@ -197,8 +197,10 @@ def test_a_reader_gets_each_message_once_while_another_writes(seed, tmp_path):
             results = []
             while len(results) < count:
                 rows = [draw_plain(rng) for _ in range(min(rng.randrange(1, 20), count - len(results)))]
-                results += [(placed.phy_offset, row["topic"], placed.queue_offset) for row, placed in
-                            zip(rows, store.put_messages(list(map(message_of, rows))), strict=True)]
+                results += [
+                    (placed.phy_offset, row["topic"], placed.queue_offset)
+                    for row, placed in zip(rows, store.put_messages(list(map(message_of, rows))), strict=True)
+                ]
             wait_for(lambda: len(found) == count)
         finally:
             stop.set()
@@ -242,8 +244,11 @@ def foreign_log(root, *properties):
     return make_commit_log(root / "commitlog", 1 << 14, [{"properties": each} for each in properties])
 
 
-BAD_NUMBERS = [{"INNER_NUM": "x", "INNER_BASE": "1"}, {"INNER_NUM": "32768", "INNER_BASE": "1"},
-               {"INNER_NUM": "2", "INNER_BASE": "9223372036854775808"}]
+BAD_NUMBERS = [
+    {"INNER_NUM": "x", "INNER_BASE": "1"},
+    {"INNER_NUM": "32768", "INNER_BASE": "1"},
+    {"INNER_NUM": "2", "INNER_BASE": "9223372036854775808"},
+]
 
 
 @pytest.mark.parametrize("properties", BAD_NUMBERS)
@@ -332,6 +337,7 @@ def test_queues_and_index_have_what_an_own_dispatcher_is_called_with(tmp_path):
 
 def test_an_own_dispatcher_may_put(tmp_path):
     with open_store(tmp_path / "store") as store:
+
         def copy(batch):
             rows = [batch[i] for i in range(len(batch))]
             store.put_messages([Message("Copy", m.body) for m in rows if m.topic == "T"])
@@ -346,6 +352,7 @@ def test_an_own_dispatcher_may_put(tmp_path):
 def test_what_own_dispatchers_put_for_one_another_is_there_when_the_store_is_closed(tmp_path):
     following = {"A": "B", "B": "C", "C": "D"}
     with open_store(tmp_path / "store") as store:
+
         def go_on(batch):
             for message in batch:
                 if message.topic in following:

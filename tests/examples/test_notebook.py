@@ -15,8 +15,17 @@ SCRIPT = TREE / ".ci" / "notebook.py"
 if not NOTEBOOK.exists() or not SCRIPT.exists():
     pytest.skip("tested away from the source tree", allow_module_level=True)
 NEEDED = ("nbclient", "ipykernel", "altair", "polars", "vl_convert")
-SHOWN = ["MessageStore", "Topic", "MessageBatch", "QueryMessageResult", "GetMessageResult", "ConsumeQueueUnits", "Rows",
-         "VerifyReport", "RecoveryReport"]
+SHOWN = [
+    "MessageStore",
+    "Topic",
+    "MessageBatch",
+    "QueryMessageResult",
+    "GetMessageResult",
+    "ConsumeQueueUnits",
+    "Rows",
+    "VerifyReport",
+    "RecoveryReport",
+]
 
 
 def code_cells(path):
@@ -55,8 +64,12 @@ def test_the_notebook_runs_and_its_saved_outputs_are_right(tmp_path):
     places = {"TMPDIR": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_CONFIG_DIR": str(tmp_path)}
     path = os.pathsep.join([str(TREE), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
-        [sys.executable, SCRIPT, out], env={**os.environ, **places, "PYTHONPATH": path}, text=True,
-        capture_output=True, timeout=600, check=False,
+        [sys.executable, SCRIPT, out],
+        env={**os.environ, **places, "PYTHONPATH": path},
+        text=True,
+        capture_output=True,
+        timeout=600,
+        check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     for saved, made in zip(code_cells(NOTEBOOK), code_cells(out), strict=True):

@@ -23,9 +23,7 @@ class Pair:
         self.path = path
         self.geometry = {"hash_slot_num": slots, "index_num": items}
         self.compat = compat
-        self.model = reference.IndexFile(
-            slots, items, end_phy_offset, end_timestamp, every_put_counts=COMPATS[compat]
-        )
+        self.model = reference.IndexFile(slots, items, end_phy_offset, end_timestamp, every_put_counts=COMPATS[compat])
         self.file = rocketstore.IndexFile.create(
             path, **self.geometry, end_phy_offset=end_phy_offset, end_timestamp=end_timestamp, compat=compat
         )
@@ -59,9 +57,7 @@ class Pair:
 
 def draw_keys(rng, count):
     """Keys of a small pool, so that chains are long and hashes meet."""
-    pool = [""] + [
-        "".join(rng.choices(rng.choice(LETTERS), k=rng.randint(1, 40))) for _ in range(rng.randint(1, 60))
-    ]
+    pool = [""] + ["".join(rng.choices(rng.choice(LETTERS), k=rng.randint(1, 40))) for _ in range(rng.randint(1, 60))]
     return rng.choices(pool, k=count)
 
 
@@ -69,12 +65,8 @@ def draw_timestamps(rng, count):
     shape = rng.choice(["rising", "falling", "equal", "zero", "negative", "far", "extreme", "any"])
     start = rng.randrange(1, 2 * 10**12)
     return {
-        "rising": lambda: list(
-            itertools.accumulate([start] + [rng.randrange(3000) for _ in range(count - 1)])
-        ),
-        "falling": lambda: list(
-            itertools.accumulate([start] + [-rng.randrange(3000) for _ in range(count - 1)])
-        ),
+        "rising": lambda: list(itertools.accumulate([start] + [rng.randrange(3000) for _ in range(count - 1)])),
+        "falling": lambda: list(itertools.accumulate([start] + [-rng.randrange(3000) for _ in range(count - 1)])),
         "equal": lambda: [start] * count,
         "zero": lambda: [0] * count,
         "negative": lambda: [-rng.randrange(1, 10**13) for _ in range(count)],
@@ -203,10 +195,7 @@ def bounds_of(rng, model):
         reference.to_long(model.begin_timestamp + 1000 * model.item(n)[2])
         for n in rng.choices(range(1, model.index_count), k=2)
     ]
-    near = [
-        reference.to_long(rng.choice(times) + rng.choice([-1001, -1000, -1, 0, 1, 999, 1000]))
-        for _ in range(2)
-    ]
+    near = [reference.to_long(rng.choice(times) + rng.choice([-1001, -1000, -1, 0, 1, 999, 1000])) for _ in range(2)]
     return near if rng.random() < 0.8 else sorted(near)
 
 

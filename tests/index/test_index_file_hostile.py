@@ -52,23 +52,17 @@ def write(path, data):
     return path
 
 
-def check_answers(
-    path, data, limits=((32, 0, LONG_MAX), (2, 0, LONG_MAX), (10**6, 10**12 + 2000, 10**12 + 5000))
-):
+def check_answers(path, data, limits=((32, 0, LONG_MAX), (2, 0, LONG_MAX), (10**6, 10**12 + 2000, 10**12 + 5000))):
     """Ask for every key in every way. Where the reference answers so must the file; else it may raise."""
     model = model_of(data)
     with IndexFile.open(path, "r", **GEOMETRY) as file:
         assert tuple(file.header) == model.header
         for max_num, begin, end in limits:
-            expected = [
-                answer(model.select_phy_offset, CorruptIndex, key, max_num, begin, end) for key in KEYS
-            ]
+            expected = [answer(model.select_phy_offset, CorruptIndex, key, max_num, begin, end) for key in KEYS]
             for key, phy_offsets in zip(KEYS, expected, strict=True):
                 got = answer(file.select_phy_offset, CorruptFileError, key, max_num, begin, end)
                 assert got == phy_offsets or phy_offsets is None
-            limited = partial(
-                file.select_phy_offsets, max_num=max_num, begin_timestamp=begin, end_timestamp=end
-            )
+            limited = partial(file.select_phy_offsets, max_num=max_num, begin_timestamp=begin, end_timestamp=end)
             batch = answer(limited, CorruptFileError, KEYS)
             if None not in expected:
                 assert batch.to_pylist() == expected
@@ -177,9 +171,7 @@ def test_small_random_numbers_make_wild_chains(seed, tmp_path):
 
 
 @pytest.mark.parametrize("select", ["scalar", "batch", "two threads", "hashes"])
-@pytest.mark.parametrize(
-    ("link", "ordinal"), [("upwards", 15), ("cycle of two", 11), ("out of the file", 10**9)]
-)
+@pytest.mark.parametrize(("link", "ordinal"), [("upwards", 15), ("cycle of two", 11), ("out of the file", 10**9)])
 def test_a_link_to_a_newer_item_is_corrupt(link, ordinal, select, tmp_path):
     data = filled().data
     patch(data, prev_position(6), ordinal)
@@ -293,9 +285,7 @@ def test_items_that_no_geometry_finds_leave_the_given_one(tmp_path):
         assert len(file) == 15
 
 
-def test_no_other_geometry_is_searched_if_a_crash_lost_only_the_newest_items(
-    tmp_path, monkeypatch
-):
+def test_no_other_geometry_is_searched_if_a_crash_lost_only_the_newest_items(tmp_path, monkeypatch):
     """Among all that a large file can have, that takes seconds."""
     data = filled().data
     for slot in range(SLOTS):

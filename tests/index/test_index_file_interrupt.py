@@ -26,7 +26,6 @@ def columns(first, n):
     return ordinals.astype(np.int32), ordinals, BEGIN + ordinals
 
 
-
 def interrupt(call, delay):
     """Call, with a SIGINT after `delay` seconds, answered at once. Give whether the call was still on."""
 
@@ -264,9 +263,7 @@ def close_the_file_in_a_handler_while_it_is_flushed(directory):
         assert file.closed
 
 
-@pytest.mark.parametrize(
-    "work", [use_the_file_in_a_handler, close_the_file_in_a_handler_while_it_is_flushed]
-)
+@pytest.mark.parametrize("work", [use_the_file_in_a_handler, close_the_file_in_a_handler_while_it_is_flushed])
 def test_a_signal_handler_may_use_the_file_that_is_being_written(work, tmp_path):
     in_subprocess(work, tmp_path)
 

@@ -17,8 +17,6 @@ MIB = 1 << 20
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures in /proc: only on Linux")
 
 
-
-
 class Peak:
     """The most anonymous memory beyond what there was at the beginning, looked at each millisecond."""
 

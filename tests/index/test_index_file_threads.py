@@ -59,7 +59,6 @@ def in_threads(*works):
     return errors
 
 
-
 # ---- close() beside readers and a writer -------------------------------------------------------------------
 
 

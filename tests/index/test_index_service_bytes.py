@@ -45,9 +45,7 @@ CHECKPOINT_FIELDS = [
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 
 
-def request(
-    phy_offset, keys=None, *, topic="T", uniq_key=None, tags=None, store_timestamp=10**12, sys_flag=0
-):
+def request(phy_offset, keys=None, *, topic="T", uniq_key=None, tags=None, store_timestamp=10**12, sys_flag=0):
     return SimpleNamespace(
         topic=topic,
         uniq_key=uniq_key,
@@ -110,9 +108,7 @@ def draw_requests(rng, count):
         elif again > 0.9:
             phy_offset = max(phy_offset - rng.randrange(1, 500), 0)
         store_timestamp += rng.choice([0, 1, 999, 1000, 60_000, -5000])
-        words = rng.choices(
-            ["a", "b", "主题", "😀", "", "T#x", f"key-{rng.randrange(30)}"], k=rng.randrange(5)
-        )
+        words = rng.choices(["a", "b", "主题", "😀", "", "T#x", f"key-{rng.randrange(30)}"], k=rng.randrange(5))
         rows.append(
             request(
                 phy_offset,
@@ -133,9 +129,7 @@ class Pair:
     def __init__(self, directory, compat="5.5.1", **geometry):
         self.directory = directory
         self.options = {**GEOMETRY, **geometry, "compat": compat}
-        self.model = reference.IndexService(
-            self.options["hash_slot_num"], self.options["index_num"], **COMPATS[compat]
-        )
+        self.model = reference.IndexService(self.options["hash_slot_num"], self.options["index_num"], **COMPATS[compat])
         self.service = IndexService.open(directory, "a", **self.options)
 
     def build_index(self, row):
@@ -159,12 +153,8 @@ class Pair:
     def check(self):
         names = self.names()
         assert all(len(name) == 17 and name.isdigit() for name in names)
-        assert [(self.directory / name).read_bytes() for name in names] == [
-            file.data for file in self.model.files
-        ]
-        assert [tuple(file.header) for file in self.service.files] == [
-            file.header for file in self.model.files
-        ]
+        assert [(self.directory / name).read_bytes() for name in names] == [file.data for file in self.model.files]
+        assert [tuple(file.header) for file in self.service.files] == [file.header for file in self.model.files]
 
 
 @pytest.fixture
@@ -539,9 +529,7 @@ def test_expiry_deletes_leading_files_and_never_the_last(number, index):
 def rolled(index):
     """Three full files and one that is not, a minute apart."""
     pair = Pair(index, index_num=4)
-    pair.build_indexes(
-        [request(n, "a b c" if n < 3 else "a", store_timestamp=10**12 + 60_000 * n) for n in range(4)]
-    )
+    pair.build_indexes([request(n, "a b c" if n < 3 else "a", store_timestamp=10**12 + 60_000 * n) for n in range(4)])
     assert len(pair.names()) == 4
     return pair
 

@@ -80,9 +80,15 @@ def test_another_geometry_is_looked_for_in_the_newest_file_alone_and_once(index,
 
 def use_a_store_of_many_index_files(directory):
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-    root, out, config = Path(directory, "store"), Path(directory, "out"), StoreConfig(
-        mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000,
-        max_hash_slot_num=GEOMETRY["hash_slot_num"], max_index_num=GEOMETRY["index_num"],
+    root, out, config = (
+        Path(directory, "store"),
+        Path(directory, "out"),
+        StoreConfig(
+            mapped_file_size_commit_log=1 << 20,
+            mapped_file_size_consume_queue=20_000,
+            max_hash_slot_num=GEOMETRY["hash_slot_num"],
+            max_index_num=GEOMETRY["index_num"],
+        ),
     )
     keys = [f"k{number}" for number in range(700)]
 

@@ -15,8 +15,13 @@ INNER = "Inner"  # its queues are of type BatchCQ
 BOOT_SECONDS = STOP_SECONDS = 60
 READY = "boot success"
 # A small heap, and no more compiling than it takes: a broker lives for seconds here.
-JVM = ["-Xms64m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m", *harness.JVM[1:],
-       "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED"]
+JVM = [
+    "-Xms64m",
+    "-Xmx512m",
+    "-XX:MaxDirectMemorySize=256m",
+    *harness.JVM[1:],
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
 CONFIG = {
     **stores.SMALL,
     "brokerClusterName": "interop",
@@ -76,17 +81,39 @@ class Broker:
 
     def __init__(self, client, root, topics, scratch, **config):
         conf = scratch / "broker.conf"
-        conf.write_text("".join(f"{name}={value}\n" for name, value in {
-            **CONFIG, "listenPort": client.broker_port, "haListenPort": client.broker_port + 1,
-            "namesrvAddr": f"127.0.0.1:{client.namesrv_port}", "storePathRootDir": root,
-            "storePathCommitLog": root / "commitlog", **config}.items()))
+        conf.write_text(
+            "".join(
+                f"{name}={value}\n"
+                for name, value in {
+                    **CONFIG,
+                    "listenPort": client.broker_port,
+                    "haListenPort": client.broker_port + 1,
+                    "namesrvAddr": f"127.0.0.1:{client.namesrv_port}",
+                    "storePathRootDir": root,
+                    "storePathCommitLog": root / "commitlog",
+                    **config,
+                }.items()
+            )
+        )
         self.out = scratch / "broker.out"
         with self.out.open("wb") as out:
             self.process = subprocess.Popen(
-                ["java", *JVM, f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}",
-                 f"-Drocketmq.home.dir={scratch}", "-cp", harness.classpath(client.release, client.profile),
-                 "org.apache.rocketmq.broker.BrokerStartup", "-c", conf],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+                [
+                    "java",
+                    *JVM,
+                    f"-Duser.home={scratch}",
+                    f"-Djava.io.tmpdir={scratch}",
+                    f"-Drocketmq.home.dir={scratch}",
+                    "-cp",
+                    harness.classpath(client.release, client.profile),
+                    "org.apache.rocketmq.broker.BrokerStartup",
+                    "-c",
+                    conf,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
         try:
             self.wait_until_ready()
             client.call("wait", client.broker_port, ",".join(topics))

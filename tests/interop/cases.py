@@ -7,10 +7,27 @@ SLOTS = (1, 7, 97)
 TOPICS = ("TopicTest", "主题", "%RETRY%组", "T😀", "T#", "T\udc00", "")
 # "Aa" and "BB" have one hash, so all of these do.
 COLLIDING = [a + b + c for a in ("Aa", "BB") for b in ("Aa", "BB") for c in ("Aa", "BB")]
-ODD_KEYS = ["", "polygenelubricants", "\ud800", "\udfff\ud800", "\ud83d\ude00", "😀", "键", "a\tb",
-            "two\nlines", "\0", "\uffff", "ß", "T#TagA", "#", "ÿ" * 40, "é😀" * 20, "x" * 300, *COLLIDING]
-ALPHABETS = ("abcdefgh01234567", "éñüß¿ÿ", "键主题消息队列", "😀🚀𐍈🀄", "\ud800\udbff\udc00\udfff",
-             "aé键😀\udc00")
+ODD_KEYS = [
+    "",
+    "polygenelubricants",
+    "\ud800",
+    "\udfff\ud800",
+    "\ud83d\ude00",
+    "😀",
+    "键",
+    "a\tb",
+    "two\nlines",
+    "\0",
+    "\uffff",
+    "ß",
+    "T#TagA",
+    "#",
+    "ÿ" * 40,
+    "é😀" * 20,
+    "x" * 300,
+    *COLLIDING,
+]
+ALPHABETS = ("abcdefgh01234567", "éñüß¿ÿ", "键主题消息队列", "😀🚀𐍈🀄", "\ud800\udbff\udc00\udfff", "aé键😀\udc00")
 TAGS = (None, None, "", "TagA", "TagB", "标签", "a||b", "\ud801")
 SYS_FLAGS = (0, 0, 0, 0x1, 0x4, 0x8, 0xC, 0x8 | 0x30, 0xC | 0x1)
 
@@ -79,8 +96,9 @@ def requests(rng, count):
         uniq_key = rng.choice((None, "", *rng.sample(pool, 4)))
         words = rng.choices(["", *pool], k=rng.randint(0, 4))
         keys = rng.choice((None, "", " ", " ".join(words), "  ".join(words) + " "))
-        made.append((rng.choice(TOPICS), uniq_key, keys, rng.choice(TAGS), phy_offset, store_timestamp,
-                     rng.choice(SYS_FLAGS)))
+        made.append(
+            (rng.choice(TOPICS), uniq_key, keys, rng.choice(TAGS), phy_offset, store_timestamp, rng.choice(SYS_FLAGS))
+        )
         # A message dispatched again, and one that came before: indexed twice, and not at all.
         phy_offset = max(phy_offset + rng.choice((100, 100, 1200, 1200, 0, -600)), 0)
     return made
@@ -88,6 +106,7 @@ def requests(rng, count):
 
 def time_range(rng, times):
     """Return (begin, end): everything, bounds on and beside the times put, and empty ranges."""
+
     def near():
         time = rng.choice(times) + rng.choice((0, 0, 1, -1, 999, -999, 1000, 60_000, -60_000))
         return max(min(time, LONG_MAX), LONG_MIN)
@@ -131,6 +150,7 @@ def service_queries(rng, built, index_types, count=1000):
         topic, uniq_key, keys, tags, *_ = rng.choice(built)
         known = [word for word in (uniq_key, tags, *(keys or "").split(" ")) if word is not None]
         wanted = rng.choice(known) if rng.random() < 0.7 else rng.choice((key(rng), "T#TagA", *COLLIDING))
-        made.append((topic, wanted, rng.choice((64, 32, 1, 2, 0, 65, 5000)), *time_range(rng, times),
-                     rng.choice(index_types)))
+        made.append(
+            (topic, wanted, rng.choice((64, 32, 1, 2, 0, 65, 5000)), *time_range(rng, times), rng.choice(index_types))
+        )
     return made

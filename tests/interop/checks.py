@@ -7,8 +7,14 @@ from rocketstore import IndexFile, IndexService, StoreCheckpoint
 
 FIRST_NAME = 20240101000000000
 # Names with the position each ends at.
-HEADER_FIELDS = (("beginTimestamp", 8), ("endTimestamp", 16), ("beginPhyOffset", 24), ("endPhyOffset", 32),
-                 ("hashSlotCount", 36), ("indexCount", 40))
+HEADER_FIELDS = (
+    ("beginTimestamp", 8),
+    ("endTimestamp", 16),
+    ("beginPhyOffset", 24),
+    ("endPhyOffset", 32),
+    ("hashSlotCount", 36),
+    ("indexCount", 40),
+)
 ITEM_FIELDS = (("keyHash", 4), ("phyOffset", 12), ("timeDiff", 16), ("prevIndex", 20))
 COLUMNS = ("topic", "uniq_key", "keys", "tags", "phy_offset", "store_timestamp", "sys_flag")
 
@@ -35,7 +41,7 @@ def put(rng, directory, geometry, rows, release, batches=(1, 1, 7, 50, 5000)):
     while True:
         with file:
             while rows and not file.is_write_full:
-                rows = rows[put_some(file, rows[:rng.choice(batches)]):]
+                rows = rows[put_some(file, rows[: rng.choice(batches)]) :]
             end = {"end_phy_offset": file.header.end_phy_offset, "end_timestamp": file.header.end_timestamp}
         if not rows:
             return
@@ -92,7 +98,7 @@ def first_difference(ours, java, hash_slot_num):
         item, inside = divmod(at - items, 20)
         place = f"item {item} {field_at(ITEM_FIELDS, inside)}"
     start = at - at % 4
-    return f"{place}, byte {at}: {ours[start:start + 8].hex()}, Java has {java[start:start + 8].hex()}"
+    return f"{place}, byte {at}: {ours[start : start + 8].hex()}, Java has {java[start : start + 8].hex()}"
 
 
 def field_at(fields, position):
@@ -107,8 +113,9 @@ def assert_same_selects(java, path, geometry, queries):
             assert file.select_phy_offset(*query) == answer, query
         for max_num, begin, end in {query[1:] for query in queries[:50]}:
             alike = [(query[0], max_num, begin, end) for query in queries[:50]]
-            found = file.select_phy_offsets([query[0] for query in alike], max_num=max_num,
-                                            begin_timestamp=begin, end_timestamp=end)
+            found = file.select_phy_offsets(
+                [query[0] for query in alike], max_num=max_num, begin_timestamp=begin, end_timestamp=end
+            )
             assert found.to_pylist() == [file.select_phy_offset(*query) for query in alike]
 
 
@@ -119,8 +126,11 @@ def assert_same_answers(java, root, geometry, queries):
         for query, answer in zip(queries, answers, strict=True):
             topic, key, max_num, begin, end, index_type = query
             found = service.query_offset(topic, key, max_num, begin, end, index_type)
-            assert (list(found.phy_offsets), found.index_last_update_timestamp,
-                    found.index_last_update_phy_offset) == answer, query
+            assert (
+                list(found.phy_offsets),
+                found.index_last_update_timestamp,
+                found.index_last_update_phy_offset,
+            ) == answer, query
         for (topic, key, *bounds), (offsets, _, _) in list(zip(queries, answers, strict=True))[:100]:
             assert service.query_offsets(topic, [key], *bounds).to_pylist() == [offsets]
 

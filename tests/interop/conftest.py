@@ -11,8 +11,9 @@ from interop.broker import INNER, QUEUES, RELEASE, Client
 from interop.harness import Java
 from rocketstore.state.broker_config import extend_topics
 
-pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks",
-                              "interop.write_checks")
+pytest.register_assert_rewrite(
+    "interop.checks", "interop.record_checks", "interop.store_checks", "interop.write_checks"
+)
 
 
 class Written(NamedTuple):

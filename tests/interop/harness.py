@@ -19,8 +19,13 @@ ANSWER_SECONDS = 120
 MAVEN_SECONDS = 300
 # 4.x frees its mappings by reflection, 5.x by Netty.
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
-JVM = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true",
-       *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED)]
+JVM = [
+    "-Xmx1g",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
+]
 
 
 class JavaError(Exception):
@@ -37,8 +42,9 @@ def is_built(classpath):
     if not classpath.exists():
         return False
     sources = [HERE / "pom.xml", *(HERE / "src").rglob("*.*")]
-    return (max(source.stat().st_mtime for source in sources) < classpath.stat().st_mtime
-            and all(Path(jar).exists() for jar in classpath.read_text().split(os.pathsep)))
+    return max(source.stat().st_mtime for source in sources) < classpath.stat().st_mtime and all(
+        Path(jar).exists() for jar in classpath.read_text().split(os.pathsep)
+    )
 
 
 def name_of(release, profile):
@@ -62,13 +68,26 @@ def build(release, profile=""):
             return f"needs {tool} on the PATH (Java 17 and Maven)"
     if is_built(HERE / "target" / name_of(release, profile) / "classpath.txt"):
         return None
-    maven = ["mvn", "-q", "-B", "-Dstyle.color=never", f"-Drocketmq.version={release}",
-             f"-Dbeside.version={BESIDE.get(release, release)}", "process-classes"]
+    maven = [
+        "mvn",
+        "-q",
+        "-B",
+        "-Dstyle.color=never",
+        f"-Drocketmq.version={release}",
+        f"-Dbeside.version={BESIDE.get(release, release)}",
+        "process-classes",
+    ]
     maven += [f"-P{profile}"] if profile else []
     for offline in (["-o"], []):
         try:
-            result = subprocess.run(maven + offline, cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True,
-                                    text=True, timeout=MAVEN_SECONDS)
+            result = subprocess.run(
+                maven + offline,
+                cwd=HERE,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=MAVEN_SECONDS,
+            )
         except subprocess.TimeoutExpired:
             return f"Maven did not fetch RocketMQ {release} within {MAVEN_SECONDS} s"
         if result.returncode == 0:
@@ -95,9 +114,21 @@ class Java:
         self.numbers = itertools.count()
         with (scratch / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
-                ["java", *JVM, f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}",
-                 "-cp", classpath(release, self.profile), f"org.rocketstore.interop.{self.main}"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, encoding="utf-8")
+                [
+                    "java",
+                    *JVM,
+                    f"-Duser.home={scratch}",
+                    f"-Djava.io.tmpdir={scratch}",
+                    "-cp",
+                    classpath(release, self.profile),
+                    f"org.rocketstore.interop.{self.main}",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                encoding="utf-8",
+            )
 
     def call(self, *command):
         """Send one command, return the answer behind its "ok"."""
@@ -111,8 +142,10 @@ class Java:
             return rest
         if status == "error":
             raise JavaError(f"RocketMQ {self.release}: {command[0]}: {rest}")
-        raise AssertionError(f"the JVM of {self.release} answered {answer!r} to {command}: "
-                             f"{(self.scratch / 'stderr').read_text()[-2000:]}")
+        raise AssertionError(
+            f"the JVM of {self.release} answered {answer!r} to {command}: "
+            f"{(self.scratch / 'stderr').read_text()[-2000:]}"
+        )
 
     def close(self):
         self.process.stdin.close()
@@ -141,8 +174,9 @@ class Java:
 
     def query(self, root, geometry, queries):
         """Return (offsets, last timestamp, last offset) of each (topic, key, max_num, begin, end, type)."""
-        lines = [(encode(topic), encode(key), *numbers, index_type or "-")
-                 for topic, key, *numbers, index_type in queries]
+        lines = [
+            (encode(topic), encode(key), *numbers, index_type or "-") for topic, key, *numbers, index_type in queries
+        ]
         answers = self.answers("query", root, *geometry, self.cells(lines))
         return [(offsets_of(offsets), int(timestamp), int(offset)) for offsets, timestamp, offset in answers]
 
@@ -175,8 +209,12 @@ class Java:
 
     def parse(self, records, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False):
         """Return what CommitLog and MessageDecoder make of bytes, each beginning with a record."""
-        flags = {"checkCrc": check_crc, "checkDup": check_dup, "readBody": read_body,
-                 "forceVerifyPropCrc": force_verify_prop_crc}
+        flags = {
+            "checkCrc": check_crc,
+            "checkDup": check_dup,
+            "readBody": read_body,
+            "forceVerifyPropCrc": force_verify_prop_crc,
+        }
         return self.json_answers("parse", rows=[{"data": base64_of(record), **flags} for record in records])
 
     def texts(self, datas):

@@ -146,9 +146,15 @@ def check_queues(store):
 
 def open_store(store):
     config = store.options["config"]
-    return MessageStore.open(store.root, config=StoreConfig(
-        max_hash_slot_num=config["maxHashSlotNum"], max_index_num=config["maxIndexNum"],
-        force_verify_prop_crc=config.get("forceVerifyPropCRC", False), compat=store.java.release))
+    return MessageStore.open(
+        store.root,
+        config=StoreConfig(
+            max_hash_slot_num=config["maxHashSlotNum"],
+            max_index_num=config["maxIndexNum"],
+            force_verify_prop_crc=config.get("forceVerifyPropCRC", False),
+            compat=store.java.release,
+        ),
+    )
 
 
 def get_requests(rng, queues, count):
@@ -158,8 +164,16 @@ def get_requests(rng, queues, count):
         queue = rng.choice(queues)
         offset = rng.choice((0, -1, queue["max"], queue["max"] + 1, queue["max"] + 99, rng.randint(0, queue["max"])))
         tags = rng.choice((None, None, "*", "TagA", "TagA||TagB", "TagC || 标签", "none"))
-        made.append({"op": "get_message", "topic": queue["topic"], "queueId": queue["queueId"], "offset": offset,
-                     "maxNum": rng.choice((0, 1, 2, 7, 32, 64, 1000)), "tags": tags})
+        made.append(
+            {
+                "op": "get_message",
+                "topic": queue["topic"],
+                "queueId": queue["queueId"],
+                "offset": offset,
+                "maxNum": rng.choice((0, 1, 2, 7, 32, 64, 1000)),
+                "tags": tags,
+            }
+        )
     return made
 
 
@@ -169,8 +183,14 @@ def check_reads(store, rng, count):
     answers = store.java.read_store(store.root, store.options, requests)
     with open_store(store) as ours:
         for request, answer in zip(requests[1:], answers[1:], strict=True):
-            found = ours.get_message(request["topic"], request["queueId"], request["offset"], request["maxNum"],
-                                     tags=request["tags"], limits="broker")
+            found = ours.get_message(
+                request["topic"],
+                request["queueId"],
+                request["offset"],
+                request["maxNum"],
+                tags=request["tags"],
+                limits="broker",
+            )
             assert found.status == answer["status"], (request, answer, found)
             if store.java.release < "4.9" and answer["status"] == "OFFSET_OVERFLOW_BADLY" and answer["minOffset"] == 0:
                 answer["nextBeginOffset"] = answer["maxOffset"]  # which went back to the minimum if that was 0
@@ -201,15 +221,16 @@ def key_queries(rng, expected, count):
 
 
 def matches(row, topic, key, begin, end):
-    return (row["topic"] == topic and key in keys_of(row) and is_indexed(row)
-            and begin <= row["store_timestamp"] < end)
+    return row["topic"] == topic and key in keys_of(row) and is_indexed(row) and begin <= row["store_timestamp"] < end
 
 
 def check_keys(store, rng, count):
     expected = expected_rows(java_records(store))
     queries = key_queries(rng, expected, count)
-    requests = [{"op": "query_message", "topic": topic, "key": key, "maxNum": 32, "begin": begin, "end": end}
-                for topic, key, begin, end in queries]
+    requests = [
+        {"op": "query_message", "topic": topic, "key": key, "maxNum": 32, "begin": begin, "end": end}
+        for topic, key, begin, end in queries
+    ]
     answers = store.java.read_store(store.root, store.options, requests)
     with open_store(store) as ours:
         for (topic, key, begin, end), answer in zip(queries, answers, strict=True):

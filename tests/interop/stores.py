@@ -88,8 +88,11 @@ class Messages:
     def item(self):
         """One message of a batch."""
         properties = {"KEYS": f"batch-{self.serial}", "TAGS": self.rng.choice(TAGS), "UNIQ_KEY": self.uniq_key()}
-        return {"body": base64_of(self.rng.randbytes(self.rng.randint(0, 100))), "flag": self.serial,
-                "properties": properties}
+        return {
+            "body": base64_of(self.rng.randbytes(self.rng.randint(0, 100))),
+            "flag": self.serial,
+            "properties": properties,
+        }
 
     def batch(self, topic="BatchTopic", *, inner=False):
         """A client's batch; inner: kept as one record, for topics with queues of type BatchCQ."""
@@ -141,15 +144,23 @@ class Messages:
             m(storeHost="[2001:db8::2]:10911"),
             m(bornHost="[fe80::abcd]:1", storeHost="[::1]:65535"),
             m(bornHost="0.0.0.0:0", storeHost="255.255.255.255:65535"),
-            m(bornTimestamp=0), m(bornTimestamp=-1), m(bornTimestamp=cases.LONG_MAX),
+            m(bornTimestamp=0),
+            m(bornTimestamp=-1),
+            m(bornTimestamp=cases.LONG_MAX),
             m(reconsumeTimes=7, flag=-(2**31)),
             m(queue_id=2**31 - 1),
             m(sysFlag=PREPARED, properties={"TRAN_MSG": "true", "PGROUP": "g", "KEYS": "tx"}),
             m(sysFlag=COMMIT, preparedTransactionOffset=2**40 + 1, properties={"KEYS": "tx"}),
             m(sysFlag=ROLLBACK, preparedTransactionOffset=77, properties={"KEYS": "tx"}),
             m(HALF_TOPIC, properties={"REAL_TOPIC": "RichTopic", "REAL_QID": "0", "TRAN_MSG": "true"}),
-            *(m(DELAY_TOPIC, 3, properties={"DELAY": level, "TAGS": "TagA", "REAL_TOPIC": "RichTopic", "REAL_QID": "1"})
-              for level in ("4", "18", "99", "0", "-1", "+2", "٣")),
+            *(
+                m(
+                    DELAY_TOPIC,
+                    3,
+                    properties={"DELAY": level, "TAGS": "TagA", "REAL_TOPIC": "RichTopic", "REAL_QID": "1"},
+                )
+                for level in ("4", "18", "99", "0", "-1", "+2", "٣")
+            ),
             m("%RETRY%组", properties={"ORIGIN_MESSAGE_ID": "7F", "RETRY_TOPIC": "RichTopic"}),
             m("主题", properties={"TAGS": "TagA"}),
             m("a" * 127, properties={"TAGS": "TagA"}),
@@ -262,13 +273,20 @@ def limits(rng):
     m, most = messages.message, SMALL["maxMessageSize"]
     largest, larger = rng.randbytes(most), rng.randbytes(most + 1)
     made = [
-        with_properties(messages, 32767), with_properties(messages, 32768),
-        m(body=largest), m(body=larger),
-        with_properties(messages, 32767, body=largest), with_properties(messages, 32768, body=larger),
+        with_properties(messages, 32767),
+        with_properties(messages, 32768),
+        m(body=largest),
+        m(body=larger),
+        with_properties(messages, 32767, body=largest),
+        with_properties(messages, 32768, body=larger),
         with_properties(messages, 32767, body=largest, topic="t" * 32767),  # more than 64 KiB besides the body
-        m(properties={"INNER_NUM": "2"}), m(sysFlag=0xC0), m(sysFlag=0xC0, properties={"INNER_NUM": "2"}),
-        {**messages.batch(), "sysFlag": PREPARED}, {**messages.batch(), "sysFlag": COMMIT},
-        messages.batch_of(most), messages.batch_of(most + 1),
+        m(properties={"INNER_NUM": "2"}),
+        m(sysFlag=0xC0),
+        m(sysFlag=0xC0, properties={"INNER_NUM": "2"}),
+        {**messages.batch(), "sysFlag": PREPARED},
+        {**messages.batch(), "sysFlag": COMMIT},
+        messages.batch_of(most),
+        messages.batch_of(most + 1),
     ]
     delayed = messages.batch()
     delayed["properties"]["DELAY"] = "3"
@@ -289,9 +307,11 @@ def lmq_limits(rng):
     light = {"properties": {"INNER_MULTI_DISPATCH": "%LMQ%light,%LMQ%other"}}
     offsets = text_size({"INNER_MULTI_QUEUE_OFFSET": "0,0"})
     made = [
-        with_size(messages, most - offsets, **light), with_size(messages, most - offsets + 1, **light),
+        with_size(messages, most - offsets, **light),
+        with_size(messages, most - offsets + 1, **light),
         messages.message(body=messages.rng.randbytes(most + 1), **light),
-        with_properties(messages, 32767 - offsets, **light), with_properties(messages, 32768 - offsets, **light),
+        with_properties(messages, 32767 - offsets, **light),
+        with_properties(messages, 32768 - offsets, **light),
         with_size(messages, most + 1),
     ]
     return options(enableLmq=True, enableMultiDispatch=True), [*made, messages.message(**light)]

@@ -89,8 +89,14 @@ def write(store, seed, name, count):
 
 
 def message_of(given, topic, queue_id):
-    return Message(topic, given.body.encode(), keys=given.keys.split(" "), tags=given.tags, queue_id=queue_id,
-                   properties={"UNIQ_KEY": given.uniq_key})
+    return Message(
+        topic,
+        given.body.encode(),
+        keys=given.keys.split(" "),
+        tags=given.tags,
+        queue_id=queue_id,
+        properties={"UNIQ_KEY": given.uniq_key},
+    )
 
 
 # ---- the broker's side -----------------------------------------------------------------------------------
@@ -104,8 +110,9 @@ def rows_to_send(seed, count):
         topic = rng.choice(("Orders", "Audit"))
         properties = {"KEYS": f"client-{number} shared{rng.randrange(100)}", "TAGS": rng.choice(("TagA", "TagB"))}
         body = base64.b64encode(b"client %d %b" % (number, rng.randbytes(rng.choice((10, 100, 1000))).hex().encode()))
-        made.append({"topic": topic, "queueId": rng.randrange(QUEUES[topic]), "body": body.decode(),
-                     "properties": properties})
+        made.append(
+            {"topic": topic, "queueId": rng.randrange(QUEUES[topic]), "body": body.decode(), "properties": properties}
+        )
     return made
 
 
@@ -115,8 +122,12 @@ def sent(rows, answers):
     for row, answer in zip(rows, answers, strict=False):
         if "error" not in answer:
             assert answer["status"] == "SEND_OK"
-            given = Given(base64.b64decode(row["body"]).decode(), row["properties"]["KEYS"], row["properties"]["TAGS"],
-                          answer["msgId"])
+            given = Given(
+                base64.b64decode(row["body"]).decode(),
+                row["properties"]["KEYS"],
+                row["properties"]["TAGS"],
+                answer["msgId"],
+            )
             made[row["topic"], row["queueId"], answer["queueOffset"]] = given
     return made
 
@@ -131,8 +142,9 @@ def consumed(client):
 
 def given_of(row):
     properties = row["properties"]
-    return Given(base64.b64decode(row["body"]).decode(), properties.get("KEYS"), properties.get("TAGS"),
-                 properties["UNIQ_KEY"])
+    return Given(
+        base64.b64decode(row["body"]).decode(), properties.get("KEYS"), properties.get("TAGS"), properties["UNIQ_KEY"]
+    )
 
 
 def by_key(messages):
@@ -289,8 +301,9 @@ def test_a_second_writer_is_refused(root, seed):
         messages = write(store, seed, "first", 100)
         with pytest.raises(StoreLockedError):
             open_writer(root)
-        second = subprocess.run([sys.executable, "-c", SECOND_WRITER, root], capture_output=True, text=True,
-                                env=with_path(), timeout=60)
+        second = subprocess.run(
+            [sys.executable, "-c", SECOND_WRITER, root], capture_output=True, text=True, env=with_path(), timeout=60
+        )
         assert second.returncode == 1
         assert "StoreLockedError" in second.stderr
         messages |= write(store, seed, "second", 100)

@@ -52,14 +52,45 @@ def test_every_line_has_the_effect_that_it_has_on_the_broker(java, tmp_path):
 
 def test_random_values_have_the_effect_that_they_have_on_the_broker(java, tmp_path, seed):
     rng = random.Random(f"broker files {seed}")
-    names = ("maxIndexNum", "mappedFileSizeCommitLog", "mapedFileSizeCommitLog", "enableLmq", "checkCRCOnRecover",
-             "flushDiskType", "fileReservedTime", "commitLogRecoverMaxNum", "messageDelayLevel")
-    values = ("1", "0", "9", "+", "-", " ", "\\t", "true", "FALSE", "x", "#", "SYNC_FLUSH", "1s 2h", "2147483647",
-              "\\u0661", "\\u00a0", "\\n", "\\\n  ", "=", ":")
+    names = (
+        "maxIndexNum",
+        "mappedFileSizeCommitLog",
+        "mapedFileSizeCommitLog",
+        "enableLmq",
+        "checkCRCOnRecover",
+        "flushDiskType",
+        "fileReservedTime",
+        "commitLogRecoverMaxNum",
+        "messageDelayLevel",
+    )
+    values = (
+        "1",
+        "0",
+        "9",
+        "+",
+        "-",
+        " ",
+        "\\t",
+        "true",
+        "FALSE",
+        "x",
+        "#",
+        "SYNC_FLUSH",
+        "1s 2h",
+        "2147483647",
+        "\\u0661",
+        "\\u00a0",
+        "\\n",
+        "\\\n  ",
+        "=",
+        ":",
+    )
     texts = []
     for _ in range(300):
-        lines = (f"{rng.choice(names)}{rng.choice('=: ')}{''.join(rng.choices(values, k=rng.randrange(4)))}"
-                 for _ in range(rng.randrange(1, 4)))
+        lines = (
+            f"{rng.choice(names)}{rng.choice('=: ')}{''.join(rng.choices(values, k=rng.randrange(4)))}"
+            for _ in range(rng.randrange(1, 4))
+        )
         texts.append("\n".join(lines))
     check_files(java, texts, tmp_path)
 

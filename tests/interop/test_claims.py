@@ -69,9 +69,13 @@ def java(request, java_of):
     return java_of(request.param)
 
 
-@pytest.mark.parametrize("name", [
-    "index_newer_than_the_checkpoint_of_a_crash", "checkpoint_with: old indexMsgTimestamp",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index_newer_than_the_checkpoint_of_a_crash",
+        "checkpoint_with: old indexMsgTimestamp",
+    ],
+)
 def test_an_index_file_that_the_checkpoint_does_not_know_is_deleted_after_a_crash(java, sound, tmp_path, name):
     """Kinds index-to-be-deleted, checkpoint-index-behind."""
     before = set((sound["plain"] / "index").iterdir())
@@ -113,7 +117,13 @@ def test_a_queue_of_three_files_ends_at_bytes_that_are_no_unit(java, sound, tmp_
 
 def test_files_of_config_and_strays_are_left_alone(java, sound, tmp_path):
     """Kinds foreign-file, sizes-damaged, write-unfinished."""
-    for number, name in enumerate(("foreign_file_in_the_store", "foreign_directory_in_the_log", "damaged_sizes",
-                                   "write_that_was_ended_in_the_middle")):
+    for number, name in enumerate(
+        (
+            "foreign_file_in_the_store",
+            "foreign_directory_in_the_log",
+            "damaged_sizes",
+            "write_that_was_ended_in_the_middle",
+        )
+    ):
         _, path, _ = load(java, sound, tmp_path / str(number), name)
         assert (tmp_path / str(number) / path).exists()

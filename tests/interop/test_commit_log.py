@@ -99,8 +99,10 @@ def conditions(rng, expected):
     every = {
         "topics": ([one["topic"], other["topic"]], lambda row, v: row["topic"] in v),
         "queue_ids": ([one["queue_id"], 77], lambda row, v: row["queue_id"] in v),
-        "tags": ("TagA||" + (one["tags"] or "TagB").partition("|")[0].strip(),
-                 lambda row, v: row["tags"] in v.split("||")),
+        "tags": (
+            "TagA||" + (one["tags"] or "TagB").partition("|")[0].strip(),
+            lambda row, v: row["tags"] in v.split("||"),
+        ),
         "keys": (words, lambda row, v: bool({*row["keys"], row["uniq_key"]} & set(v))),
         "begin_timestamp": (times[0], lambda row, v: row["store_timestamp"] >= v),
         "end_timestamp": (times[1], lambda row, v: row["store_timestamp"] < v),

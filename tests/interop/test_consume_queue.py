@@ -48,7 +48,9 @@ def test_ext_units_are_java_s(store_of, release):
                 if unit["ext"]:
                     ours, bits = ext.read(unit["tagsCode"]), unit["ext"]["filterBitMap"]
                     assert (ours.tags_code, ours.store_timestamp) == (
-                        unit["ext"]["tagsCode"], unit["ext"]["msgStoreTime"])
+                        unit["ext"]["tagsCode"],
+                        unit["ext"]["msgStoreTime"],
+                    )
                     assert ours.bitmap == (b"" if bits is None else base64.b64decode(bits))
                     found += 1
     assert found > 100
@@ -57,8 +59,9 @@ def test_ext_units_are_java_s(store_of, release):
 @pytest.fixture
 def expired(request, store_of, tmp_path):
     """A store of small files, and a copy of it whose first commit log files are gone."""
-    store = store_of(request.param, "basic", crash=False, mappedFileSizeCommitLog=32 * 1024,
-                     mappedFileSizeConsumeQueue=8 * 20)
+    store = store_of(
+        request.param, "basic", crash=False, mappedFileSizeCommitLog=32 * 1024, mappedFileSizeConsumeQueue=8 * 20
+    )
     copy = tmp_path / "expired"
     shutil.copytree(store.root, copy)
     files = sorted((copy / "commitlog").iterdir())
@@ -73,8 +76,14 @@ def test_a_queue_begins_with_what_the_commit_log_still_has(expired):
     least = {(queue["topic"], queue["queueId"]): queue["min"] for queue in java_queues(store, copy, load=True)}
     with CommitLog.open(copy / "commitlog") as log:
         for queue in java_queues(store, copy):
-            first = next((unit["queueOffset"] for unit in queue["units"]
-                          if unit["pos"] >= log.min_phy_offset and unit["size"] != FILLER_SIZE), queue["max"])
+            first = next(
+                (
+                    unit["queueOffset"]
+                    for unit in queue["units"]
+                    if unit["pos"] >= log.min_phy_offset and unit["size"] != FILLER_SIZE
+                ),
+                queue["max"],
+            )
             with open_queue(copy, queue, commit_log=log) as ours:
                 assert (ours.min_queue_offset, ours.max_queue_offset) == (first, queue["max"])
                 assert ours[:].queue_offsets.tolist() == list(range(first, queue["max"]))
@@ -101,8 +110,11 @@ def check_times(store, root, rng):
     answers = store.java.read_store(root, store.options, requests)
     with CommitLog.open(root / "commitlog") as log:
         for queue in queues:
-            mine = [(request, answer) for request, answer in zip(requests, answers, strict=True)
-                    if (request["topic"], request["queueId"]) == (queue["topic"], queue["queueId"])]
+            mine = [
+                (request, answer)
+                for request, answer in zip(requests, answers, strict=True)
+                if (request["topic"], request["queueId"]) == (queue["topic"], queue["queueId"])
+            ]
             with open_queue(root, queue, commit_log=log) as ours:
                 for request, answer in mine:
                     found = ours.get_offset_by_time(request["timestamp"], request["boundary"].lower())
@@ -114,5 +126,14 @@ def time_requests(rng, queue, store):
     times = [result["storeTimestamp"] for result in store.results if result["status"] == "PUT_OK"]
     wanted = {0, -1, min(times) - 1, max(times) + 1, stores.cases.LONG_MAX}
     wanted |= {time + more for time in rng.sample(times, 12) for more in (-1, 0, 1)}
-    return [{"op": "offset_by_time", "topic": queue["topic"], "queueId": queue["queueId"], "timestamp": time,
-             "boundary": boundary} for time in sorted(wanted) for boundary in ("LOWER", "UPPER")]
+    return [
+        {
+            "op": "offset_by_time",
+            "topic": queue["topic"],
+            "queueId": queue["queueId"],
+            "timestamp": time,
+            "boundary": boundary,
+        }
+        for time in sorted(wanted)
+        for boundary in ("LOWER", "UPPER")
+    ]

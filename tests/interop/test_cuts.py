@@ -12,8 +12,16 @@ from rocketstore.verify.kinds import CUTS, KINDS
 pytestmark = pytest.mark.interop
 
 IN_THE_LOG = (
-    "changed_record", "changed_length", "zeroed_record", "noise_over_records", "record_from_another_place",
-    "delay_that_is_no_number", "inner_batch_that", "destroyed_crc_property", "missing_blank", "blank_of_another_size",
+    "changed_record",
+    "changed_length",
+    "zeroed_record",
+    "noise_over_records",
+    "record_from_another_place",
+    "delay_that_is_no_number",
+    "inner_batch_that",
+    "destroyed_crc_property",
+    "missing_blank",
+    "blank_of_another_size",
     "old_bytes_in_a_blank",
 )
 FAULTS = [name for name in planted.FAULTS if name.startswith(IN_THE_LOG)]

@@ -77,8 +77,7 @@ def test_a_message_that_rolls_in_the_middle_is_in_both_files(java, tmp_path):
 
 def test_the_first_item_of_a_rolled_file_counts_from_the_file_before(java, tmp_path):
     """Corner 61."""
-    requests = [message(uniq_key=f"k{i}", phy_offset=100 * i, store_timestamp=TIME + 60_000 * i)
-                for i in range(9)]
+    requests = [message(uniq_key=f"k{i}", phy_offset=100 * i, store_timestamp=TIME + 60_000 * i) for i in range(9)]
     assert checks.assert_built_alike(java, tmp_path, (7, 4), requests) == 3
     times = [TIME + 60_000 * i + more for i in range(11) for more in (-1, 0, 999, 1000)]
     queries = [("T", f"k{i}", 64, begin, begin + 500, None) for i in range(9) for begin in times]

@@ -12,8 +12,15 @@ from rocketstore.compat import Compat
 
 pytestmark = pytest.mark.interop
 
-CASES = [("5.5.1", "basic"), ("5.5.1", "rich"), ("5.5.1", "batch"), ("5.5.1", "lmq"), ("5.3.3", "basic"),
-         ("5.3.3", "batch"), ("4.9.8", "basic")]
+CASES = [
+    ("5.5.1", "basic"),
+    ("5.5.1", "rich"),
+    ("5.5.1", "batch"),
+    ("5.5.1", "lmq"),
+    ("5.3.3", "basic"),
+    ("5.3.3", "batch"),
+    ("4.9.8", "basic"),
+]
 KEPT = [what for what in damages.OF_LOG + damages.OF_QUEUES if what is not damages.missing_log]
 
 

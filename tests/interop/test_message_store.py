@@ -23,8 +23,17 @@ from interop.store_checks import (
 pytestmark = pytest.mark.interop
 
 CLEAN = [(release, profile) for release, profile, crash in stores.STORES if not crash]
-NAMES = ("topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "properties",
-         "raw_body")
+NAMES = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "phy_offset",
+    "size",
+    "sys_flag",
+    "store_timestamp",
+    "properties",
+    "raw_body",
+)
 
 
 @pytest.fixture(params=CLEAN, ids="-".join)
@@ -98,8 +107,18 @@ def test_tags_are_found_as_java_does(store_of, profile):
     store = store_of("5.5.1", profile, crash=False)
     expected = [row for row in expected_rows(java_records(store)) if is_indexed(row) and row["tags"]]
     pairs = sorted({(row["topic"], row["tags"]) for row in expected})
-    requests = [{"op": "query_message", "topic": topic, "key": tags, "maxNum": 64, "begin": 0, "end": LONG_MAX,
-                 "indexType": "T"} for topic, tags in pairs]
+    requests = [
+        {
+            "op": "query_message",
+            "topic": topic,
+            "key": tags,
+            "maxNum": 64,
+            "begin": 0,
+            "end": LONG_MAX,
+            "indexType": "T",
+        }
+        for topic, tags in pairs
+    ]
     answers = store.java.read_store(store.root, store.options, requests)
     with open_store(store) as ours:
         for (topic, tags), answer in zip(pairs, answers, strict=True):

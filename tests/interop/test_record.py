@@ -35,8 +35,9 @@ def test_every_truncation_of_a_record_is_parsed_as_java_does(java, seed):
 
 def test_every_flipped_bit_of_a_record_is_parsed_as_java_does(java):
     whole = build_record("T", b"body", properties={"KEYS": "a b", "TAGS": "t"}, store_host="[::1]:10911")
-    datas = [whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
-             for at in range(len(whole)) for bit in range(8)]
+    datas = [
+        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in range(len(whole)) for bit in range(8)
+    ]
     check_records(java, datas)
     check_records(java, datas, check_crc=False)
 
@@ -62,7 +63,11 @@ def test_blanks_are_parsed_as_java_does(java):
 def test_utf8_of_every_start_is_decoded_as_java_does(java_of):
     # Each first byte with followers on both sides of all borders that UTF-8 has.
     followers = (0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xED, 0xF4)
-    datas = [bytes([first, *rest, 0x42]) for first in range(0x80, 0x100) for n in range(3)
-             for rest in itertools.product(followers, repeat=n)]
+    datas = [
+        bytes([first, *rest, 0x42])
+        for first in range(0x80, 0x100)
+        for n in range(3)
+        for rest in itertools.product(followers, repeat=n)
+    ]
     for data, answer in zip(datas, java_of("5.5.1").texts(datas), strict=True):
         assert utf8_repair(data).decode() == answer["text"], data.hex()

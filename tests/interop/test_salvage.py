@@ -63,7 +63,8 @@ def files(root):
     return {
         str(path.relative_to(root)): path.read_bytes()
         for name in ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
-        for path in (root / name).rglob("*") if path.is_file()
+        for path in (root / name).rglob("*")
+        if path.is_file()
     }
 
 
@@ -87,12 +88,21 @@ def test_each_message_is_given_once_to_a_consumer_from_the_beginning(case, tmp_p
     queues = store_checks.java_queues(new, load=True)
     for queue in queues:
         if queue["type"] == "SimpleCQ" and not queue["topic"].startswith("%LMQ%"):
-            of_queue = [row for row in rows if (row["topic"], row["queue_id"]) == (queue["topic"], queue["queueId"])
-                        and row["sys_flag"] & 4 == 0]
+            of_queue = [
+                row
+                for row in rows
+                if (row["topic"], row["queue_id"]) == (queue["topic"], queue["queueId"]) and row["sys_flag"] & 4 == 0
+            ]
             numbers = [row["queue_offset"] for row in of_queue]
             assert numbers == list(range(queue["max"] - len(of_queue), queue["max"]))
-            request = {"op": "get_message", "topic": queue["topic"], "queueId": queue["queueId"],
-                       "offset": numbers[0], "maxNum": 1000, "tags": None}
+            request = {
+                "op": "get_message",
+                "topic": queue["topic"],
+                "queueId": queue["queueId"],
+                "offset": numbers[0],
+                "maxNum": 1000,
+                "tags": None,
+            }
             (answer,) = new.java.read_store(new.root, new.options, [request])
             assert answer["minOffset"] == numbers[0]
             assert answer["phyOffsets"] == [row["phy_offset"] for row in of_queue][: len(answer["phyOffsets"])] != []

@@ -26,8 +26,9 @@ def reading(spark):
 def by_place(rows):
     """Messages by place; each is there once."""
     found = {
-        (row.topic, row.queueId, row.queueOffset):
-            Given(bytes(row.body).decode(), " ".join(row["keys"]), row.tags, row.uniqKey)
+        (row.topic, row.queueId, row.queueOffset): Given(
+            bytes(row.body).decode(), " ".join(row["keys"]), row.tags, row.uniqKey
+        )
         for row in rows
     }
     assert len(found) == len(rows)

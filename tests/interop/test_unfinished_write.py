@@ -34,9 +34,16 @@ def begun(root, seed):
     with open_writer(root) as store:
         messages = write(store, seed, "first", 500)
     rng = random.Random(f"{seed} rows")
-    rows = [{"topic": topic, "queueId": rng.randrange(QUEUES[topic]), "body": b"job %d %s" % (i, b"x" * 600),
-             "keys": [f"job-{i}"], "properties": [("UNIQ_KEY", f"{i:032X}")]}
-            for i, topic in enumerate(rng.choices(("Orders", "Audit"), k=900))]
+    rows = [
+        {
+            "topic": topic,
+            "queueId": rng.randrange(QUEUES[topic]),
+            "body": b"job %d %s" % (i, b"x" * 600),
+            "keys": [f"job-{i}"],
+            "properties": [("UNIQ_KEY", f"{i:032X}")],
+        }
+        for i, topic in enumerate(rng.choices(("Orders", "Audit"), k=900))
+    ]
     parts = [[rows[at : at + 100] for at in range(first, first + 300, 100)] for first in (0, 300, 600)]
     kill_at_append(root, JOB, make_pieces(root, JOB, parts, SETTINGS), 5, config=SETTINGS, torn=True)
     assert intent_path(root).exists()

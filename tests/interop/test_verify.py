@@ -127,7 +127,8 @@ def test_verify_warns_of_bodies_that_no_codec_began_and_that_a_client_does_not_d
     warned = {finding.offset for finding in found if finding.kind == "log-body-compression"}
     more = sum(finding.more for finding in found if finding.kind == "log-body-compression")
     refused = {
-        answer["message"]["commitLogOffset"] for answer in java_of(release).parse(records)
+        answer["message"]["commitLogOffset"]
+        for answer in java_of(release).parse(records)
         if answer["message"]["plainBody"] is None
     }
     # A body that its codec began and that is cut has the right CRC only if a client stored it so. Finding it would

@@ -24,8 +24,20 @@ pytestmark = pytest.mark.interop
 
 PROFILES = [(release, profile) for release, profiles in stores.OF_RELEASES.items() for profile in profiles]
 PROFILES += stores.WITH_FILLERS
-READ_COLUMNS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
-                "store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset")
+READ_COLUMNS = (
+    "topic",
+    "raw_body",
+    "properties",
+    "queue_id",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+)
 # Where store times are those that are given, so that two runs of RocketMQ can be compared.
 OF_STORE = ("batch", "lmq", "lmq_batch")
 OWN_CLOCK = [(release, profile) for release, profile in PROFILES if release >= "5" and profile not in OF_STORE]
@@ -80,8 +92,11 @@ def write_halves(java, scratch, options, messages):
 
 def middle(messages):
     """Where to stop: after a message that has a unit, since RocketMQ dispatches once more what is behind the last."""
-    return next(i for i in range(len(messages) // 2, len(messages))
-                if "batch" not in messages[i - 1] and not messages[i - 1].get("sysFlag"))
+    return next(
+        i
+        for i in range(len(messages) // 2, len(messages))
+        if "batch" not in messages[i - 1] and not messages[i - 1].get("sysFlag")
+    )
 
 
 @pytest.fixture(params=PROFILES, ids="-".join)
@@ -127,8 +142,8 @@ def test_rocketmq_continues_a_store_that_was_begun_here(halves_of, given, tmp_pa
     halves = halves_of(*given)
     with writing(tmp_path / "ours", halves.options, halves.release) as store:
         put_some(store, halves, seed, slice(halves.cut))
-    rest = halves.java.write_store(tmp_path / "ours", halves.options, halves.messages[halves.cut:])
-    assert list(map(java_put, rest)) == list(map(java_put, halves.results[halves.cut:]))
+    rest = halves.java.write_store(tmp_path / "ours", halves.options, halves.messages[halves.cut :])
+    assert list(map(java_put, rest)) == list(map(java_put, halves.results[halves.cut :]))
     assert_same_stores(tmp_path / "ours", halves.whole, halves.options, halves.release)
 
 
@@ -191,7 +206,10 @@ def test_a_record_larger_than_a_file_is_refused_where_rocketmq_loses_it(java_of,
     options, messages = stores.too_large(random.Random(seed))
     results = java_of("5.5.1").write_store(tmp_path / "java", options, messages)
     assert [(result["status"], result["appendStatus"]) for result in results] == [
-        *[("PUT_OK", "PUT_OK")] * 2, *[("PUT_OK", "END_OF_FILE")] * 3, ("PUT_OK", "PUT_OK")]
+        *[("PUT_OK", "PUT_OK")] * 2,
+        *[("PUT_OK", "END_OF_FILE")] * 3,
+        ("PUT_OK", "PUT_OK"),
+    ]
     kept = [messages[i] for i in (0, 1, 5)]
     results = java_of("5.5.1").write_store(tmp_path / "kept", options, kept)
     stored, rng = Stored(tmp_path / "kept"), random.Random(seed)

@@ -34,8 +34,18 @@ UNIT_SIZES = {"consumequeue": 20, "batchconsumequeue": 46}
 # What a store sets itself when a message is put: given here with another value, for its place among the others.
 SET_BY_STORE = ("INNER_BASE", "INNER_MULTI_QUEUE_OFFSET")
 BLANK = 0xCBD43194
-RECORD_FIELDS = ((4, "size"), (8, "magic"), (12, "bodyCrc"), (16, "queueId"), (20, "flag"), (28, "queueOffset"),
-                 (36, "phyOffset"), (40, "sysFlag"), (48, "bornTimestamp"), (56, "bornHost"))
+RECORD_FIELDS = (
+    (4, "size"),
+    (8, "magic"),
+    (12, "bodyCrc"),
+    (16, "queueId"),
+    (20, "flag"),
+    (28, "queueOffset"),
+    (36, "phyOffset"),
+    (40, "sysFlag"),
+    (48, "bornTimestamp"),
+    (56, "bornHost"),
+)
 
 
 class Put(NamedTuple):
@@ -70,7 +80,9 @@ class Stored:
         while at < end:
             parsed = parse_record(self.log, at)
             assert parsed.success, at
-            found.append((parsed.record, self.log[at + parsed.size - parsed.record.properties_length:at + parsed.size]))
+            found.append(
+                (parsed.record, self.log[at + parsed.size - parsed.record.properties_length : at + parsed.size])
+            )
             at += parsed.size
         return found
 
@@ -100,8 +112,15 @@ def message_of(given, record, names):
     if "compression" in given:
         body, sys_flag = record.body, record.sys_flag
     message = Message(
-        given["topic"], body, properties=in_order(given["properties"], names), queue_id=given["queueId"],
-        flag=given["flag"], sys_flag=sys_flag, born_timestamp=given["bornTimestamp"], born_host=given["bornHost"])
+        given["topic"],
+        body,
+        properties=in_order(given["properties"], names),
+        queue_id=given["queueId"],
+        flag=given["flag"],
+        sys_flag=sys_flag,
+        born_timestamp=given["bornTimestamp"],
+        born_host=given["bornHost"],
+    )
     message.store_timestamp = record.store_timestamp if record else given["storeTimestamp"]
     message.store_host = given["storeHost"]
     message.reconsume_times = given.get("reconsumeTimes", 0)
@@ -111,8 +130,9 @@ def message_of(given, record, names):
 
 def item_of(given, names):
     """A message of a batch."""
-    return Message("", base64.b64decode(given["body"]), properties=in_order(given["properties"], names),
-                   flag=given["flag"])
+    return Message(
+        "", base64.b64decode(given["body"]), properties=in_order(given["properties"], names), flag=given["flag"]
+    )
 
 
 def batch_of(given, stored):
@@ -120,9 +140,9 @@ def batch_of(given, stored):
     items, names = [], []
     for item, (_, properties) in zip(given["batch"], stored, strict=True):
         names = names_of(properties)
-        items.append(item_of(item, names[:len(item["properties"])]))
+        items.append(item_of(item, names[: len(item["properties"])]))
     # Releases up to 5.3.3 write the batch's own behind each message's.
-    own = names[len(given["batch"][-1]["properties"]):]
+    own = names[len(given["batch"][-1]["properties"]) :]
     return message_of(given, stored[0][0], own), items
 
 
@@ -132,7 +152,7 @@ def inner_batch_of(given, stored):
     items, body = [], record.body
     for item in given["batch"]:
         size, body_size = int.from_bytes(body[:4], "big"), int.from_bytes(body[16:20], "big")
-        items.append(item_of(item, names_of(body[22 + body_size:size])))
+        items.append(item_of(item, names_of(body[22 + body_size : size])))
         body = body[size:]
     given = {**given, "properties": {**given["properties"], "INNER_NUM": str(len(items))}}
     envelope = message_of(given, record, names_of(properties))
@@ -197,8 +217,10 @@ def put_plain(store, rng, messages):
         assert puts.store_timestamps.tolist() == [message.store_timestamp for message in some]
         answers += [
             Put("PUT_OK", *numbers, make_msg_id(message.store_host, numbers[0]))
-            for message, *numbers in zip(some, puts.phy_offsets.tolist(), puts.sizes.tolist(),
-                                         puts.queue_offsets.tolist(), strict=True)]
+            for message, *numbers in zip(
+                some, puts.phy_offsets.tolist(), puts.sizes.tolist(), puts.queue_offsets.tolist(), strict=True
+            )
+        ]
     return answers
 
 
@@ -256,22 +278,24 @@ def assert_same_logs(ours, java, *, fills_blanks):
 def with_empty_blank(file):
     """A commit log file with nothing but zeros behind the head of its blank."""
     at = 0
-    while (size := int.from_bytes(file[at:at + 4], "big")) and int.from_bytes(file[at + 4:at + 8], "big") != BLANK:
+    while (size := int.from_bytes(file[at : at + 4], "big")) and int.from_bytes(file[at + 4 : at + 8], "big") != BLANK:
         at += size
-    return file[:at + 8] + bytes(len(file) - at - 8)
+    return file[: at + 8] + bytes(len(file) - at - 8)
 
 
 def log_difference(ours, java, file_from_offset):
     """Say in which record and field two commit log files part."""
     at, start = first_at(ours, java), 0
     while True:
-        size = int.from_bytes(java[start:start + 4], "big")
+        size = int.from_bytes(java[start : start + 4], "big")
         if size <= 0 or start + size > at:
             break
         start += size
     field = next((name for end, name in RECORD_FIELDS if at - start < end), "behind bornHost")
-    return (f"byte {at}, {at - start} of the record at {file_from_offset + start}, {field}:\n"
-            f"ours {ours[start:start + size][:600]}\njava {java[start:start + size][:600]}")
+    return (
+        f"byte {at}, {at - start} of the record at {file_from_offset + start}, {field}:\n"
+        f"ours {ours[start : start + size][:600]}\njava {java[start : start + size][:600]}"
+    )
 
 
 def first_at(one, other):

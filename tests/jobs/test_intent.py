@@ -44,23 +44,34 @@ from support.unfinished import SCHEMA, table_of
 JOB = "f00d"
 TIME = BEGIN + 3_600_000
 
+
 def rows_of(rng, count):
     """Rows of some topics and queues; queue id -1 for messages that take the next queue."""
-    return [{
-        "topic": rng.choice(["Orders", "Audit", "主题"]),
-        "queueId": rng.choice([ANY_QUEUE, ANY_QUEUE, 0, 1, 5]),
-        "body": rng.randbytes(rng.choice([0, 10, 100, 300])),
-        "keys": [f"k{rng.randrange(30)}" for _ in range(rng.randrange(3))],
-        "tags": rng.choice([None, "A", "标签"]),
-        "properties": [("p", str(rng.random()))] * rng.randrange(2),
-        "bornTimestamp": BEGIN + rng.randrange(1000),
-    } for _ in range(count)]
+    return [
+        {
+            "topic": rng.choice(["Orders", "Audit", "主题"]),
+            "queueId": rng.choice([ANY_QUEUE, ANY_QUEUE, 0, 1, 5]),
+            "body": rng.randbytes(rng.choice([0, 10, 100, 300])),
+            "keys": [f"k{rng.randrange(30)}" for _ in range(rng.randrange(3))],
+            "tags": rng.choice([None, "A", "标签"]),
+            "properties": [("p", str(rng.random()))] * rng.randrange(2),
+            "bornTimestamp": BEGIN + rng.randrange(1000),
+        }
+        for _ in range(count)
+    ]
 
 
 def message_of(row):
     queue_id = None if row["queueId"] == ANY_QUEUE else row["queueId"]
-    return Message(row["topic"], row["body"], keys=row["keys"], tags=row["tags"], queue_id=queue_id,
-                   properties=dict(row["properties"]), born_timestamp=row["bornTimestamp"])
+    return Message(
+        row["topic"],
+        row["body"],
+        keys=row["keys"],
+        tags=row["tags"],
+        queue_id=queue_id,
+        properties=dict(row["properties"]),
+        born_timestamp=row["bornTimestamp"],
+    )
 
 
 def make_pieces(root, parts, *, config=None, job=JOB):
@@ -133,9 +144,15 @@ def test_prepared_rows_give_the_records_that_put_messages_gives(base, tmp_path, 
     assert list(verify(base).findings) == []
 
 
-@pytest.mark.parametrize("options", [
-    {"enabled_append_prop_crc": True}, {"compat": "4.9.3"}, {"store_host": "[2001:db8::1]:10911"},
-], ids=lambda options: next(iter(options)))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"enabled_append_prop_crc": True},
+        {"compat": "4.9.3"},
+        {"store_host": "[2001:db8::1]:10911"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
 def test_a_new_store_is_made_with_the_configuration_that_is_given(tmp_path, parts, options):
     config = config_of(**options)
     rocketstore.open(tmp_path / "base", "a", config=config).close()
@@ -146,8 +163,10 @@ def test_a_new_store_is_made_with_the_configuration_that_is_given(tmp_path, part
 
 def test_messages_keep_times_that_are_given(base, tmp_path):
     rows = [dict(row, queueId=0, storeTimestamp=BEGIN + i) for i, row in enumerate(rows_of(random.Random(1), 9))]
-    tables = [pa.Table.from_pylist(rows[at : at + 3], SCHEMA.append(pa.field("storeTimestamp", pa.int64())))
-              for at in range(0, 9, 3)]
+    tables = [
+        pa.Table.from_pylist(rows[at : at + 3], SCHEMA.append(pa.field("storeTimestamp", pa.int64())))
+        for at in range(0, 9, 3)
+    ]
     other = shutil.copytree(base, tmp_path / "other")
     with rocketstore.open(other, "a") as store:
         for table in tables:
@@ -176,18 +195,21 @@ def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_pa
 # ---- refusals --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("row", "reason"), [
-    ({"topic": "a/b"}, "cannot be the name of a directory"),
-    ({"topic": ""}, "cannot be the name of a directory"),
-    ({"topic": "t" * 40_000}, "cannot be read back"),
-    ({"body": bytes(4000)}, "do not fit a file of 4096"),
-    ({"body": bytes((4 << 20) + 1)}, "a body of 4194305 bytes"),
-    ({"properties": [("p", "x" * 40_000)]}, "properties of"),
-    ({"keys": ["two words"]}, "a key must have no spaces"),
-    ({"properties": [("INNER_NUM", "2")]}, "an inner batch"),
-    ({"topic": "SCHEDULE_TOPIC_XXXX", "properties": [("DELAY", "soon")]}, "no number"),
-    ({"tags": "A", "properties": [("TAGS", "B")]}, "TAGS is 'B' in properties"),
-])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"topic": "a/b"}, "cannot be the name of a directory"),
+        ({"topic": ""}, "cannot be the name of a directory"),
+        ({"topic": "t" * 40_000}, "cannot be read back"),
+        ({"body": bytes(4000)}, "do not fit a file of 4096"),
+        ({"body": bytes((4 << 20) + 1)}, "a body of 4194305 bytes"),
+        ({"properties": [("p", "x" * 40_000)]}, "properties of"),
+        ({"keys": ["two words"]}, "a key must have no spaces"),
+        ({"properties": [("INNER_NUM", "2")]}, "an inner batch"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX", "properties": [("DELAY", "soon")]}, "no number"),
+        ({"tags": "A", "properties": [("TAGS", "B")]}, "TAGS is 'B' in properties"),
+    ],
+)
 def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_path, row, reason):
     good = {"topic": "T", "queueId": 0, "body": b""}
     made = PreparedRowsWriter(tmp_path / "piece", writing_config(tmp_path, config_of()), keeps_store=False)
@@ -594,10 +616,25 @@ def test_rebuild_undoes_a_write_too(base, parts):
 INTENT = {"job": "x", "begin": 0, "end": 1, "store_timestamp": 1, "append_prop_crc": False, "pieces": []}
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "{}", '{"pieces": [[]]}', "[" * 100_000, {"job": "../../x"}, {"begin": None}, {"begin": "0"},
-    {"begin": -1}, {"end": 0.5}, {"end": 2**63}, {"pieces": [["a", "1", 1, 1, 1]]}, {"other": 1},
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"pieces": [[]]}',
+        "[" * 100_000,
+        {"job": "../../x"},
+        {"begin": None},
+        {"begin": "0"},
+        {"begin": -1},
+        {"end": 0.5},
+        {"end": 2**63},
+        {"pieces": [["a", "1", 1, 1, 1]]},
+        {"other": 1},
+    ],
+)
 def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
     intent_path(base).write_text(text if isinstance(text, str) else json.dumps(INTENT | text))
     before = contents(base)

@@ -22,7 +22,6 @@ DAMAGES = [None, 0, 7, WRITTEN - 1]  # which of the written records is damaged
 LEFT = ["crashed", "stopped"]
 
 
-
 def write_and_kill(root, *, damage=None, left="crashed"):
     """Put messages, and kill a write of more when all records are in the log. Queues and index have all of them.
 

@@ -19,14 +19,12 @@ FILE = 1 << 16
 
 def table(rng, n, values=("1", "", "x y", "😀", "k", "t")):
     """Some columns of a table, rare values included. values: of properties."""
+
     def choose(values):
         return [rng.choice(values) for _ in range(n)]
 
     names = ["a", "KEYS", "TAGS", "UNIQ_KEY", "DELAY", "Ü", "漢字", "__CRC32#", "INNER_MULTI_DISPATCH"]
-    rows = [
-        [(name, rng.choice(values)) for name in rng.sample(names, rng.randrange(4))]
-        for _ in range(n)
-    ]
+    rows = [[(name, rng.choice(values)) for name in rng.sample(names, rng.randrange(4))] for _ in range(n)]
     keys = [rng.choice([[], ["k"], ["k1", "漢"], None]) for _ in range(n)]
     tags = choose([None, "", "t", "tag"])
     uniq_keys = choose([None, "u", "0A"])
@@ -84,8 +82,19 @@ def test_a_table_is_appended_as_its_batch_is(tmp_path, seed):
     assert frame == batch
 
 
-READ = ["topic", "sys_flag", "properties", "queue_id", "flag", "born_host", "born_timestamp_ms",
-        "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset"]
+READ = [
+    "topic",
+    "sys_flag",
+    "properties",
+    "queue_id",
+    "flag",
+    "born_host",
+    "born_timestamp_ms",
+    "store_timestamp_ms",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+]
 
 
 @pytest.mark.parametrize("body", ["body", "raw_body"])
@@ -143,8 +152,9 @@ def test_hundreds_of_properties_are_put(tmp_path):
 def test_light_queues_and_turns_of_queues_work_with_columns(tmp_path):
     config = replace(rocketstore.StoreConfig.small(), enable_lmq=True, enable_multi_dispatch=True)
     rows = [[("INNER_MULTI_DISPATCH", "%LMQ%a")], [], []]
-    made = pa.table({"topic": ["T"] * 3, "body": [b"x"] * 3,
-                     "properties": pa.array(rows, pa.map_(pa.string(), pa.string()))})
+    made = pa.table(
+        {"topic": ["T"] * 3, "body": [b"x"] * 3, "properties": pa.array(rows, pa.map_(pa.string(), pa.string()))}
+    )
     with rocketstore.open(tmp_path, "a", config=config) as store:
         result = store.put_messages(MessageBatch.of_arrow(made))
         assert len({*result.queue_ids.tolist()}) == 3

@@ -34,9 +34,7 @@ def run(level, *command):
 
 def machine_has(level):
     """What the kernel says; where it does not say, the library's own word is taken."""
-    flags = {
-        word for line in CPUINFO.read_text().splitlines() if line.startswith("flags") for word in line.split()
-    }
+    flags = {word for line in CPUINFO.read_text().splitlines() if line.startswith("flags") for word in line.split()}
     below = list(NEEDS)[: list(NEEDS).index(level) + 1]
     return all(NEEDS[name] <= flags for name in below)
 

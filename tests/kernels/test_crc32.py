@@ -11,14 +11,18 @@ from rocketstore.kernels import csrc
 DATA = random.Random("crc32").randbytes(4_200 + 64)
 STARTS = [0, 1, 0x80000000, 0xFFFFFFFF]
 KINDS = {
-    "bytes": bytes, "bytearray": bytearray, "memoryview": memoryview,
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
     "int memoryview": lambda data: memoryview(data).cast("i"),
     "uint8": lambda data: np.frombuffer(data, np.uint8),
     "big-endian int64": lambda data: np.frombuffer(data, ">i8"),
 }
 GAPS = {
-    "every second byte": memoryview(DATA)[::2], "backwards": memoryview(DATA)[::-1],
-    "every third element": np.frombuffer(DATA, np.uint8)[::3], "columns": np.zeros((8, 8), np.uint8)[:, :4],
+    "every second byte": memoryview(DATA)[::2],
+    "backwards": memoryview(DATA)[::-1],
+    "every third element": np.frombuffer(DATA, np.uint8)[::3],
+    "columns": np.zeros((8, 8), np.uint8)[:, :4],
 }
 
 

@@ -16,8 +16,13 @@ def check(build, *variables):
     """Run the C tests, and fail with their output if one fails."""
     if not (TESTS.parent / "csrc").is_dir():
         pytest.skip("csrc/ is not beside tests/: an installed package is tested")
-    make = subprocess.run(["make", "-C", str(TESTS / "c"), "check", f"BUILD={build}", *variables],
-                          text=True, capture_output=True, timeout=900, check=False)
+    make = subprocess.run(
+        ["make", "-C", str(TESTS / "c"), "check", f"BUILD={build}", *variables],
+        text=True,
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
     assert make.returncode == 0, make.stdout + make.stderr
 
 
@@ -36,8 +41,9 @@ def install_cross_compilers():
         packages += [f"gcc-{machine}-linux-gnu", f"libc6-dev-{debian}-cross"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        apt = subprocess.run(["apt-get", "-qq", *arguments], env=environment, text=True, capture_output=True,
-                             timeout=900, check=False)
+        apt = subprocess.run(
+            ["apt-get", "-qq", *arguments], env=environment, text=True, capture_output=True, timeout=900, check=False
+        )
         if apt.returncode != 0:
             return f"apt-get {arguments[0]} failed: {apt.stderr.strip()}"
     return ""
@@ -56,5 +62,9 @@ def test_c_tests_pass_on(machine, tmp_path):
         reason = install_cross_compilers()
         if missing_tools(machine):
             pytest.skip(f"needs {' and '.join(missing_tools(machine))}; {reason}")
-    check(tmp_path, f"CC={machine}-linux-gnu-gcc", f"RUN=qemu-{machine} -L /usr/{machine}-linux-gnu",
-          "LEVELS=portable best")
+    check(
+        tmp_path,
+        f"CC={machine}-linux-gnu-gcc",
+        f"RUN=qemu-{machine} -L /usr/{machine}-linux-gnu",
+        "LEVELS=portable best",
+    )

@@ -181,9 +181,7 @@ def test_arrow_arrays_whole_sliced_and_chunked(number, keys):
 def test_a_dictionary_whose_values_are_a_slice():
     pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
     values = pa.array(["x", "a", "bc", "主题"]).slice(1)
-    check(
-        pa.DictionaryArray.from_arrays(pa.array([2, 0, 0, 1], pa.int16()), values), ["主题", "a", "a", "bc"]
-    )
+    check(pa.DictionaryArray.from_arrays(pa.array([2, 0, 0, 1], pa.int16()), values), ["主题", "a", "a", "bc"])
 
 
 def test_a_null_is_an_error_that_names_its_row():
@@ -409,9 +407,7 @@ def test_random_strings_of_three_to_six_bytes_hash_as_java_decodes_them(seed):
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_bytes_at_any_place_of_a_long_string_hash_as_java_decodes_them(name):
-    check_decoding(
-        [b"a" * lead + MALFORMED[name] + b"b" * tail for lead in range(140) for tail in (0, 1, 40)]
-    )
+    check_decoding([b"a" * lead + MALFORMED[name] + b"b" * tail for lead in range(140) for tail in (0, 1, 40)])
 
 
 def test_valid_bytes_of_every_length_hash_as_their_text(keys):

@@ -12,9 +12,23 @@ LEADS = [0x41, 0x80, 0xC1, 0xC2, 0xDF, *range(0xE0, 0xF6), 0xFF]
 # The values at which a rule begins or ends.
 EDGES = bytes.fromhex("00 41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 f8 fe ff")
 REPLACED = {
-    b"\x80": 1, b"\xc2": 1, b"\xe4": 1, b"\xe4\xb8": 1, b"\xf0\x9f\x98": 1, b"\xf5": 1, b"\xff": 1,
-    b"\xc0\x80": 2, b"\xc1\xbf": 2, b"\xe0\x80\x80": 3, b"\xf0\x80\x80\x80": 4, b"\xf4\x90\x80\x80": 4,
-    b"\xed\xa0\x80": 1, b"\xed\xbf\xbf": 1, b"\xed\xa0": 1, b"\xed": 1, b"\xed\xa0\x80\xed\xb0\x80": 2,
+    b"\x80": 1,
+    b"\xc2": 1,
+    b"\xe4": 1,
+    b"\xe4\xb8": 1,
+    b"\xf0\x9f\x98": 1,
+    b"\xf5": 1,
+    b"\xff": 1,
+    b"\xc0\x80": 2,
+    b"\xc1\xbf": 2,
+    b"\xe0\x80\x80": 3,
+    b"\xf0\x80\x80\x80": 4,
+    b"\xf4\x90\x80\x80": 4,
+    b"\xed\xa0\x80": 1,
+    b"\xed\xbf\xbf": 1,
+    b"\xed\xa0": 1,
+    b"\xed": 1,
+    b"\xed\xa0\x80\xed\xb0\x80": 2,
 }
 
 

@@ -58,8 +58,11 @@ def store(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "bad", "good"),
-    [("mapper_file_size_batch_consume_queue", 100, 92), ("mapper_file_size_batch_consume_queue", 45, 46),
-     ("mapped_file_size_consume_queue_ext", 23, 24)],
+    [
+        ("mapper_file_size_batch_consume_queue", 100, 92),
+        ("mapper_file_size_batch_consume_queue", 45, 46),
+        ("mapped_file_size_consume_queue_ext", 23, 24),
+    ],
 )
 def test_a_size_whose_files_cannot_be_filled_is_refused_for_writing(name, bad, good, tmp_path):
     with pytest.raises(ValueError, match=f"{name}={bad}: must be"):
@@ -314,8 +317,13 @@ def test_a_crashed_index_does_not_stop_a_geometry_that_is_known(store, seed):
 # ---- rocketstore.json ----------------------------------------------------------------------------------------
 
 LEFT = StoreConfig(
-    **SMALL, compat="4.9", enable_lmq=True, enabled_append_prop_crc=True, message_delay_level="1s 2h",
-    allocate_file_ahead=False, store_host="10.0.0.1:10911",
+    **SMALL,
+    compat="4.9",
+    enable_lmq=True,
+    enabled_append_prop_crc=True,
+    message_delay_level="1s 2h",
+    allocate_file_ahead=False,
+    store_host="10.0.0.1:10911",
 )
 
 
@@ -334,9 +342,16 @@ def test_only_what_the_bytes_depend_on_is_left(tmp_path):
     save_geometry(tmp_path, config)
     assert writing_config(tmp_path) == LEFT
     assert {**json.loads(saved_path(tmp_path).read_bytes()), **SMALL} == {
-        **SMALL, "message_delay_level": "1s 2h", "store_host": "10.0.0.1:10911", "compat": "4.9",
-        "enable_consume_queue_ext": False, "enable_multi_dispatch": False, "enable_lmq": True,
-        "enabled_append_prop_crc": True, "message_index_enable": True, "allocate_file_ahead": False,
+        **SMALL,
+        "message_delay_level": "1s 2h",
+        "store_host": "10.0.0.1:10911",
+        "compat": "4.9",
+        "enable_consume_queue_ext": False,
+        "enable_multi_dispatch": False,
+        "enable_lmq": True,
+        "enabled_append_prop_crc": True,
+        "message_index_enable": True,
+        "allocate_file_ahead": False,
     }
 
 
@@ -397,12 +412,20 @@ def test_the_place_of_a_log_elsewhere_is_never_taken_over_in_silence(tmp_path, n
 
 
 DAMAGED = {
-    "empty": (b"", 0), "cut": (b'{"compat":', 10), "zeros": (bytes(50), 0), "no utf-8": (b'{"compat":"\xff"}', 0),
-    "a list": (b"[]", 0), "a size that is text": (b'{"max_index_num":"7"}', 0),
-    "a size that is none": (b'{"max_index_num":0}', 0), "a size that is a boolean": (b'{"max_index_num":true}', 0),
-    "a null": (b'{"max_index_num":null}', 0), "a flag that is a number": (b'{"enable_lmq":1}', 0),
-    "what no release has": (b'{"compat":"3.0"}', 0), "another field": (b'{"flush_disk_type":"SYNC_FLUSH"}', 0),
-    "an unknown field": (b'{"new_in_a_later_release":1}', 0), "objects in objects": (b'{"a":' * 100_000, 0),
+    "empty": (b"", 0),
+    "cut": (b'{"compat":', 10),
+    "zeros": (bytes(50), 0),
+    "no utf-8": (b'{"compat":"\xff"}', 0),
+    "a list": (b"[]", 0),
+    "a size that is text": (b'{"max_index_num":"7"}', 0),
+    "a size that is none": (b'{"max_index_num":0}', 0),
+    "a size that is a boolean": (b'{"max_index_num":true}', 0),
+    "a null": (b'{"max_index_num":null}', 0),
+    "a flag that is a number": (b'{"enable_lmq":1}', 0),
+    "what no release has": (b'{"compat":"3.0"}', 0),
+    "another field": (b'{"flush_disk_type":"SYNC_FLUSH"}', 0),
+    "an unknown field": (b'{"new_in_a_later_release":1}', 0),
+    "objects in objects": (b'{"a":' * 100_000, 0),
     "a size of no whole units": (b'{"mapper_file_size_batch_consume_queue":660}', 0),
     "many digits": (b'{"max_index_num":%b}' % (b"9" * 5000), 0),
 }

@@ -141,7 +141,8 @@ def test_lag_is_what_mqadmin_told(open_store, name):
             lags = {(lag.topic, lag.queue_id): lag for lag in store.consumer_lag(group)}
             assert {
                 queue: brokers.Lag(lag.max_offset, lag.consumer_offset)
-                for queue, lag in lags.items() if queue in expected
+                for queue, lag in lags.items()
+                if queue in expected
             } == expected
             assert all(lag.problem is None and lag.lag == lag.max_offset - lag.consumer_offset for lag in lags.values())
 
@@ -154,7 +155,9 @@ def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, na
     with open_store(name) as store:
         topic = next(iter(brokers.truth(name)["topics"]))
         calls = (
-            store.queues, lambda: store.get_message(topic, 0, 0), lambda: store.consume_queue(topic, 0),
+            store.queues,
+            lambda: store.get_message(topic, 0, 0),
+            lambda: store.consume_queue(topic, 0),
             lambda: store.get_offset_by_time(topic, 0),
         )
         for call in calls:

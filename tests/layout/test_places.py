@@ -31,7 +31,6 @@ def conf(tmp_path):
     return read
 
 
-
 def put(root, config):
     with rocketstore.open(root, "a", config=config) as store:
         store.put_message(Message("T", b"more"))
@@ -42,7 +41,6 @@ def expire(root, config):
         return store.delete_expired_files(before_phy_offset=65536)
 
 
-
 WRITERS = {
     "put": put,
     "recover": lambda root, config: recover(root, config=config),
@@ -51,9 +49,12 @@ WRITERS = {
     "rebuild": lambda root, config: rebuild(root, config=config),
     "expiry": expire,
 }
-LINES = ["storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n", "storePathCommitLog={live}/commitlog\n",
-         "storePathRootDir={backup}\nstorePathCommitLog={live}/commitlog\n",
-         "storePathCommitLog={live}/commitlog,{backup}/b\n"]
+LINES = [
+    "storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n",
+    "storePathCommitLog={live}/commitlog\n",
+    "storePathRootDir={backup}\nstorePathCommitLog={live}/commitlog\n",
+    "storePathCommitLog={live}/commitlog,{backup}/b\n",
+]
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -67,8 +68,22 @@ def test_no_writer_changes_the_log_of_another_store(live, backup, conf, write, l
     assert contents(live, backup) == before
 
 
-@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "consumequeue/T", "consumequeue/T/0", "index", "config",
-                                  f"commitlog/{0:020}", f"consumequeue/T/0/{0:020}", "index/*", "checkpoint", "lock"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "commitlog",
+        "consumequeue",
+        "consumequeue/T",
+        "consumequeue/T/0",
+        "index",
+        "config",
+        f"commitlog/{0:020}",
+        f"consumequeue/T/0/{0:020}",
+        "index/*",
+        "checkpoint",
+        "lock",
+    ],
+)
 @pytest.mark.parametrize("name", ["put", "recover", "rebuild"])
 def test_no_writer_follows_a_link_into_another_store(live, tmp_path, part, name):
     (part,) = [str(path.relative_to(live)) for path in live.glob(part)]

@@ -30,13 +30,19 @@ from rocketstore.queue.queue_end import find_own_end, find_truncated_end
 T0 = 1_700_000_000_000
 LOG_FILE, CQ_FILE, BATCH_FILE = 4096, 200, 460
 SIZES = {
-    "mapped_file_size_commit_log": LOG_FILE, "mapped_file_size_consume_queue": CQ_FILE,
-    "mapper_file_size_batch_consume_queue": BATCH_FILE, "max_hash_slot_num": 97, "max_index_num": 400,
+    "mapped_file_size_commit_log": LOG_FILE,
+    "mapped_file_size_consume_queue": CQ_FILE,
+    "mapper_file_size_batch_consume_queue": BATCH_FILE,
+    "max_hash_slot_num": 97,
+    "max_index_num": 400,
 }
 CONFIG = StoreConfig(**SIZES)
 BROKER_SIZES = {
-    "mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": CQ_FILE,
-    "mapperFileSizeBatchConsumeQueue": BATCH_FILE, "maxHashSlotNum": 97, "maxIndexNum": 400,
+    "mappedFileSizeCommitLog": LOG_FILE,
+    "mappedFileSizeConsumeQueue": CQ_FILE,
+    "mapperFileSizeBatchConsumeQueue": BATCH_FILE,
+    "maxHashSlotNum": 97,
+    "maxIndexNum": 400,
 }
 HOLD = """
 import fcntl, sys
@@ -67,8 +73,13 @@ def running(root):
 def store_of(root, count=12, *, topics=1, file_size=65536, **fields):
     """A store after a clean stop whose messages are one second apart, in queue 0 of each topic."""
     records = [
-        {"topic": f"T{i % topics}", "body": b"old%03d" % i, "store_timestamp": T0 + 1000 * i,
-         "properties": {"KEYS": f"k{i}"}, **fields}
+        {
+            "topic": f"T{i % topics}",
+            "body": b"old%03d" % i,
+            "store_timestamp": T0 + 1000 * i,
+            "properties": {"KEYS": f"k{i}"},
+            **fields,
+        }
         for i in range(count)
     ]
     make_store(root, records, file_size=file_size, cq_file_size=CQ_FILE)
@@ -95,8 +106,13 @@ def cut_off(root, number, new=2):
     units = []
     for i in range(new):
         at = start + position
-        data = build_record(topic=topic.topic, body=b"n", phy_offset=at, queue_offset=topic.queue_offset + i,
-                            store_timestamp=T0 + 1000 * number + i)
+        data = build_record(
+            topic=topic.topic,
+            body=b"n",
+            phy_offset=at,
+            queue_offset=topic.queue_offset + i,
+            store_timestamp=T0 + 1000 * number + i,
+        )
         damages.change_log(root, start, position, data)
         units.append((topic.queue_offset + i, struct.pack(">qiq", at, len(data), 0)))
         position += len(data)
@@ -410,9 +426,16 @@ def test_the_ends_of_random_stores_that_a_broker_restarted_are_the_broker_s(rele
         root = tmp_path / str(number)
         make_store(
             root,
-            [{"topic": f"T{rng.randrange(3)}", "body": rng.randbytes(rng.randrange(1, 60)), "store_timestamp": T0 + i}
-             for i in range(rng.choice((20, 90)))],
-            file_size=LOG_FILE, cq_file_size=CQ_FILE,
+            [
+                {
+                    "topic": f"T{rng.randrange(3)}",
+                    "body": rng.randbytes(rng.randrange(1, 60)),
+                    "store_timestamp": T0 + i,
+                }
+                for i in range(rng.choice((20, 90)))
+            ],
+            file_size=LOG_FILE,
+            cq_file_size=CQ_FILE,
         )
         what(root, rng)
         damages.clean(root, rng)
@@ -487,8 +510,9 @@ def test_old_units_of_an_idle_queue_do_not_come_back_while_the_log_grows_over_th
     damages.zero_log_from(tmp_path, start, position)
     at, index = start + position, 6
     for i in range(20):
-        data = build_record(topic="T1", body=b"longer than before", phy_offset=at, queue_offset=index + i,
-                            store_timestamp=T0 + 50_000)
+        data = build_record(
+            topic="T1", body=b"longer than before", phy_offset=at, queue_offset=index + i, store_timestamp=T0 + 50_000
+        )
         damages.change_log(tmp_path, 0, at, data)
         set_unit(tmp_path / "consumequeue" / "T1" / "0", index + i, struct.pack(">qiq", at, len(data), 0))
         at += len(data)

@@ -210,8 +210,10 @@ def test_filters_that_cannot_be_are_errors(tmp_path):
 
 def test_one_name_stands_for_a_list_of_one(tmp_path):
     """Also a list of tags, and one queue id."""
-    records = [{"topic": f"T{i % 2}", "queue_id": i % 3, "properties": {"KEYS": f"k{i}", "TAGS": "abc"[i % 3]}}
-               for i in range(12)]
+    records = [
+        {"topic": f"T{i % 2}", "queue_id": i % 3, "properties": {"KEYS": f"k{i}", "TAGS": "abc"[i % 3]}}
+        for i in range(12)
+    ]
     log, offsets = make(tmp_path, records)
     assert offsets_of(log.scan(topics="T1")) == offsets[1::2]
     assert offsets_of(log.scan(keys="k7")) == offsets[7:8]

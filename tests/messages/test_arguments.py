@@ -84,12 +84,22 @@ def test_messages_compare_by_value(root):
 @pytest.mark.parametrize(
     ("time", "expected"),
     [
-        (T0, T0), (np.int64(T0), T0), (0, 0), (-5, -5), (999_999_999, 999_999_999), (2**63 - 1, 2**63 - 1),
+        (T0, T0),
+        (np.int64(T0), T0),
+        (0, 0),
+        (-5, -5),
+        (999_999_999, 999_999_999),
+        (2**63 - 1, 2**63 - 1),
         (MOMENT, T0 + 123),
         (MOMENT.astimezone(datetime.timezone(datetime.timedelta(hours=5))), T0 + 123),
-        (MOMENT.replace(tzinfo=None), T0 + 123), (datetime.date(2023, 11, 14), 1_699_920_000_000),
-        ("2023-11-14", 1_699_920_000_000), ("20231114", 1_699_920_000_000), ("2023-11-14T22:13:20.123Z", T0 + 123),
-        ("2023-11-14T23:13:20.123+01:00", T0 + 123), (str(T0), T0), ("-5", -5),
+        (MOMENT.replace(tzinfo=None), T0 + 123),
+        (datetime.date(2023, 11, 14), 1_699_920_000_000),
+        ("2023-11-14", 1_699_920_000_000),
+        ("20231114", 1_699_920_000_000),
+        ("2023-11-14T22:13:20.123Z", T0 + 123),
+        ("2023-11-14T23:13:20.123+01:00", T0 + 123),
+        (str(T0), T0),
+        ("-5", -5),
         (datetime.datetime(1969, 12, 31, 23, 59, 59, 999_500, UTC), -1),
     ],
 )
@@ -102,10 +112,15 @@ def test_every_form_of_a_time_is_epoch_milliseconds(time, expected):
 @pytest.mark.parametrize(
     ("time", "text"),
     [
-        (1_700_000_000, "looks like seconds"), (1_700_000_000_000_000, "looks like microseconds"),
-        (1_700_000_000_000_000_000, "looks like nanoseconds"), ("1700000000", "looks like seconds"),
-        ("1700000000000000", "looks like microseconds"), ("2023", "looks like a year"), ("yesterday's", "is no time"),
-        (2**63, "beyond int64"), ("", "is no time"),
+        (1_700_000_000, "looks like seconds"),
+        (1_700_000_000_000_000, "looks like microseconds"),
+        (1_700_000_000_000_000_000, "looks like nanoseconds"),
+        ("1700000000", "looks like seconds"),
+        ("1700000000000000", "looks like microseconds"),
+        ("2023", "looks like a year"),
+        ("yesterday's", "is no time"),
+        (2**63, "beyond int64"),
+        ("", "is no time"),
     ],
 )
 def test_a_number_of_another_unit_is_refused_as_on_the_command_line(root, time, text):

@@ -309,9 +309,7 @@ BAD_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "column"), [(name, column) for name, bad in BAD_COLUMNS.items() for column in bad]
-)
+@pytest.mark.parametrize(("name", "column"), [(name, column) for name, bad in BAD_COLUMNS.items() for column in bad])
 def test_a_column_that_does_not_fit_is_refused_by_its_name(name, column, seed):
     columns = list((columns_of(random_rows(3, seed)) | {name: column}).values())
     with pytest.raises(ValueError, match=f"^{MESSAGE_FIELDS[name].name}: "):

@@ -133,10 +133,14 @@ MUCH = {
         "have 4,294,967,296 values of lists",
     ),
     "lists of nulls": (
-        "keys", lambda: pa.FixedSizeListArray.from_arrays(nulls(2**40), 2**28), "have 1,099,511,627,776 values of lists"
+        "keys",
+        lambda: pa.FixedSizeListArray.from_arrays(nulls(2**40), 2**28),
+        "have 1,099,511,627,776 values of lists",
     ),
     "fewer lists of nulls": (
-        "keys", lambda: pa.FixedSizeListArray.from_arrays(nulls(2**30), 2**18), "column keys, row 0: a key is null"
+        "keys",
+        lambda: pa.FixedSizeListArray.from_arrays(nulls(2**30), 2**18),
+        "column keys, row 0: a key is null",
     ),
 }
 
@@ -272,8 +276,10 @@ def read_damaged(rng, form):
         if round_number % 20 == 0:
             batch = random_batch(rng)
             compression = rng.choice([None, None, "lz4", "zstd"])
-            whole = parquet_bytes(batch) if form == "parquet" else arrow_lies.ipc_bytes(
-                batch, stream=form == "stream", compression=compression
+            whole = (
+                parquet_bytes(batch)
+                if form == "parquet"
+                else arrow_lies.ipc_bytes(batch, stream=form == "stream", compression=compression)
             )
         try:
             for batch in batches_in(form, damaged(rng, whole)):

@@ -96,7 +96,9 @@ def test_strings_of_every_type(kind):
     values = ["", None, "größer als zwölf Bytes \U0001f680"]
     assert column("tags", values, kind) == values
     assert column("keys", [["a", "longer than twelve bytes"], [], None], pa.list_(pa.large_string())) == [
-        ["a", "longer than twelve bytes"], [], [],
+        ["a", "longer than twelve bytes"],
+        [],
+        [],
     ]
 
 
@@ -165,7 +167,8 @@ def test_properties_are_maps_or_lists_of_pairs(kind, missing):
         array = pa.array(rows, kind)
     assert column("properties", array) == PROPERTIES
     assert column("properties", pa.concat_arrays([array.slice(2), array.slice(0, 2)]).slice(0, 3)) == [
-        PROPERTIES[2], *PROPERTIES[:2],
+        PROPERTIES[2],
+        *PROPERTIES[:2],
     ]
 
 
@@ -183,8 +186,9 @@ def test_properties_may_be_a_struct_whose_nulls_are_not_there():
 
 def test_properties_may_be_a_struct_in_a_table_without_rows():
     kind = pa.struct([("a", pa.string()), ("b", pa.string())])
-    table = pa.table({"topic": pa.array([], pa.string()), "body": pa.array([], pa.binary()),
-                      "properties": pa.array([], kind)})
+    table = pa.table(
+        {"topic": pa.array([], pa.string()), "body": pa.array([], pa.binary()), "properties": pa.array([], kind)}
+    )
     assert len(MessageBatch.of_arrow(table)) == 0
 
 

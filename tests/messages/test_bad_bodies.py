@@ -134,7 +134,7 @@ def test_columns_of_messages_that_were_asked_for_have_the_row(root, bad):
 def test_the_reason_alone_can_be_asked_for(root, bad):
     pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     with rocketstore.open(root) as store, pytest.warns(UserWarning, match="cannot be decoded"):
-        (name, errors), = store.scan(columns=["body_error"]).to_arrow().to_pydict().items()
+        ((name, errors),) = store.scan(columns=["body_error"]).to_arrow().to_pydict().items()
     assert name == "bodyError"
     assert_null_body([SOUND, None, SOUND], errors, bad)
 
@@ -171,8 +171,11 @@ def test_messages_with_their_raw_bodies_are_stored_as_they_were(root, bad, tmp_p
     assert stored == [(SOUND, 0), (bad[0], bad[1]), (zlib.compress(SOUND), COMPRESSED)] * 4
 
 
-@pytest.mark.parametrize("how", [lambda batch: batch, list, lambda batch: batch.to_arrow(), lambda batch: [batch[1]]],
-                         ids=["batch", "messages", "arrow", "one"])
+@pytest.mark.parametrize(
+    "how",
+    [lambda batch: batch, list, lambda batch: batch.to_arrow(), lambda batch: [batch[1]]],
+    ids=["batch", "messages", "arrow", "one"],
+)
 def test_a_body_that_was_not_decoded_is_never_stored(root, how, tmp_path):
     pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     with rocketstore.open(root) as store, open_store(tmp_path / "copy") as copy:
@@ -195,8 +198,15 @@ def test_a_null_body_in_a_table_is_refused_with_its_row():
 # ---- the command line --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["cat"], ["get", "T", 0, 0, "--limit", 5],
-                                     ["query", "--topic", "T", "--key", "k"], ["query", "--since", "2001-01-01"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["cat"],
+        ["get", "T", 0, 0, "--limit", 5],
+        ["query", "--topic", "T", "--key", "k"],
+        ["query", "--since", "2001-01-01"],
+    ],
+)
 def test_commands_show_the_message_and_give_one_warning(root, bad, command):
     name, *words = command
     result = run(name, root, *words)

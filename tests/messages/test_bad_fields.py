@@ -11,8 +11,12 @@ from support.cli import rows, run
 import rocketstore
 from rocketstore import StoreConfig
 
-SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
-         "max_index_num": 400}
+SIZES = {
+    "mapped_file_size_commit_log": 65536,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 97,
+    "max_index_num": 400,
+}
 BODIES = [b"first", b"second", b"third"]
 BORN_TIME, BORN_HOST, BORN_PORT, STORE_TIME, STORE_PORT = 40, 48, 52, 56, 68  # bytes in a record
 KEY = b"KEYS\x01k\x02"

@@ -632,15 +632,21 @@ def test_a_batch_that_was_read_is_batched_again(tmp_path):
     messages[1].body = b"other"
     again = Message.batch("B", messages)
     assert [(flag, body) for flag, body, _ in inner_messages(again.body, 0)] == [
-        (1, b"first"), (-2, b"other"), (3, b"third"),
+        (1, b"first"),
+        (-2, b"other"),
+        (3, b"third"),
     ]
 
 
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (None, TypeError), (b"body", TypeError), (Message("B", b"", flag=2**31), ValueError),
-        (Message("B", b"", flag=None), ValueError), (Message("B", 5), TypeError), (Message("B", None), TypeError),
+        (None, TypeError),
+        (b"body", TypeError),
+        (Message("B", b"", flag=2**31), ValueError),
+        (Message("B", b"", flag=None), ValueError),
+        (Message("B", 5), TypeError),
+        (Message("B", None), TypeError),
         (Message("B", b"", properties={"a": "b" * 32765}), ValueError),
     ],
 )

@@ -25,14 +25,72 @@ from rocketstore.messages.text_rows import row_names
 FORMS = {"json": {}, "csv": {"is_csv": True}, "csv-safe": {"is_csv": True, "is_safe": True}}
 REFERENCE = {"json": json_text, "csv": csv_text, "csv-safe": lambda row: csv_text(row, is_safe=True)}
 TEXTS = [
-    "", "a", "plain", '"', "\\", '""', "a,b", "a\nb", "a\r\nb", "\r", "\t", "\0", "\x1f", "\x7f", "\x80", "\x9f",
-    "\xa0", "\xad", "é", "\u2028", "\u2029", "\u200b", "\ufeff", "\ufffd", "\uffff", "\U0001f600", "\U000e0001",
-    "\U0010ffff", "\U0001f468\u200d\U0001f469", "日本語", "é a", "日 本", "\u3000", "=1+1", "+1", "-1", "@x", "'",
-    "\uff1d1", "\uff0b", "\uff0d", "\uff20", "\uff1c", "\uff21", "=1,\"", '{"a": "b\\n"}', "null", "NaN",
-    "a" * 7, "a" * 8, "a" * 9, "a" * 63, "ab\"" * 40, "\x01" * 100, "é" * 50,
+    "",
+    "a",
+    "plain",
+    '"',
+    "\\",
+    '""',
+    "a,b",
+    "a\nb",
+    "a\r\nb",
+    "\r",
+    "\t",
+    "\0",
+    "\x1f",
+    "\x7f",
+    "\x80",
+    "\x9f",
+    "\xa0",
+    "\xad",
+    "é",
+    "\u2028",
+    "\u2029",
+    "\u200b",
+    "\ufeff",
+    "\ufffd",
+    "\uffff",
+    "\U0001f600",
+    "\U000e0001",
+    "\U0010ffff",
+    "\U0001f468\u200d\U0001f469",
+    "日本語",
+    "é a",
+    "日 本",
+    "\u3000",
+    "=1+1",
+    "+1",
+    "-1",
+    "@x",
+    "'",
+    "\uff1d1",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+    "\uff1c",
+    "\uff21",
+    '=1,"',
+    '{"a": "b\\n"}',
+    "null",
+    "NaN",
+    "a" * 7,
+    "a" * 8,
+    "a" * 9,
+    "a" * 63,
+    'ab"' * 40,
+    "\x01" * 100,
+    "é" * 50,
 ]
 BYTES = [
-    b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xfb", b"\xf8=", b"abc\xff", b"\x80" * 7,
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xc0\x80",
+    b"\xfb",
+    b"\xf8=",
+    b"abc\xff",
+    b"\x80" * 7,
     b"\xf8" * 100,
 ]
 NUMBERS = [0, 1, -1, 9, 10, 99, 100, 101, 999_999, 2**31 - 1, -(2**31)]
@@ -64,6 +122,7 @@ def random_text(rng):
 
 def random_batch(rng, count):
     """Return a batch of hostile values."""
+
     def some(make):
         return [make() for _ in range(count)]
 
@@ -86,11 +145,17 @@ def random_batch(rng, count):
 
 def rows_of(batch):
     """Return the rows of a batch of ``random_batch`` as the lines should have them."""
-    columns = {name: getattr(batch, name).tolist() if isinstance(getattr(batch, name), np.ndarray)
-               else getattr(batch, name).to_pylist() for name in batch.names}
+    columns = {
+        name: getattr(batch, name).tolist()
+        if isinstance(getattr(batch, name), np.ndarray)
+        else getattr(batch, name).to_pylist()
+        for name in batch.names
+    }
     names = {"queue_id": "queueId", "queue_offset": "queueOffset", "body_error": "bodyError", "raw_body": "rawBody"}
-    return [with_body({names.get(name, name): value for name, value in zip(columns, row, strict=True)})
-            for row in zip(*columns.values(), strict=True)]
+    return [
+        with_body({names.get(name, name): value for name, value in zip(columns, row, strict=True)})
+        for row in zip(*columns.values(), strict=True)
+    ]
 
 
 def lines_of(batch, names, form):
@@ -124,13 +189,23 @@ def test_each_character_is_written_as_python_writes_it(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_single_empty_field_is_not_an_empty_line(form):
     batch = MessageBatch({"tags": strings([None, "", "a"])}, 3)
-    assert lines_of(batch, ["tags"], form) == "".join(
-        REFERENCE[form]({"tags": tag}) for tag in (None, "", "a")).encode()
+    assert (
+        lines_of(batch, ["tags"], form) == "".join(REFERENCE[form]({"tags": tag}) for tag in (None, "", "a")).encode()
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("body", [b"x" * (1 << 20), b'"' * (1 << 20), b"\0" * (1 << 20), "日".encode() * (1 << 18),
-                                  b"\xff" * (1 << 20), b"a" * ((1 << 14) - 1) + "\u2028é".encode() * 3])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"x" * (1 << 20),
+        b'"' * (1 << 20),
+        b"\0" * (1 << 20),
+        "日".encode() * (1 << 18),
+        b"\xff" * (1 << 20),
+        b"a" * ((1 << 14) - 1) + "\u2028é".encode() * 3,
+    ],
+)
 def test_large_bodies_come_whole(form, body):
     batch = MessageBatch({"body": strings([body, b"", body], BinaryColumn), "keys": lists([[], [body.hex()], []])}, 3)
     rows = [with_body({"keys": keys, "body": value}) for keys, value in zip(batch.keys, batch.body, strict=True)]
@@ -151,7 +226,7 @@ def test_messages_of_a_store_are_those_of_message_rows(form, tmp_path):
     bodies = [b"text", b"\xff\0", "é\u2028".encode(), b"", zlib.compress(b"zlib"), b"no zlib"]
     records, at = [], 0
     for n, body in enumerate(bodies):
-        properties = f"TAGS\1t{n}\2KEYS\1a b\2A\1\"\n\2A\1again\2".encode()
+        properties = f'TAGS\1t{n}\2KEYS\1a b\2A\1"\n\2A\1again\2'.encode()
         records.append(build_record("T", body, properties=properties, phy_offset=at, sys_flag=int(n > 3)))
         at += len(records[-1])
     write_file(tmp_path / "commitlog", 0, b"".join(records).ljust(1 << 16, b"\0"))
@@ -181,8 +256,12 @@ def test_the_lines_can_be_parsed(seed):
 @pytest.mark.parametrize("offsets", [[0, 5], [-1, 2], [2, 1], [3, 4]])
 def test_offsets_outside_of_the_data_are_refused(offsets):
     bounds, data = np.array(offsets, np.int32), np.frombuffer(b"ab", np.uint8)
-    for column in (StringColumn(bounds, data), BinaryColumn(bounds, data),
-                   ListColumn(bounds, strings(["a", "b"])), MapColumn(bounds, strings(["a"] * 2), strings(["b"] * 2))):
+    for column in (
+        StringColumn(bounds, data),
+        BinaryColumn(bounds, data),
+        ListColumn(bounds, strings(["a", "b"])),
+        MapColumn(bounds, strings(["a"] * 2), strings(["b"] * 2)),
+    ):
         for is_csv in (False, True):
             with pytest.raises(ValueError, match="row 0: the offsets lie outside of the data"):
                 TextLines(["x"], [column], 1, is_csv=is_csv).write(0)

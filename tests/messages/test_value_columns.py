@@ -59,8 +59,13 @@ def test_a_column_goes_to_numpy_as_python_objects(batch):
 def test_a_column_goes_to_arrow_pandas_and_polars(batch):
     pa, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     table = batch.to_arrow()
-    for name, table_name in (("topic", "topic"), ("tags", "tags"), ("body", "body"), ("keys", "keys"),
-                             ("properties", "properties")):
+    for name, table_name in (
+        ("topic", "topic"),
+        ("tags", "tags"),
+        ("body", "body"),
+        ("keys", "keys"),
+        ("properties", "properties"),
+    ):
         column = getattr(batch, name)
         assert pa.array(column).equals(table[table_name])
         part = pa.array(column[4:9])
@@ -93,8 +98,16 @@ def test_reprs_show_rows(batch):
     assert len(repr(batch)) < 3000
     lines = repr(batch).splitlines()
     assert lines[0] == "<MessageBatch: 20 messages>"
-    assert lines[1].split() == ["store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys",
-                                "body"]
+    assert lines[1].split() == [
+        "store_timestamp",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "phy_offset",
+        "tags",
+        "keys",
+        "body",
+    ]
     assert "T2" in lines[4]
     assert "tag19" in lines[-1]
     assert len(lines) == 2 + 11

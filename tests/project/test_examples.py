@@ -38,10 +38,12 @@ def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("examples")
     with rocketstore.open(path / "demo", "a", config=StoreConfig.small()) as store:
         tags = ["sent", "paid"]
-        store.put_messages([
-            Message("Orders", f"order {n}".encode(), queue_id=0, keys=[f"order-{n}"], tags=tags[n % 2])
-            for n in range(100)
-        ])
+        store.put_messages(
+            [
+                Message("Orders", f"order {n}".encode(), queue_id=0, keys=[f"order-{n}"], tags=tags[n % 2])
+                for n in range(100)
+            ]
+        )
         store.put_message(Message("Users", b"Ann", queue_id=0, keys=["ann"]))
     offsets = {"offsetTable": {"Orders@billing": {"0": 40}}}
     (path / "demo" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))

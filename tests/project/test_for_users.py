@@ -17,9 +17,22 @@ import pytest
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-MADE_FOR_USERS = ["MessageStore", "Scan", "MessageBatch", "CommitLog", "ConsumeQueue", "BatchConsumeQueue", "Topic",
-                  "ConsumeQueueExt", "IndexService", "IndexFile", "GetMessageResult", "QueryMessageResult",
-                  "QueryMessagesResult", "BrokerConfig"]
+MADE_FOR_USERS = [
+    "MessageStore",
+    "Scan",
+    "MessageBatch",
+    "CommitLog",
+    "ConsumeQueue",
+    "BatchConsumeQueue",
+    "Topic",
+    "ConsumeQueueExt",
+    "IndexService",
+    "IndexFile",
+    "GetMessageResult",
+    "QueryMessageResult",
+    "QueryMessagesResult",
+    "BrokerConfig",
+]
 
 
 def help_of(thing):

@@ -132,9 +132,7 @@ def test_text_is_split_and_encoded_as_java_does():
     assert utf16_length("主😀") == 3
 
 
-def service_request(
-    phy_offset, keys, tags=None, *, topic="T", uniq_key=None, store_timestamp=1000, sys_flag=0
-):
+def service_request(phy_offset, keys, tags=None, *, topic="T", uniq_key=None, store_timestamp=1000, sys_flag=0):
     return SimpleNamespace(
         topic=topic,
         uniq_key=uniq_key,
@@ -235,9 +233,7 @@ def test_a_message_whose_keys_straddle_two_files_continues_in_the_second():
     assert service.index_msg_timestamp == 9000
 
 
-@pytest.mark.parametrize(
-    ("sys_flag", "count"), [(0x0, 2), (0x4, 2), (0x8, 2), (0xC, 1), (0xC1, 2), (0xCD, 1)]
-)
+@pytest.mark.parametrize(("sys_flag", "count"), [(0x0, 2), (0x4, 2), (0x8, 2), (0xC, 1), (0xC1, 2), (0xCD, 1)])
 def test_only_a_rolled_back_message_is_left_out(sys_flag, count):
     service = IndexService(7, 5)
     service.build_index(service_request(50, "a", sys_flag=sys_flag))

@@ -19,8 +19,17 @@ SOURCES = Path(rocketstore.__file__).parent.parent
 def errors_of_mypy(path, cache):
     """Return the numbers of the lines with errors."""
     pytest.importorskip("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--no-error-summary", "--config-file=",
-               f"--cache-dir={cache}", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-pretty",
+        "--no-error-summary",
+        "--config-file=",
+        f"--cache-dir={cache}",
+        str(path),
+    ]
     environment = os.environ | {"MYPYPATH": str(SOURCES)}
     output = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env=environment, cwd=cache

@@ -24,7 +24,6 @@ QUEUE = "consumequeue/TopicTest/0"
 COLLIDING = "AaAa", "BBBB"  # have one hash code
 
 
-
 def place_of(found):
     """The status and the three queue offsets of a read."""
     return found.status, found.next_begin_offset, found.min_offset, found.max_offset
@@ -60,7 +59,6 @@ def replace_units(root, first, units):
 
 
 # ---- what RocketMQ's own classes answered ------------------------------------------------------------------
-
 
 
 @pytest.fixture(scope="module", params=stores.NAMES)
@@ -744,9 +742,7 @@ def test_as_broker_random_reads_of_random_stores_are_the_oracle_s(tmp_path, seed
                     found = store.get_message(topic, queue_id, offset, most, tags=wanted, limits="broker")
                     assert place_of(found) == expected[:4], (topic, queue_id, offset, most, wanted)
                     assert queue_offsets(found) == [
-                        unit.queue_offset
-                        for unit in expected.units
-                        if has_tag(log.record_at[unit.offset].tags, wanted)
+                        unit.queue_offset for unit in expected.units if has_tag(log.record_at[unit.offset].tags, wanted)
                     ]
 
 

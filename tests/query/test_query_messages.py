@@ -84,7 +84,6 @@ class Golden:
         self.log = CommitLog(read_files(root / "commitlog"), force_verify_prop_crc=verify)
 
 
-
 @pytest.fixture(scope="module", params=stores.NAMES)
 def golden(request, tmp_path_factory):
     stores.need_codecs(request.param)

@@ -288,11 +288,14 @@ def test_first_files_that_go_while_it_is_open_move_the_beginning(directory):
         queue[2]
 
 
-@pytest.mark.parametrize(("read", "found"), [
-    (lambda queue: queue[0:12].queue_offsets.tolist(), [10, 11]),
-    (lambda queue: queue.file_range(12), (10, 20)),
-    (lambda queue: queue.get_offset_by_time(0), 10),
-])
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        (lambda queue: queue[0:12].queue_offsets.tolist(), [10, 11]),
+        (lambda queue: queue.file_range(12), (10, 20)),
+        (lambda queue: queue.get_offset_by_time(0), 10),
+    ],
+)
 def test_a_file_that_went_since_it_was_listed_is_no_damage(read, found, directory):
     write(directory, units_of(35))
     queue = ConsumeQueue.open(directory, commit_log=Log(list(range(35))))

@@ -192,8 +192,9 @@ def test_a_file_without_room_for_a_unit_is_refused(directory, kind, unit):
         kind(directory, unit)
 
 
-@pytest.mark.parametrize("row", [(-1, 100, 0, 0), (0, 0, 0, 0), (0, -1, 0, 0), (0, 9, 0, -1), (2**63 - 5, 9, 0, 0),
-                                 (0, 9, 0, 2**60)])
+@pytest.mark.parametrize(
+    "row", [(-1, 100, 0, 0), (0, 0, 0, 0), (0, -1, 0, 0), (0, 9, 0, -1), (2**63 - 5, 9, 0, 0), (0, 9, 0, 2**60)]
+)
 def test_a_row_that_cannot_be_changes_nothing(queue, directory, row):
     with pytest.raises(ValueError, match=r"row 1: .* at"):
         put(queue, (0, 100, 0, 0), row)
@@ -750,8 +751,15 @@ def test_a_closed_writer_says_so(queue):
     put(queue, *messages(1))
     queue.close()
     queue.close()
-    for call in (lambda: put(queue, *messages(2)), queue.recover, queue.flush, queue.destroy,
-                 lambda: queue.truncate(0), lambda: queue.delete_expired(0), lambda: queue.max_queue_offset):
+    for call in (
+        lambda: put(queue, *messages(2)),
+        queue.recover,
+        queue.flush,
+        queue.destroy,
+        lambda: queue.truncate(0),
+        lambda: queue.delete_expired(0),
+        lambda: queue.max_queue_offset,
+    ):
         with pytest.raises(StoreClosedError, match="is closed"):
             call()
 

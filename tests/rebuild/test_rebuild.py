@@ -445,4 +445,3 @@ def test_a_file_that_begins_inside_the_keys_of_a_message(tmp_path, seed):
     files = model.index.files
     assert any(one.item(one.index_count - 1)[1] == other.item(1)[1] for one, other in itertools.pairwise(files))
     assert_rebuilt(root, model, names=index_names(model))
-

@@ -184,8 +184,13 @@ def test_memory_below_0_and_threads_below_1_are_errors(store, name, value, least
 @pytest.mark.parametrize("name", ["memory", "threads"])
 @pytest.mark.parametrize(
     ("value", "kind", "match"),
-    [(1.5, TypeError, "integer"), (1e9, TypeError, "integer"), (math.nan, TypeError, "integer"),
-     ("1", TypeError, "integer"), (10**30, ValueError, "beyond")],
+    [
+        (1.5, TypeError, "integer"),
+        (1e9, TypeError, "integer"),
+        (math.nan, TypeError, "integer"),
+        ("1", TypeError, "integer"),
+        (10**30, ValueError, "beyond"),
+    ],
 )
 def test_memory_and_threads_that_are_no_numbers_are_errors_at_once(log, name, value, kind, match):
     refused(log, kind, f"{name}=.*{match}", **{name: value})

@@ -14,7 +14,9 @@ from store.test_store_memory import GIB, MIB, anonymous_memory, records
 from rocketstore import StoreConfig, rebuild
 
 CONFIG = StoreConfig(
-    mapped_file_size_commit_log=GIB, mapped_file_size_consume_queue=6_000_000, max_hash_slot_num=500_000,
+    mapped_file_size_commit_log=GIB,
+    mapped_file_size_consume_queue=6_000_000,
+    max_hash_slot_num=500_000,
     max_index_num=2_000_000,
 )
 MEMORY, SIZE = 64 * MIB, 300 * MIB

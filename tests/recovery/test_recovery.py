@@ -100,8 +100,13 @@ def made(directory, seed, release):
     root = directory / f"{seed}-{release}"
     root.mkdir()
     make_store(
-        root, messages(random.Random(seed)), file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS,
-        index_num=ITEMS, index_tags=release >= "5.4",
+        root,
+        messages(random.Random(seed)),
+        file_size=FILE,
+        cq_file_size=CQ_FILE,
+        hash_slot_num=SLOTS,
+        index_num=ITEMS,
+        index_tags=release >= "5.4",
     )
     return root
 
@@ -231,7 +236,8 @@ def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
     assert contents(ours) == contents(theirs)
     whole = CommitLog(read_files(ours / "commitlog"))
     assert contents(ours) != {
-        f"consumequeue/{t}/{q}/{s:020d}": d for (t, q), x in build_queues(whole, CQ_FILE).items()
+        f"consumequeue/{t}/{q}/{s:020d}": d
+        for (t, q), x in build_queues(whole, CQ_FILE).items()
         for s, d in x.files.items()
     }
 
@@ -688,7 +694,8 @@ def test_a_queue_that_began_later_keeps_its_offsets(store, seed):
     log = CommitLog(read_files(root / "commitlog"))
     queue = cq.load(directory, CQ_FILE)
     wanted = [
-        (offset, record.queue_offset) for offset, record in log.records
+        (offset, record.queue_offset)
+        for offset, record in log.records
         if (record.topic, record.queue_id) == (directory.parent.name, int(directory.name))
     ]
     units = [unit for start in queue.starts for unit in queue.units(start) if not unit.is_filler]
@@ -1376,8 +1383,14 @@ def test_a_dry_run_as_a_broker_copies_no_queues_that_a_rebuild_has_put_aside(sto
     assert not any("bak-" in str(path) for path in copied)
 
 
-KILLED = (damages.missing_queues, damages.zeroed_queue_file, damages.missing_index, damages.queues_behind,
-          damages.torn_last_unit, damages.cut_between_records)
+KILLED = (
+    damages.missing_queues,
+    damages.zeroed_queue_file,
+    damages.missing_index,
+    damages.queues_behind,
+    damages.torn_last_unit,
+    damages.cut_between_records,
+)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,16 @@ def open_page(page, width, *flags):
     frame = page.with_name(f"frame-{width}.html")
     frame.write_text(f'<!DOCTYPE html><iframe src="{page.name}" width="{width}" height="900"></iframe>')
     command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'chromium'}", *flags,
-        "--window-size=1400,1000", "--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom",
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={page.parent / 'chromium'}",
+        *flags,
+        "--window-size=1400,1000",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=20000",
+        "--dump-dom",
         frame.as_uri(),
     ]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # of make sanitize

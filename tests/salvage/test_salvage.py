@@ -136,7 +136,8 @@ def untouched(before, root):
     """The records of the log before whose bytes are all still where they were."""
     after = read_files(root / "commitlog")
     return [
-        plain(record) for at, record in scan(before)
+        plain(record)
+        for at, record in scan(before)
         if (start := at // LOG_FILE_SIZE * LOG_FILE_SIZE) in after
         and after[start][at - start : at - start + record.total_size]
         == before[start][at - start : at - start + record.total_size]
@@ -329,8 +330,13 @@ def test_all_that_a_damage_leaves_is_found(root, out, seed, damage):
     report = salvage(root, out, config=GIVEN)
     found = check(out, report)
     assert found == expected
-    told = (damages.noise_after_the_last_record, damages.noise_instead_of_the_last_record,
-            damages.damaged_body_of_a_record, damages.damaged_magic_of_a_record, damages.wrong_size_of_a_record)
+    told = (
+        damages.noise_after_the_last_record,
+        damages.noise_instead_of_the_last_record,
+        damages.damaged_body_of_a_record,
+        damages.damaged_magic_of_a_record,
+        damages.wrong_size_of_a_record,
+    )
     assert bool(report.lost) >= (damage in told)
 
 
@@ -694,8 +700,12 @@ def heads_of_this_file_with_a_record_behind_their_bodies(data):
         data[at + 84 : at + 88] = struct.pack(">i", len(data) - at - 92 - len(first))
 
 
-FILLS = [heads_with_wrong_crcs, heads_in_one_of_another_file, heads_of_another_file_around_one_of_this,
-         heads_of_this_file_with_a_record_behind_their_bodies]
+FILLS = [
+    heads_with_wrong_crcs,
+    heads_in_one_of_another_file,
+    heads_of_another_file_around_one_of_this,
+    heads_of_this_file_with_a_record_behind_their_bodies,
+]
 
 
 @pytest.mark.parametrize("fill", FILLS, ids=lambda fill: fill.__name__)
@@ -792,7 +802,8 @@ def test_a_queue_that_other_messages_are_dispatched_to_keeps_its_offsets(tmp_pat
 def light_offsets(log, name):
     return [
         int(record.properties["INNER_MULTI_QUEUE_OFFSET"].split(",")[names.index(name)])
-        for _, record in log if name in (names := record.properties["INNER_MULTI_DISPATCH"].split(","))
+        for _, record in log
+        if name in (names := record.properties["INNER_MULTI_DISPATCH"].split(","))
     ]
 
 

@@ -150,9 +150,7 @@ class WaitingFileSystem(CountedFileSystem):
 
 def log_of_files(root, times):
     """A log with a file for each time, which its first message has, and a second message a minute later."""
-    records = [
-        {"body": bytes(1500), "store_timestamp": time + later} for time in times for later in (0, 60_000)
-    ]
+    records = [{"body": bytes(1500), "store_timestamp": time + later} for time in times for later in (0, 60_000)]
     (root / "commitlog").mkdir(parents=True)
     return make_commit_log(root / "commitlog", 4096, records)
 

@@ -73,9 +73,7 @@ def contents(directory):
 @pytest.mark.parametrize("n", [1, CAPACITY, CAPACITY + 1, 8 * CAPACITY - 3])
 def test_files_are_those_of_a_serial_writer(spark, tmp_path, seed, n):
     rows = make_rows(n, seed)
-    report = write_index(
-        frame(spark, rows), tmp_path / "index", **COLUMNS, topic=F.col("topic"), **GEOMETRY, tz="UTC"
-    )
+    report = write_index(frame(spark, rows), tmp_path / "index", **COLUMNS, topic=F.col("topic"), **GEOMETRY, tz="UTC")
     assert contents(tmp_path / "index") == serial_build(rows)
     assert report.files == sorted((tmp_path / "index").iterdir())
     assert report.items == n
@@ -97,9 +95,7 @@ def five_ranges(spark):
 @pytest.mark.usefixtures("five_ranges")
 def test_files_do_not_depend_on_where_partitions_end(spark, tmp_path, seed, monkeypatch):
     spills = []
-    monkeypatch.setattr(
-        build, "check_order", lambda *arguments: spills.extend(check_order(*arguments)) or spills
-    )
+    monkeypatch.setattr(build, "check_order", lambda *arguments: spills.extend(check_order(*arguments)) or spills)
     rows = make_rows(6 * CAPACITY + 1, seed, keys_per_message=4)
     columns = {**COLUMNS, "topic": F.col("topic"), "ordinal": "n"}
     write_index(frame(spark, rows), tmp_path / "index", **columns, **GEOMETRY)
@@ -282,9 +278,7 @@ def test_a_job_that_fails_leaves_nothing(spark, tmp_path):
     (tmp_path / "scratch").mkdir()
     df = frame(spark, make_rows(40, 1))
     with pytest.raises(Exception, match="this input fails"):
-        write_index(
-            df.mapInArrow(fail, df.schema), tmp_path / "index", **COLUMNS, scratch=tmp_path / "scratch"
-        )
+        write_index(df.mapInArrow(fail, df.schema), tmp_path / "index", **COLUMNS, scratch=tmp_path / "scratch")
     assert [path.name for path in tmp_path.rglob("*")] == ["scratch"]
 
 

@@ -73,9 +73,7 @@ def answers(df, column):
 
 def expected(df, look_up):
     rows = df.select("topic", "key").orderBy("id").collect()
-    return [
-        (topic, key, None if topic is None or key is None else look_up(topic, key)) for topic, key in rows
-    ]
+    return [(topic, key, None if topic is None or key is None else look_up(topic, key)) for topic, key in rows]
 
 
 # ---- lookups -----------------------------------------------------------------------------------------------
@@ -309,9 +307,11 @@ def test_arrow_batches_give_lists_with_32_bit_offsets(one_lookup, type_):
 @pytest.mark.parametrize("engine", lookup.ENGINES)
 def test_a_null_literal_gives_null(spark, index_file, engine):
     null, options = F.lit(None), {"engine": engine, **GEOMETRY}
-    columns = [column for asked in (("T", null), (null, "id")) for column in (
-        select_phy_offset(index_file, *asked, **options), hash_keys(*asked, engine=engine)
-    )]
+    columns = [
+        column
+        for asked in (("T", null), (null, "id"))
+        for column in (select_phy_offset(index_file, *asked, **options), hash_keys(*asked, engine=engine))
+    ]
     assert spark.createDataFrame([("key-1",)], "id string").select(*columns).first() == (None,) * 4
 
 

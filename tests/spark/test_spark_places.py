@@ -33,7 +33,6 @@ def backup(live, tmp_path):
     return make_backup(live, tmp_path / "backup", "commitlog")
 
 
-
 def writer(root, **options):
     return writer_of(SCHEMA, {"path": str(root), **OPTIONS, **options}, False)
 

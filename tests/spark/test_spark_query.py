@@ -41,7 +41,8 @@ def expected(store, **conditions):
     with rocketstore.open(store) as reader:
         return [
             (i, message.phy_offset, message.body)
-            for i, (topic, key) in enumerate(ASKED) if topic is not None and key is not None
+            for i, (topic, key) in enumerate(ASKED)
+            if topic is not None and key is not None
             for message in reader.query_messages(topic, [key], **conditions)[0]
         ]
 
@@ -54,9 +55,10 @@ def in_order(rows):
     return sorted(rows, key=lambda row: row[0])
 
 
-@pytest.mark.parametrize("conditions", [
-    {}, {"max_num": 2}, {"begin_timestamp": BEGIN + 1000, "end_timestamp": BEGIN + 4000}, {"index_type": "K"}
-])
+@pytest.mark.parametrize(
+    "conditions",
+    [{}, {"max_num": 2}, {"begin_timestamp": BEGIN + 1000, "end_timestamp": BEGIN + 4000}, {"index_type": "K"}],
+)
 def test_each_key_has_its_messages_newest_first(spark, store, asked, conditions):
     df = query_messages(spark, str(store), asked, topic=F.col("topic"), key="key", **conditions)
     assert in_order(found(df)) == expected(store, **conditions)
@@ -172,11 +174,14 @@ def test_a_message_whose_body_does_not_decompress_is_found_with_the_reason(tmp_p
     assert f"commitlog/{0:020}: body at byte 0: does not decompress" in bad_bodies.first
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"columns": ["bodies"]}, "column bodies is unknown"),
-    ({"index_type": "X"}, "index_type='X'"),
-    ({"max_num": 0}, "max_num=0"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": ["bodies"]}, "column bodies is unknown"),
+        ({"index_type": "X"}, "index_type='X'"),
+        ({"max_num": 0}, "max_num=0"),
+    ],
+)
 def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, message):
     with pytest.raises(ValueError, match=message):
         query_messages(spark, str(store), asked, topic="T", key="key", **options)

@@ -36,7 +36,6 @@ def test_spark_builds_the_index_with_the_sizes_that_a_recovery_saved(spark, unkn
     assert {len(data) for data in built.values()} == {40 + 4 * planted.SLOTS + 20 * planted.ITEMS}
 
 
-
 def test_without_sizes_spark_gives_the_error_of_the_library(spark, unknown, tmp_path):
     with pytest.raises(ValueError, match="max_hash_slot_num") as of_library:
         rocketstore.rebuild(unknown, out=tmp_path / "library", consume_queue=False)

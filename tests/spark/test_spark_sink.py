@@ -29,16 +29,29 @@ from rocketstore.store import write_job
 
 TIME = 1_700_000_000_000
 OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
-DDL = ("topic string, body binary, keys array<string>, tags string, properties map<string,string>, queueId int, "
-       "bornTimestamp timestamp")
-ROWS = [(("Orders", "Audit")[i % 2], b"body %d" % i, [f"k{i}", "all"][: i % 3], "AB"[i % 2] if i % 5 else None,
-         {"n": str(i)} if i % 4 else None, None if i % 3 else i % 2, 1_600_000_000 + i) for i in range(100)]
+DDL = (
+    "topic string, body binary, keys array<string>, tags string, properties map<string,string>, queueId int, "
+    "bornTimestamp timestamp"
+)
+ROWS = [
+    (
+        ("Orders", "Audit")[i % 2],
+        b"body %d" % i,
+        [f"k{i}", "all"][: i % 3],
+        "AB"[i % 2] if i % 5 else None,
+        {"n": str(i)} if i % 4 else None,
+        None if i % 3 else i % 2,
+        1_600_000_000 + i,
+    )
+    for i in range(100)
+]
 
 
 def message_of(row):
     topic, body, keys, tags, properties, queue_id, born = row
-    return Message(topic, body, keys=keys, tags=tags, properties=properties, queue_id=queue_id,
-                   born_timestamp=born * 1000)
+    return Message(
+        topic, body, keys=keys, tags=tags, properties=properties, queue_id=queue_id, born_timestamp=born * 1000
+    )
 
 
 def serial(root, rows):
@@ -66,6 +79,7 @@ def all_messages(root):
 @pytest.fixture
 def as_attempt(monkeypatch):
     """A function that makes the next write an attempt of a task."""
+
     def become(partition, attempt):
         monkeypatch.setattr(sink, "attempt_name", lambda: f"{partition:06}-{attempt}")
 
@@ -77,8 +91,16 @@ ARROW = pa.schema({"topic": pa.string(), "body": pa.binary(), "queueId": pa.int3
 
 
 def fields(*names):
-    kinds = {"topic": T.StringType(), "body": T.BinaryType(), "queueId": T.IntegerType(), "flag": T.IntegerType(),
-             "brokerName": T.StringType(), "keys": T.StringType(), "other": T.LongType(), "BODY": T.BinaryType()}
+    kinds = {
+        "topic": T.StringType(),
+        "body": T.BinaryType(),
+        "queueId": T.IntegerType(),
+        "flag": T.IntegerType(),
+        "brokerName": T.StringType(),
+        "keys": T.StringType(),
+        "other": T.LongType(),
+        "BODY": T.BinaryType(),
+    }
     return T.StructType([T.StructField(name, kinds[name]) for name in names])
 
 
@@ -175,13 +197,16 @@ def test_rows_of_a_job_that_was_killed_in_its_commit_are_read_once_they_stay(tmp
         spark_bodies(tmp_path)
 
 
-@pytest.mark.parametrize(("rows", "reason"), [
-    ([("T", b"", -3)], "partition 4, column queueId, row 2: -3 must not be negative"),
-    ([(None, b"", 0)], "partition 4, column topic, row 2: is null"),
-    ([("T", None, 0)], "partition 4, column body, row 2: is null"),
-    ([("a/b", b"", None)], "partition 4, row 2: .*cannot be the name of a directory"),
-    ([("T", b"", 0), ("T", bytes(5000), 0)], "partition 4, row 3: .*do not fit a file of 4096"),
-])
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([("T", b"", -3)], "partition 4, column queueId, row 2: -3 must not be negative"),
+        ([(None, b"", 0)], "partition 4, column topic, row 2: is null"),
+        ([("T", None, 0)], "partition 4, column body, row 2: is null"),
+        ([("a/b", b"", None)], "partition 4, row 2: .*cannot be the name of a directory"),
+        ([("T", b"", 0), ("T", bytes(5000), 0)], "partition 4, row 3: .*do not fit a file of 4096"),
+    ],
+)
 def test_a_bad_row_is_named(tmp_path, as_attempt, rows, reason):
     writer = writer_of(fields(*ARROW.names), {"path": str(tmp_path), **OPTIONS}, False)
     as_attempt(4, 1)
@@ -191,34 +216,49 @@ def test_a_bad_row_is_named(tmp_path, as_attempt, rows, reason):
     assert list(prepared_path(tmp_path, writer.job).iterdir()) == []
 
 
-@pytest.mark.parametrize(("names", "reason"), [
-    (["topic"], "topic and body are missing, or one"),
-    (["topic", "body", "other"], "columns other: are none of"),
-    (["topic", "body", "body"], "columns body: are there more than once"),
-    (["topic", "body", "BODY"], "columns body: are there more than once"),
-])
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["topic"], "topic and body are missing, or one"),
+        (["topic", "body", "other"], "columns other: are none of"),
+        (["topic", "body", "body"], "columns body: are there more than once"),
+        (["topic", "body", "BODY"], "columns body: are there more than once"),
+    ],
+)
 def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_path, names, reason):
     with pytest.raises(ValueError, match=reason):
         writer_of(fields(*names), {"path": str(tmp_path / "store")}, False)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("options", "reason"), [
-    ({"path": "relative"}, "must be the absolute path"),
-    ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
-    ({}, "option path='': must be the absolute path"),
-    ({"path": "/x", "topics": "T"}, "option 'topics' is unknown: the options of writing are path, storeTimestamp, "),
-    ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
-    ({"path": "/x", "storeTimestamp": str(2**63)}, "must be 'now', 'given' or epoch ms"),
-    ({"path": "/x", "storeTimestamp": "Given"}, "the column storeTimestamp is missing"),
-    ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
-    ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
-    ({"path": "/x", "txnAppId": "app"}, "options txnAppId and txnVersion: give both, or none"),
-    ({"path": "/x", "TXNVERSION": "1"}, "options txnAppId and txnVersion: give both, or none"),
-    ({"path": "/x", "txnAppId": "app", "txnVersion": "-1"}, "txnVersion='-1': the version of a transaction must be"),
-    ({"path": "/x", "txnAppId": "app", "txnVersion": "1.5"}, "txnVersion='1.5': must be an integer"),
-    ({"path": "/x", "txnAppId": "", "txnVersion": "1"}, "the id of an application must be a string that is not empty"),
-])
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"path": "relative"}, "must be the absolute path"),
+        ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
+        ({}, "option path='': must be the absolute path"),
+        (
+            {"path": "/x", "topics": "T"},
+            "option 'topics' is unknown: the options of writing are path, storeTimestamp, ",
+        ),
+        ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
+        ({"path": "/x", "storeTimestamp": str(2**63)}, "must be 'now', 'given' or epoch ms"),
+        ({"path": "/x", "storeTimestamp": "Given"}, "the column storeTimestamp is missing"),
+        ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
+        ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
+        ({"path": "/x", "txnAppId": "app"}, "options txnAppId and txnVersion: give both, or none"),
+        ({"path": "/x", "TXNVERSION": "1"}, "options txnAppId and txnVersion: give both, or none"),
+        (
+            {"path": "/x", "txnAppId": "app", "txnVersion": "-1"},
+            "txnVersion='-1': the version of a transaction must be",
+        ),
+        ({"path": "/x", "txnAppId": "app", "txnVersion": "1.5"}, "txnVersion='1.5': must be an integer"),
+        (
+            {"path": "/x", "txnAppId": "", "txnVersion": "1"},
+            "the id of an application must be a string that is not empty",
+        ),
+    ],
+)
 def test_options_that_cannot_be_are_refused(options, reason):
     with pytest.raises(ValueError, match=reason):
         writer_of(fields("topic", "body"), options, False)
@@ -321,8 +361,9 @@ def frame(spark):
         numbered = [(i, *row) for i, row in enumerate(rows)]
         made = spark.createDataFrame(numbered, f"n long, {ddl}").repartitionByRange(partitions, "n")
         made = made.sortWithinPartitions("n")
-        return made.select("topic", "body", "keys", "tags", "properties", "queueId",
-                           F.timestamp_seconds("born").alias("bornTimestamp"))
+        return made.select(
+            "topic", "body", "keys", "tags", "properties", "queueId", F.timestamp_seconds("born").alias("bornTimestamp")
+        )
 
     return make
 
@@ -441,7 +482,10 @@ def test_tasks_that_fail_or_die_once_are_tried_again_and_leave_nothing(tmp_path)
     script = tmp_path / "retries.py"
     script.write_text(RETRIES.format(tests=tests))
     run = subprocess.run(
-        [sys.executable, script, tmp_path / "store", tmp_path / "scratch"], capture_output=True, text=True, timeout=200,
+        [sys.executable, script, tmp_path / "store", tmp_path / "scratch"],
+        capture_output=True,
+        text=True,
+        timeout=200,
         env=environment_of_classic(PYSPARK_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join([tests, *sys.path])),
     )
     assert run.stdout.splitlines() == ["fails done", "dies done", "fails failed"], run.stderr[-3000:]

@@ -629,9 +629,7 @@ def test_only_the_version_and_the_requested_values_of_a_brokers_topics_change(go
     old, new = json.loads(before), json.loads(path.read_bytes())
     added = new["topicConfigTable"].pop("new")
     assert list(added) == list(old["topicConfigTable"]["LabTopic"])
-    assert added == old["topicConfigTable"]["LabTopic"] | {
-        "topicName": "new", "readQueueNums": 3, "writeQueueNums": 3
-    }
+    assert added == old["topicConfigTable"]["LabTopic"] | {"topicName": "new", "readQueueNums": 3, "writeQueueNums": 3}
     version = new["dataVersion"]
     assert version["counter"] == old["dataVersion"]["counter"] + 1
     assert version["timestamp"] != old["dataVersion"]["timestamp"]
@@ -656,7 +654,10 @@ def test_queues_are_raised_each_kind_by_itself_and_never_lowered(store, topics):
     topics.write_text('{"topicConfigTable":{"T":{"topicName":"T","readQueueNums":9,"writeQueueNums":2,"perm":4}}}')
     assert extend_topics(store, {"T": 5})
     assert json.loads(topics.read_bytes())["topicConfigTable"]["T"] == {
-        "topicName": "T", "readQueueNums": 9, "writeQueueNums": 5, "perm": 4
+        "topicName": "T",
+        "readQueueNums": 9,
+        "writeQueueNums": 5,
+        "perm": 4,
     }
 
 

@@ -42,8 +42,9 @@ class Store:
         batch.put_units(phy_offsets, sizes, zeros, zeros, ordinals, np.ones(records, np.int16))
         self.queues = [plain, old, batch]
         self.index = IndexService.open(root / "index", "a", hash_slot_num=10, index_num=13)
-        self.index.build_indexes({"topic": "T", "keys": ["k"] * records, "phy_offset": phy_offsets,
-                                  "store_timestamp": zeros})
+        self.index.build_indexes(
+            {"topic": "T", "keys": ["k"] * records, "phy_offset": phy_offsets, "store_timestamp": zeros}
+        )
 
     def files(self):
         return MappedFileQueue([self.log]).files

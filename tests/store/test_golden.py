@@ -41,9 +41,7 @@ def rebuilt(dump, tmp_path_factory):
     """The index directory that rocketstore builds from the dumped messages."""
     directory = tmp_path_factory.mktemp("rebuilt") / "index"
     with IndexService.open(directory, "a", **GEOMETRY) as service:
-        service.build_indexes(
-            {name: [row[field] for row in dump["message"]] for name, field in COLUMNS.items()}
-        )
+        service.build_indexes({name: [row[field] for row in dump["message"]] for name, field in COLUMNS.items()})
     return directory
 
 

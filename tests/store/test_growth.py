@@ -18,8 +18,12 @@ from rocketstore.recovery.index import find_sound_items
 from rocketstore.verify.queues.ranges import Ranges
 
 FEW, MANY = 80, 320
-HUGE = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 20_000,
-        "max_hash_slot_num": 101, "max_index_num": 100_000}
+HUGE = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 101,
+    "max_index_num": 100_000,
+}
 LOG_FILES = {"mapped_file_size_commit_log": 256}
 QUEUE_FILES = {"mapped_file_size_consume_queue": 20}
 INDEX_FILES = {"max_index_num": 3, "max_hash_slot_num": 3}
@@ -189,9 +193,20 @@ def many_entries_of_config_files(root, n):
 
 
 STORES = [
-    many_topics, many_queues_of_a_topic, many_files_of_all_kinds, one_chain_of_items, damaged_units,
-    missing_queue_files, items_that_lead_behind_the_log, index_files_that_are_none, items_between_records,
-    missing_log_files, log_files_made_ahead, queue_files_of_zeros, damaged_records, stray_files_and_directories,
+    many_topics,
+    many_queues_of_a_topic,
+    many_files_of_all_kinds,
+    one_chain_of_items,
+    damaged_units,
+    missing_queue_files,
+    items_that_lead_behind_the_log,
+    index_files_that_are_none,
+    items_between_records,
+    missing_log_files,
+    log_files_made_ahead,
+    queue_files_of_zeros,
+    damaged_records,
+    stray_files_and_directories,
     many_entries_of_config_files,
 ]
 

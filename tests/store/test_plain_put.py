@@ -57,18 +57,38 @@ ODD = {
     "born_host": ["[::1]:5", "1.2.3.4:-1", "nowhere", "1.2.3.4", Text("1.2.3.4:5"), 5],
 }
 ODD_PROPERTIES = [
-    {"DELAY": "3"}, {"DELAY": "x"}, {"D": "1"}, {"INNER_NUM": "2"}, {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"},
-    {"a": "b\x02c"}, {"a\x02": "b"}, {"": "x"}, {"a": None, "b": "c"}, {"a": 5}, {5: "a"}, {"题": "é"}, {"a": "\ud800"},
-    {Text("a"): Text("b")}, {"a": "x" * 32_760}, {"a": "x" * 32_765}, {"a": "x" * 40_000}, {"__CRC32#": "1"},
-    {"WAIT": "true"}, {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "u"},
+    {"DELAY": "3"},
+    {"DELAY": "x"},
+    {"D": "1"},
+    {"INNER_NUM": "2"},
+    {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"},
+    {"a": "b\x02c"},
+    {"a\x02": "b"},
+    {"": "x"},
+    {"a": None, "b": "c"},
+    {"a": 5},
+    {5: "a"},
+    {"题": "é"},
+    {"a": "\ud800"},
+    {Text("a"): Text("b")},
+    {"a": "x" * 32_760},
+    {"a": "x" * 32_765},
+    {"a": "x" * 40_000},
+    {"__CRC32#": "1"},
+    {"WAIT": "true"},
+    {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "u"},
 ]
 
 
 def draw_message(rng):
     """Half of the messages are plain; the others have one or two unusual fields."""
     fields = {
-        "topic": rng.choice(["T0", "T1", "题"]), "body": rng.randbytes(rng.choice([0, 1, 100, 1000, 5000])),
-        "queue_id": rng.randrange(4), "flag": rng.randrange(9), "born_timestamp": BEGIN, "born_host": "127.0.0.1:1",
+        "topic": rng.choice(["T0", "T1", "题"]),
+        "body": rng.randbytes(rng.choice([0, 1, 100, 1000, 5000])),
+        "queue_id": rng.randrange(4),
+        "flag": rng.randrange(9),
+        "born_timestamp": BEGIN,
+        "born_host": "127.0.0.1:1",
     }
     properties = {f"p{i}": "v" * rng.randrange(30) for i in range(rng.randrange(4))}
     if rng.random() < 0.5:

@@ -46,8 +46,9 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("previews") / "store"
     with rocketstore.open(root, "a", config=StoreConfig.small()) as store:
         for i in range(100):
-            message = Message(SCRIPT.replace("/", "-"), SCRIPT.encode() * 20, keys=[SCRIPT, f"k{i}"], tags=SCRIPT,
-                              queue_id=i % 2)
+            message = Message(
+                SCRIPT.replace("/", "-"), SCRIPT.encode() * 20, keys=[SCRIPT, f"k{i}"], tags=SCRIPT, queue_id=i % 2
+            )
             store.put_message(message, store_timestamp=T0 + 1000 * i)
     offsets = {f"{TOPIC}@{SCRIPT}-{n}": {"0": 40} for n in range(30)}
     (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
@@ -131,7 +132,9 @@ def test_a_table_has_the_first_rows_and_the_title_has_the_number_of_all(store):
     assert set(rows[-1]) == {"…"}
     batch = Page(store.scan().head(100)._repr_html_()).rows
     assert [row[0][:19] for row in batch[1:]] == [
-        *(f"2023-11-14 22:13:2{n}" for n in range(5)), "…", *(f"2023-11-14 22:14:5{n}" for n in range(5, 10)),
+        *(f"2023-11-14 22:13:2{n}" for n in range(5)),
+        "…",
+        *(f"2023-11-14 22:14:5{n}" for n in range(5, 10)),
     ]
 
 
@@ -199,8 +202,11 @@ def test_a_store_shows_its_topics_with_bytes_and_times(tmp_path):
         assert set(rows[-1]) == {"…"}
         assert "25 topics, 50 queues, 100 messages" in repr(store).splitlines()[0]
         topic = Page(store["T03"]._repr_html_()).rows
-        assert [row[:3] for row in topic] == [["queue_id", "messages", "bytes"], ["0", "2", str(size // 2)],
-                                              ["1", "2", str(size // 2)]]
+        assert [row[:3] for row in topic] == [
+            ["queue_id", "messages", "bytes"],
+            ["0", "2", str(size // 2)],
+            ["1", "2", str(size // 2)],
+        ]
     assert repr(store) == f"<MessageStore {str(tmp_path)!r}, closed>"
 
 

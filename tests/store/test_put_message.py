@@ -521,8 +521,24 @@ def test_ipv6_bits_of_a_message_from_elsewhere_follow_the_hosts(tmp_path):
         assert store.look_message_by_offset(0).sys_flag == 0
 
 
-@pytest.mark.parametrize("host", ["", "localhost:80", "1.2.3.4", "1.2.3:80", "::1:80", "[1.2.3.4]:80", "1.2.3.4:x",
-                                  "1.2.3.4:-1", "1.2.3.4:65536", "[::1]:70000", "[::1", "1.2.3.4:1_0", "1.2.3.4: 80"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "localhost:80",
+        "1.2.3.4",
+        "1.2.3:80",
+        "::1:80",
+        "[1.2.3.4]:80",
+        "1.2.3.4:x",
+        "1.2.3.4:-1",
+        "1.2.3.4:65536",
+        "[::1]:70000",
+        "[::1",
+        "1.2.3.4:1_0",
+        "1.2.3.4: 80",
+    ],
+)
 def test_a_host_that_is_none_is_refused(host, tmp_path):
     with open_store(tmp_path / "store") as store:
         with pytest.raises(ValueError, match="host"):
@@ -533,11 +549,28 @@ def test_a_host_that_is_none_is_refused(host, tmp_path):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("topic", None), ("topic", 7), ("topic", b"T"), ("raw_body", None), ("raw_body", "text"), ("queue_id", "0"),
-        ("queue_id", 1.5), ("queue_id", 2**31), ("queue_id", -1), ("flag", 2**31), ("flag", None), ("sys_flag", 2**31),
-        ("born_timestamp", 2**63), ("born_timestamp", "now"), ("born_host", None), ("properties", None),
-        ("properties", {"a": 1}), ("properties", {1: "a"}), ("properties", {None: "a"}), ("properties", [("a", "b")]),
-        ("reconsume_times", 2**31), ("prepared_transaction_offset", 2**63),
+        ("topic", None),
+        ("topic", 7),
+        ("topic", b"T"),
+        ("raw_body", None),
+        ("raw_body", "text"),
+        ("queue_id", "0"),
+        ("queue_id", 1.5),
+        ("queue_id", 2**31),
+        ("queue_id", -1),
+        ("flag", 2**31),
+        ("flag", None),
+        ("sys_flag", 2**31),
+        ("born_timestamp", 2**63),
+        ("born_timestamp", "now"),
+        ("born_host", None),
+        ("properties", None),
+        ("properties", {"a": 1}),
+        ("properties", {1: "a"}),
+        ("properties", {None: "a"}),
+        ("properties", [("a", "b")]),
+        ("reconsume_times", 2**31),
+        ("prepared_transaction_offset", 2**63),
     ],
 )
 def test_a_field_of_a_wrong_type_or_out_of_range_is_refused_and_nothing_written(field, value, tmp_path):
@@ -717,12 +750,15 @@ def test_a_queue_of_batches_is_made_by_its_topic_alone(tmp_path):
         store.put_message(Message("Batched", b"", queue_id=0))
         store.put_message(Message("Plain", b"", queue_id=0))
     assert sorted(files_under(tmp_path / "store", *PARTS[1:])) == [
-        f"batchconsumequeue/Batched/0/{0:020}", f"consumequeue/Plain/0/{0:020}",
+        f"batchconsumequeue/Batched/0/{0:020}",
+        f"consumequeue/Plain/0/{0:020}",
     ]
 
 
 HIDDEN = [
-    {"a": "b\x02INNER_NUM\x019"}, {"a": "b\x02INNER_NUM\x019\x02INNER_BASE\x01700"}, {"a\x01b\x02INNER_BASE": "700"},
+    {"a": "b\x02INNER_NUM\x019"},
+    {"a": "b\x02INNER_NUM\x019\x02INNER_BASE\x01700"},
+    {"a\x01b\x02INNER_BASE": "700"},
 ]
 
 
@@ -961,9 +997,16 @@ BOTH = {"enable_lmq": True, "enable_multi_dispatch": True}
 
 @pytest.mark.parametrize(
     ("topic", "names", "options"),
-    [("T", "%LMQ%a,plain", BOTH), ("T", "%LMQ%a,%LMQ%a", BOTH), ("%RETRY%g", "%LMQ%a", BOTH),
-     ("rmq_sys_x", "%LMQ%a", BOTH), (SCHEDULE_TOPIC, "%LMQ%a", BOTH), ("Batched", "%LMQ%a", BOTH),
-     ("T", "%LMQ%a", {"enable_lmq": True}), ("T", "%LMQ%a", {"enable_multi_dispatch": True})],
+    [
+        ("T", "%LMQ%a,plain", BOTH),
+        ("T", "%LMQ%a,%LMQ%a", BOTH),
+        ("%RETRY%g", "%LMQ%a", BOTH),
+        ("rmq_sys_x", "%LMQ%a", BOTH),
+        (SCHEDULE_TOPIC, "%LMQ%a", BOTH),
+        ("Batched", "%LMQ%a", BOTH),
+        ("T", "%LMQ%a", {"enable_lmq": True}),
+        ("T", "%LMQ%a", {"enable_multi_dispatch": True}),
+    ],
 )
 def test_what_older_releases_give_other_offsets_in_light_queues_is_refused_as_one_of_them(
     topic, names, options, tmp_path

@@ -240,8 +240,10 @@ def test_nothing_is_written_if_one_message_is_refused_behind_one_for_light_queue
             assert store.commit_log.max_phy_offset == 0
         result = store.put_messages(special + special)
         assert result.queue_offsets.tolist() == [0, 0, 1, 3]
-        assert [store.look_message_by_offset(int(at)).properties.get("INNER_MULTI_QUEUE_OFFSET") for at in
-                result.phy_offsets] == ["0", None, "1", None]
+        assert [
+            store.look_message_by_offset(int(at)).properties.get("INNER_MULTI_QUEUE_OFFSET")
+            for at in result.phy_offsets
+        ] == ["0", None, "1", None]
 
 
 def test_a_refused_batch_makes_no_topic_of_its_other_messages(tmp_path):
@@ -371,8 +373,11 @@ def test_an_arrow_table_can_be_put_as_it_was_read(seed, tmp_path):
     pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     with filled(tmp_path / "source", seed, store_host="1.2.3.4:5") as source:
         table = source.scan().to_arrow()
-        inputs = {"table": table, "reader": table.to_reader(max_chunksize=7), "batch": pa.RecordBatch.from_pylist(
-            table.to_pylist(), schema=table.schema)}
+        inputs = {
+            "table": table,
+            "reader": table.to_reader(max_chunksize=7),
+            "batch": pa.RecordBatch.from_pylist(table.to_pylist(), schema=table.schema),
+        }
         for name, given in inputs.items():
             with open_store(tmp_path / name) as copy:
                 assert len(copy.put_messages(given, store_timestamp="given")) == 60
@@ -387,7 +392,10 @@ def test_results_are_columns_and_rows(tmp_path):
         result = store.put_messages([Message("T", bytes(i), queue_id=i) for i in range(4)], store_timestamp=BEGIN)
     types = {name: getattr(result, name).dtype.name for name in vars(result) if name != "store_hosts"}
     assert types == {
-        "phy_offsets": "int64", "sizes": "int32", "queue_ids": "int32", "queue_offsets": "int64",
+        "phy_offsets": "int64",
+        "sizes": "int32",
+        "queue_ids": "int32",
+        "queue_offsets": "int64",
         "store_timestamps": "int64",
     }
     assert placed(result[2]) == (92 + 93, 94, 2, 0)

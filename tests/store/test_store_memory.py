@@ -26,8 +26,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 # ---- measuring ---------------------------------------------------------------------------------------------
 
 
-
-
 class Peak:
     """The most anonymous memory of the process, looked at each millisecond."""
 

@@ -255,8 +255,16 @@ def test_a_store_that_is_open_for_writing_says_so_and_a_closed_one_has_no_summar
         store.summary()
 
 
-@pytest.mark.parametrize("use", [rocketstore.open, rocketstore.verify, rocketstore.recover, rocketstore.rebuild,
-                                 lambda path, config: rocketstore.salvage(path, path / "new", config=config)])
+@pytest.mark.parametrize(
+    "use",
+    [
+        rocketstore.open,
+        rocketstore.verify,
+        rocketstore.recover,
+        rocketstore.rebuild,
+        lambda path, config: rocketstore.salvage(path, path / "new", config=config),
+    ],
+)
 def test_anything_but_a_configuration_is_refused(tmp_path, use):
     rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()).close()
     with pytest.raises(TypeError, match=r"config={'max_index_num': 5}: a StoreConfig was expected"):

@@ -434,8 +434,10 @@ def test_the_checkpoint_says_that_the_first_file_is_on_the_disk_before_the_secon
     options = {"flush_disk_type": flush_disk_type, "flush_interval_commit_log": 600_000}
     with open_store(root, **options) as store:
         size = store.config.mapped_file_size_commit_log
-        offsets = [store.put_message(Message("T", bytes(1000)), store_timestamp=BEGIN + i).phy_offset
-                   for i in range(3 * size // 1000)]
+        offsets = [
+            store.put_message(Message("T", bytes(1000)), store_timestamp=BEGIN + i).phy_offset
+            for i in range(3 * size // 1000)
+        ]
         assert offsets[-1] > 2 * size
         last = max(i for i, offset in enumerate(offsets) if offset < size)
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
@@ -444,8 +446,13 @@ def test_the_checkpoint_says_that_the_first_file_is_on_the_disk_before_the_secon
 
 @pytest.mark.parametrize(
     ("compat", "has_confirm", "has_logics"),
-    [("4.9.4", False, False), ("5.1.0", False, False), ("5.1.4", True, False), ("5.4.0", True, False),
-     ("5.5.0", True, True)],
+    [
+        ("4.9.4", False, False),
+        ("5.1.0", False, False),
+        ("5.1.4", True, False),
+        ("5.4.0", True, False),
+        ("5.5.0", True, True),
+    ],
 )
 def test_a_checkpoint_has_the_numbers_of_its_release_and_no_more(compat, has_confirm, has_logics, tmp_path):
     root = tmp_path / "store"

@@ -22,16 +22,27 @@ class ArrowArray(ctypes.Structure):
 RELEASE_SCHEMA = ctypes.CFUNCTYPE(None, ctypes.POINTER(ArrowSchema))
 RELEASE_ARRAY = ctypes.CFUNCTYPE(None, ctypes.POINTER(ArrowArray))
 ArrowSchema._fields_ = [
-    ("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_char_p),
-    ("flags", ctypes.c_int64), ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(ArrowSchema))), ("dictionary", ctypes.POINTER(ArrowSchema)),
-    ("release", RELEASE_SCHEMA), ("private_data", ctypes.c_void_p),
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_char_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowSchema))),
+    ("dictionary", ctypes.POINTER(ArrowSchema)),
+    ("release", RELEASE_SCHEMA),
+    ("private_data", ctypes.c_void_p),
 ]
 ArrowArray._fields_ = [
-    ("length", ctypes.c_int64), ("null_count", ctypes.c_int64), ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64), ("n_children", ctypes.c_int64), ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))), ("dictionary", ctypes.POINTER(ArrowArray)),
-    ("release", RELEASE_ARRAY), ("private_data", ctypes.c_void_p),
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
+    ("dictionary", ctypes.POINTER(ArrowArray)),
+    ("release", RELEASE_ARRAY),
+    ("private_data", ctypes.c_void_p),
 ]
 
 
@@ -52,8 +63,20 @@ class CArray:
     has_dictionary: False for a schema with a dictionary and an array without one.
     """
 
-    def __init__(self, form, length, buffers, *, name="", children=(), dictionary=None, null_count=0, offset=0,
-                 n_buffers=None, has_dictionary=True):
+    def __init__(
+        self,
+        form,
+        length,
+        buffers,
+        *,
+        name="",
+        children=(),
+        dictionary=None,
+        null_count=0,
+        offset=0,
+        n_buffers=None,
+        has_dictionary=True,
+    ):
         self.kept = buffers, children, dictionary
         pointers = [None if buffer is None else buffer.ctypes.data for buffer in buffers]
         self.buffers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)

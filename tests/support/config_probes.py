@@ -47,7 +47,8 @@ def ours(probe):
     groups = decode_offset_table(root) if name == "consumerOffset.json" else decode_lmq_offset_table(root)
     return {
         f"{topic}@{group}": {str(queue): offset for queue, offset in offsets.items()}
-        for group, topics in groups.items() for topic, offsets in topics.items()
+        for group, topics in groups.items()
+        for topic, offsets in topics.items()
     }
 
 
@@ -64,7 +65,8 @@ def theirs(probe, release):
     if name == "subscriptionGroup.json":
         return {
             group: with_name(bean, "groupName", group)
-            for group, bean in value.items() if not group.startswith(BUILT_IN)
+            for group, bean in value.items()
+            if not group.startswith(BUILT_IN)
         }
     if name == "lmqConsumerOffset.json":
         value = {**value["offsetTable"], **{key: {"0": offset} for key, offset in value["lmqOffsetTable"].items()}}

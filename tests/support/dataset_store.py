@@ -21,8 +21,13 @@ def write(root, seed, rows=400):
             properties = draw_properties(rng, WORDS)
             if rng.random() < 0.6:
                 properties["TAGS"] = rng.choice(TAGS)
-            message = Message(rng.choice(TOPICS), rng.randbytes(rng.randrange(60)), properties=properties,
-                              queue_id=rng.randrange(4), uniq_key=f"U{i:05d}")
+            message = Message(
+                rng.choice(TOPICS),
+                rng.randbytes(rng.randrange(60)),
+                properties=properties,
+                queue_id=rng.randrange(4),
+                uniq_key=f"U{i:05d}",
+            )
             store.put_message(message, store_timestamp=BEGIN + 1000 * i - rng.choice([0, 0, 0, 5000]))
 
 

@@ -181,27 +181,30 @@ def each(base, names):
 # ---- records -----------------------------------------------------------------------------------------------
 
 
-@each("plain", {
-    "body": {"field": 88, "change": 1, "size": 1, "kind": "log-body-crc"},
-    "last byte of the body": {"field": -1, "change": 1, "size": 1, "kind": "log-body-crc"},
-    "body CRC": {"field": 8, "change": 1, "size": 4, "kind": "log-body-crc"},
-    "magic": {"field": 4, "change": 1, "size": 4, "kind": "log-magic"},
-    "another version": {"field": 4, "change": 12, "size": 4, "kind": "log-topic-length"},
-    "size and 1": {"field": 0, "change": 1, "size": 4, "kind": "log-size"},
-    "size less 1": {"field": 0, "change": -1, "size": 4, "kind": "log-size"},
-    "size beyond the file": {"field": 0, "change": 1 << 20, "size": 4, "kind": "log-size"},
-    "negative size": {"field": 0, "change": -(1 << 30), "size": 4, "kind": "log-size"},
-    "physical offset": {"field": 28, "change": 8, "size": 8, "kind": "log-phy-offset"},
-    "negative physical offset": {"field": 28, "change": -(1 << 60), "size": 8, "kind": "log-phy-offset"},
-    "queue offset and 1": {"field": 20, "change": 1, "size": 8, "kind": "log-queue-offset-gap"},
-    "queue offset less 1": {"field": 20, "change": -1, "size": 8, "kind": "log-queue-offset-again"},
-    "huge queue offset": {"field": 20, "change": 1 << 60, "size": 8, "kind": "log-queue-offset-gap"},
-    "negative queue offset": {"field": 20, "change": -(1 << 60), "size": 8, "kind": "log-queue-offset-again"},
-    "store time": {"field": 56, "change": -100_000, "size": 8, "kind": "log-time-falls"},
-    "body length": {"field": 84, "change": 1 << 20, "size": 4, "kind": "log-body-length"},
-    "negative body length": {"field": 84, "change": -(1 << 20), "size": 4, "kind": "log-body-length"},
-    "body length and 1": {"field": 84, "change": 1, "size": 4, "kind": "log-size"},
-})
+@each(
+    "plain",
+    {
+        "body": {"field": 88, "change": 1, "size": 1, "kind": "log-body-crc"},
+        "last byte of the body": {"field": -1, "change": 1, "size": 1, "kind": "log-body-crc"},
+        "body CRC": {"field": 8, "change": 1, "size": 4, "kind": "log-body-crc"},
+        "magic": {"field": 4, "change": 1, "size": 4, "kind": "log-magic"},
+        "another version": {"field": 4, "change": 12, "size": 4, "kind": "log-topic-length"},
+        "size and 1": {"field": 0, "change": 1, "size": 4, "kind": "log-size"},
+        "size less 1": {"field": 0, "change": -1, "size": 4, "kind": "log-size"},
+        "size beyond the file": {"field": 0, "change": 1 << 20, "size": 4, "kind": "log-size"},
+        "negative size": {"field": 0, "change": -(1 << 30), "size": 4, "kind": "log-size"},
+        "physical offset": {"field": 28, "change": 8, "size": 8, "kind": "log-phy-offset"},
+        "negative physical offset": {"field": 28, "change": -(1 << 60), "size": 8, "kind": "log-phy-offset"},
+        "queue offset and 1": {"field": 20, "change": 1, "size": 8, "kind": "log-queue-offset-gap"},
+        "queue offset less 1": {"field": 20, "change": -1, "size": 8, "kind": "log-queue-offset-again"},
+        "huge queue offset": {"field": 20, "change": 1 << 60, "size": 8, "kind": "log-queue-offset-gap"},
+        "negative queue offset": {"field": 20, "change": -(1 << 60), "size": 8, "kind": "log-queue-offset-again"},
+        "store time": {"field": 56, "change": -100_000, "size": 8, "kind": "log-time-falls"},
+        "body length": {"field": 84, "change": 1 << 20, "size": 4, "kind": "log-body-length"},
+        "negative body length": {"field": 84, "change": -(1 << 20), "size": 4, "kind": "log-body-length"},
+        "body length and 1": {"field": 84, "change": 1, "size": 4, "kind": "log-size"},
+    },
+)
 def changed_record(store, field, change, size, kind):
     at, record = store.middle()
     name, position = store.place(at)
@@ -214,14 +217,17 @@ def changed_record(store, field, change, size, kind):
     return kind, name, position
 
 
-@each("plain", {
-    "negative topic length": {"field": 0, "data": b"\xff", "kind": "log-topic-length"},
-    "topic length beyond the record": {"field": 0, "data": b"\x7f", "kind": None},
-    "shorter topic": {"field": 0, "data": b"\x08", "kind": None},
-    "negative properties length": {"field": 10, "data": b"\xff\xff", "kind": "log-size"},
-    "properties length beyond the file": {"field": 10, "data": b"\x7f\xff", "kind": "log-properties-length"},
-    "shorter properties": {"field": 10, "data": b"\0\x03", "kind": "log-size"},
-})
+@each(
+    "plain",
+    {
+        "negative topic length": {"field": 0, "data": b"\xff", "kind": "log-topic-length"},
+        "topic length beyond the record": {"field": 0, "data": b"\x7f", "kind": None},
+        "shorter topic": {"field": 0, "data": b"\x08", "kind": None},
+        "negative properties length": {"field": 10, "data": b"\xff\xff", "kind": "log-size"},
+        "properties length beyond the file": {"field": 10, "data": b"\x7f\xff", "kind": "log-properties-length"},
+        "shorter properties": {"field": 10, "data": b"\0\x03", "kind": "log-size"},
+    },
+)
 def changed_length(store, field, data, kind):
     at, record = store.middle()
     name, position = store.place(at)
@@ -316,11 +322,14 @@ def inner_batch_that_counts_no_number(store):
     return "log-inner-batch", name, position
 
 
-@each("crc", {
-    "a letter": {"field": -19, "size": 1, "kind": "log-property-crc"},
-    "its name": {"field": -20, "size": 9, "kind": "log-property-crc"},
-    "all": {"field": -20, "size": 20, "kind": "log-property-crc-missing"},
-})
+@each(
+    "crc",
+    {
+        "a letter": {"field": -19, "size": 1, "kind": "log-property-crc"},
+        "its name": {"field": -20, "size": 9, "kind": "log-property-crc"},
+        "all": {"field": -20, "size": 20, "kind": "log-property-crc-missing"},
+    },
+)
 def destroyed_crc_property(store, field, size, kind):
     at, record = store.middle()
     name, position = store.place(at)
@@ -514,14 +523,17 @@ def units_that_a_broker_left_behind_the_log(store):
 # ---- units -------------------------------------------------------------------------------------------------
 
 
-@each("plain", {
-    "zeros": {"data": bytes(20), "kind": "unit-missing"},
-    "a filler": {"data": FILLER, "kind": "unit-filler"},
-    "a negative size": {"data": struct.pack(">qiq", 0, -1, 0), "kind": "unit-missing"},
-    "a negative offset": {"data": struct.pack(">qiq", -1, 100, 0), "kind": "unit-missing"},
-    "no record's offset": {"data": struct.pack(">qiq", 3, 100, 0), "kind": "unit-no-record"},
-    "an offset beyond the log": {"data": struct.pack(">qiq", 1 << 40, 100, 0), "kind": "unit-beyond-log"},
-})
+@each(
+    "plain",
+    {
+        "zeros": {"data": bytes(20), "kind": "unit-missing"},
+        "a filler": {"data": FILLER, "kind": "unit-filler"},
+        "a negative size": {"data": struct.pack(">qiq", 0, -1, 0), "kind": "unit-missing"},
+        "a negative offset": {"data": struct.pack(">qiq", -1, 100, 0), "kind": "unit-missing"},
+        "no record's offset": {"data": struct.pack(">qiq", 3, 100, 0), "kind": "unit-no-record"},
+        "an offset beyond the log": {"data": struct.pack(">qiq", 1 << 40, 100, 0), "kind": "unit-beyond-log"},
+    },
+)
 def unit_of(store, data, kind):
     record = store.middle()[1]
     name, position = store.unit(record)
@@ -529,11 +541,14 @@ def unit_of(store, data, kind):
     return kind, name, position
 
 
-@each("plain", {
-    "offset": {"field": 0, "size": 8, "kind": "unit-no-record"},
-    "size": {"field": 8, "size": 4, "kind": "unit-size"},
-    "tags code": {"field": 12, "size": 8, "kind": "unit-tags-code"},
-})
+@each(
+    "plain",
+    {
+        "offset": {"field": 0, "size": 8, "kind": "unit-no-record"},
+        "size": {"field": 8, "size": 4, "kind": "unit-size"},
+        "tags code": {"field": 12, "size": 8, "kind": "unit-tags-code"},
+    },
+)
 def unit_with_another(store, field, size, kind):
     name, position = store.unit(store.middle()[1])
     store.add(name, position + field, size, 1)
@@ -742,12 +757,15 @@ def deleted_topic(store):
     return "topic-deleted", "consumequeue/Inner/0", 0
 
 
-@each("plain", {
-    "of no bytes, the last": {"name": "x", "size": 0, "kind": "foreign-file-empty"},
-    "of no bytes, the first": {"name": "+", "size": 0, "kind": "foreign-file-fatal"},
-    "of some bytes": {"name": "x", "size": 5, "kind": "foreign-file-fatal"},
-    "as long as the others": {"name": "x", "size": QUEUE_FILE, "kind": "foreign-file-fatal"},
-})
+@each(
+    "plain",
+    {
+        "of no bytes, the last": {"name": "x", "size": 0, "kind": "foreign-file-empty"},
+        "of no bytes, the first": {"name": "+", "size": 0, "kind": "foreign-file-fatal"},
+        "of some bytes": {"name": "x", "size": 5, "kind": "foreign-file-fatal"},
+        "as long as the others": {"name": "x", "size": QUEUE_FILE, "kind": "foreign-file-fatal"},
+    },
+)
 def foreign_file_in_a_queue(store, name, size, kind):
     (store.root / f"consumequeue/TopicTest/1/{name}").write_bytes(bytes(size))
     return kind, f"consumequeue/TopicTest/1/{name}", 0
@@ -780,16 +798,19 @@ def plain_queue_in_the_other_root(store):
 # ---- batch, ext and light queues ---------------------------------------------------------------------------
 
 
-@each("batch", {
-    "offset": {"field": 0, "size": 8, "kind": "unit-no-record"},
-    "size": {"field": 8, "size": 4, "kind": "unit-size"},
-    "tags code": {"field": 12, "size": 8, "kind": "unit-tags-code"},
-    "store time": {"field": 20, "size": 8, "kind": "unit-store-time"},
-    "base": {"field": 28, "size": 8, "kind": "unit-batch-base"},
-    "number": {"field": 36, "size": 2, "kind": "unit-batch-size"},
-    "compacted offset": {"field": 38, "size": 4, "kind": "unit-batch-constant"},
-    "reserved": {"field": 42, "size": 4, "kind": "unit-batch-constant"},
-})
+@each(
+    "batch",
+    {
+        "offset": {"field": 0, "size": 8, "kind": "unit-no-record"},
+        "size": {"field": 8, "size": 4, "kind": "unit-size"},
+        "tags code": {"field": 12, "size": 8, "kind": "unit-tags-code"},
+        "store time": {"field": 20, "size": 8, "kind": "unit-store-time"},
+        "base": {"field": 28, "size": 8, "kind": "unit-batch-base"},
+        "number": {"field": 36, "size": 2, "kind": "unit-batch-size"},
+        "compacted offset": {"field": 38, "size": 4, "kind": "unit-batch-constant"},
+        "reserved": {"field": 42, "size": 4, "kind": "unit-batch-constant"},
+    },
+)
 def batch_unit_with_another(store, field, size, kind):
     name, position = store.batch_unit(7)
     store.add(name, position + field, size, 1)
@@ -826,10 +847,13 @@ def ext_unit(store, n):
     return name, position, ext, address % EXT_FILE
 
 
-@each("ext", {
-    "tags code": {"field": 2, "kind": "ext-tags-code"},
-    "store time": {"field": 10, "kind": "ext-store-time"},
-})
+@each(
+    "ext",
+    {
+        "tags code": {"field": 2, "kind": "ext-tags-code"},
+        "store time": {"field": 10, "kind": "ext-store-time"},
+    },
+)
 def ext_unit_with_another(store, field, kind):
     name, position, ext, at = ext_unit(store, 31)
     store.add(ext, at + field, 8, 1)
@@ -843,12 +867,15 @@ def ext_unit_of_zeros(store):
     return "ext-missing", name, position
 
 
-@each("ext", {
-    "longer": {"field": 0, "change": 8, "kind": "ext-size"},
-    "longer than the file": {"field": 0, "change": 1000, "kind": "ext-beyond-file"},
-    "shorter than any": {"field": 0, "change": -1, "kind": "ext-size"},
-    "with a bitmap": {"field": 18, "change": 8, "kind": "ext-size"},
-})
+@each(
+    "ext",
+    {
+        "longer": {"field": 0, "change": 8, "kind": "ext-size"},
+        "longer than the file": {"field": 0, "change": 1000, "kind": "ext-beyond-file"},
+        "shorter than any": {"field": 0, "change": -1, "kind": "ext-size"},
+        "with a bitmap": {"field": 18, "change": 8, "kind": "ext-size"},
+    },
+)
 def ext_unit_that_is_not_as_long_as_it_says(store, field, change, kind):
     *_, ext, at = ext_unit(store, 31)
     store.add(ext, at + field, 2, change)
@@ -941,23 +968,32 @@ def light_units_exchanged(store):
 # ---- index -------------------------------------------------------------------------------------------------
 
 
-@each("plain", {
-    "begin time": {"field": 0, "size": 8, "kind": "index-begin-time"},
-    "end time": {"field": 8, "size": 8, "kind": "index-end-time"},
-    "begin offset": {"field": 16, "size": 8, "kind": "index-begin-offset"},
-    "end offset": {"field": 24, "size": 8, "kind": "index-end-offset"},
-    "slot count": {"field": 32, "size": 4, "kind": "index-slot-count"},
-    "index count": {"field": 36, "size": 4, "kind": "index-count"},
-})
+@each(
+    "plain",
+    {
+        "begin time": {"field": 0, "size": 8, "kind": "index-begin-time"},
+        "end time": {"field": 8, "size": 8, "kind": "index-end-time"},
+        "begin offset": {"field": 16, "size": 8, "kind": "index-begin-offset"},
+        "end offset": {"field": 24, "size": 8, "kind": "index-end-offset"},
+        "slot count": {"field": 32, "size": 4, "kind": "index-slot-count"},
+        "index count": {"field": 36, "size": 4, "kind": "index-count"},
+    },
+)
 def index_header_with_another(store, field, size, kind):
     name = store.index(1)
     store.add(name, field, size, -2 if field == 36 else 3)
     return kind, name, field
 
 
-@each("plain", {
-    "more": {"count": ITEMS + 3}, "a few more": {"count": None}, "none": {"count": 0}, "negative": {"count": -5},
-})
+@each(
+    "plain",
+    {
+        "more": {"count": ITEMS + 3},
+        "a few more": {"count": None},
+        "none": {"count": 0},
+        "negative": {"count": -5},
+    },
+)
 def index_that_counts(store, count):
     name = store.index(-1)
     count = store.count(-1) + 4 if count is None else count
@@ -969,9 +1005,14 @@ def item_place(ordinal):
     return ITEMS_AT + ITEM * ordinal
 
 
-@each("plain", {
-    "hash": {"field": 0, "size": 4}, "offset": {"field": 4, "size": 8}, "seconds": {"field": 12, "size": 4},
-})
+@each(
+    "plain",
+    {
+        "hash": {"field": 0, "size": 4},
+        "offset": {"field": 4, "size": 8},
+        "seconds": {"field": 12, "size": 4},
+    },
+)
 def item_with_another(store, field, size):
     ordinal, name = store.linked(1), store.index(1)
     store.add(name, item_place(ordinal) + field, size, 1)
@@ -1038,9 +1079,15 @@ def item_in_a_circle_with(store, change):
     return "index-chain-cycle", name, item_place(ordinal)
 
 
-@each("plain", {
-    "zero": {"value": 0}, "an older item": {"value": 1}, "beyond them": {"value": 10**6}, "negative": {"value": -1},
-})
+@each(
+    "plain",
+    {
+        "zero": {"value": 0},
+        "an older item": {"value": 1},
+        "beyond them": {"value": 10**6},
+        "negative": {"value": -1},
+    },
+)
 def slot_that_is(store, value):
     name = store.index(1)
     slot = store.item(1, store.count(1))[0] % SLOTS
@@ -1229,17 +1276,20 @@ def checkpoint_that_is_a_directory(store):
     return "checkpoint-damaged", "checkpoint", 0
 
 
-@each("plain", {
-    "physicMsgTimestamp": {"field": 0, "value": 2 * BEGIN, "kind": "checkpoint-ahead"},
-    "logicsMsgTimestamp": {"field": 8, "value": 2 * BEGIN, "kind": "checkpoint-ahead"},
-    "confirmPhyOffset": {"field": 32, "value": 1 << 40, "kind": "checkpoint-ahead"},
-    "logicsPhysicalOffset": {"field": 40, "value": 1 << 40, "kind": "checkpoint-ahead"},
-    "confirmPhyOffset in a record": {"field": 32, "value": 50, "kind": "checkpoint-offset"},
-    "logicsPhysicalOffset in a record": {"field": 40, "value": 50, "kind": "checkpoint-offset"},
-    "indexMsgTimestamp": {"field": 16, "value": 2 * BEGIN, "kind": "checkpoint-index-ahead"},
-    "old indexMsgTimestamp": {"field": 16, "value": 0, "kind": "checkpoint-index-behind"},
-    "negative physicMsgTimestamp": {"field": 0, "value": -1, "kind": "checkpoint-negative"},
-})
+@each(
+    "plain",
+    {
+        "physicMsgTimestamp": {"field": 0, "value": 2 * BEGIN, "kind": "checkpoint-ahead"},
+        "logicsMsgTimestamp": {"field": 8, "value": 2 * BEGIN, "kind": "checkpoint-ahead"},
+        "confirmPhyOffset": {"field": 32, "value": 1 << 40, "kind": "checkpoint-ahead"},
+        "logicsPhysicalOffset": {"field": 40, "value": 1 << 40, "kind": "checkpoint-ahead"},
+        "confirmPhyOffset in a record": {"field": 32, "value": 50, "kind": "checkpoint-offset"},
+        "logicsPhysicalOffset in a record": {"field": 40, "value": 50, "kind": "checkpoint-offset"},
+        "indexMsgTimestamp": {"field": 16, "value": 2 * BEGIN, "kind": "checkpoint-index-ahead"},
+        "old indexMsgTimestamp": {"field": 16, "value": 0, "kind": "checkpoint-index-behind"},
+        "negative physicMsgTimestamp": {"field": 0, "value": -1, "kind": "checkpoint-negative"},
+    },
+)
 def checkpoint_with(store, field, value, kind):
     store.write("checkpoint", field, struct.pack(">q", value))
     return kind, "checkpoint", field
@@ -1289,10 +1339,13 @@ def light_queue_offset_that_is_no_number(store):
     return "log-light-offset", file, position
 
 
-@each("batch", {
-    "plain": {"name": "consumerOffset.json", "key": "TopicTest@group", "offsets": "1:26"},
-    "batch": {"name": "consumerOffset.json", "key": "Inner@group", "offsets": "0:51"},
-})
+@each(
+    "batch",
+    {
+        "plain": {"name": "consumerOffset.json", "key": "TopicTest@group", "offsets": "1:26"},
+        "batch": {"name": "consumerOffset.json", "key": "Inner@group", "offsets": "0:51"},
+    },
+)
 def consumer_beyond_the_queue(store, name, key, offsets):
     (store.root / "config" / name).write_text(f'{{"offsetTable":{{"{key}":{{{offsets}}}}}}}')
     return "config-offset", f"config/{name}", 0

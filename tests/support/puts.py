@@ -183,9 +183,7 @@ def draw_properties(rng, words=tuple(PLAIN_WORDS)):
 
 
 def draw_plain(rng):
-    return fields_of(
-        rng.choice(TOPICS[:2]), draw_body(rng), queue_id=rng.randrange(3), properties=draw_properties(rng)
-    )
+    return fields_of(rng.choice(TOPICS[:2]), draw_body(rng), queue_id=rng.randrange(3), properties=draw_properties(rng))
 
 
 def draw_all_fields(rng):

@@ -46,9 +46,9 @@ class Life:
     def live(self, count):
         for _ in range(count):
             weights = [60, 8, 8, 8, 5, 5]
-            self.rng.choices(
-                [self.put, self.reopen, self.truncate, self.expire, self.correct, self.damage], weights
-            )[0]()
+            self.rng.choices([self.put, self.reopen, self.truncate, self.expire, self.correct, self.damage], weights)[
+                0
+            ]()
         return self
 
     def took(self, *step):

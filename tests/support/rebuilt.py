@@ -325,4 +325,3 @@ def index_items(root):
     sizes = SIZES["max_hash_slot_num"], SIZES["max_index_num"]
     files = [IndexFile(*sizes, data=path.read_bytes()) for path in sorted((Path(root) / "index").iterdir())]
     return [file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count)]
-

@@ -12,7 +12,10 @@ IMAGE = "<img src=x onerror=alert(1)>"
 END = "</script><script>alert(2)</script><!--"
 PLACEHOLDER = SCRIPT.replace("/", "_")  # of the same length; no store makes a queue for a name with a slash
 CONFIG = StoreConfig(
-    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_hash_slot_num=101, max_index_num=120,
+    mapped_file_size_commit_log=16384,
+    mapped_file_size_consume_queue=2000,
+    max_hash_slot_num=101,
+    max_index_num=120,
     flush_disk_type="ASYNC_FLUSH",
 )
 PLAIN_TOPICS = [f"Topic{n}" for n in range(9)]

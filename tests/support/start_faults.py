@@ -71,9 +71,14 @@ for name in ("TopicTest", QUEUE):
     FAULTS[f"a file named consumequeue/{name}"] = one(f"consumequeue/{name}", b"x"), "queue-no-directory"
 for name in ("timerlog", "rocksdbstore", "compaction", "kvStore", "transaction"):
     FAULTS[f"a file named {name}"] = one(name, b"x"), None
-for name, kind in {"lock": "lock-no-file", "checkpoint": "checkpoint-damaged", "abort": "abort-no-file",
-                   "abort.bak": "abort-no-file", "timerwheel": "timer-damaged",
-                   "config/timercheck": "timer-damaged"}.items():
+for name, kind in {
+    "lock": "lock-no-file",
+    "checkpoint": "checkpoint-damaged",
+    "abort": "abort-no-file",
+    "abort.bak": "abort-no-file",
+    "timerwheel": "timer-damaged",
+    "config/timercheck": "timer-damaged",
+}.items():
     FAULTS[f"a directory named {name}"] = one(name, None), kind
     if name != "abort.bak":  # which is not written unless abort is there: and then it is made by the start itself
         FAULTS[f"a link to itself named {name}"] = one(name, LOOP), kind
@@ -94,7 +99,8 @@ FAULTS["a directory in the timer log"] = one("timerlog/more", None), None
 FAULTS["a short timer log"] = one(f"timerlog/{FIRST}", b"x" * 100), "timer-damaged"
 FAULTS["an empty last file of the timer log"] = one(f"timerlog/{FIRST}", b""), None
 FAULTS["an empty first file of the timer log"] = (
-    put(places=[(f"timerlog/{FIRST}", b""), (f"timerlog/{SECOND}", b"x" * 52)]), "timer-damaged"
+    put(places=[(f"timerlog/{FIRST}", b""), (f"timerlog/{SECOND}", b"x" * 52)]),
+    "timer-damaged",
 )
 # ---- compaction
 FAULTS["compacted queue of letters"] = one("compaction/compactionLog/T/abc", None), "compaction-queue-name"
@@ -102,7 +108,8 @@ FAULTS["compacted queue beyond an int"] = one("compaction/compactionLog/T/300000
 FAULTS["a file beside compacted queues"] = one("compaction/compactionLog/T/abc", b"x"), None
 FAULTS["a file beside compacted topics"] = one("compaction/compactionLog/T", b"x"), None
 FAULTS["a stray file in a compacted log"] = (
-    put(places=[("compaction/compactionLog/T/0/notes", b"x"), ("compaction/compactionCq/T/0", None)]), None
+    put(places=[("compaction/compactionLog/T/0/notes", b"x"), ("compaction/compactionCq/T/0", None)]),
+    None,
 )
 FAULTS["a damaged position of compaction"] = one("compaction/position-checkpoint", b"{{{"), None
 # ---- ext files
@@ -114,8 +121,15 @@ FAULTS["ext: a short file"] = one(f"consumequeue_ext/TopicTest/0/{FIRST}", b"x")
 FAULTS["off, ext: a stray file"] = one("consumequeue_ext/TopicTest/0/notes", b"x"), None
 FAULTS["off, ext: a short file"] = one(f"consumequeue_ext/TopicTest/0/{FIRST}", b"x"), None
 # ---- config
-MUST_LOAD = ("topics", "subscriptionGroup", "consumerOffset", "consumerFilter", "consumerOrderInfo",
-             "topicQueueMapping", "delayOffset")
+MUST_LOAD = (
+    "topics",
+    "subscriptionGroup",
+    "consumerOffset",
+    "consumerFilter",
+    "consumerOrderInfo",
+    "topicQueueMapping",
+    "delayOffset",
+)
 for name in (*(f"{name}.json" for name in MUST_LOAD), "timermetrics"):
     kind = "timer-damaged" if name == "timermetrics" else "config-bak-damaged"
     FAULTS[f"damaged {name} and .bak"] = config_pair(name, b"{{{", b"{{{"), kind
@@ -135,9 +149,16 @@ FAULTS["a file named config"] = one("config", b"x"), "config-damaged"
 VALUES = {
     "consumerFilter.json": {
         '{"filterDataByTopic":%s}': (
-            ("null", True), ("5", False), ("[1]", False), ('{"a":null}', False), ('{"a":5}', False), ('{"a":{}}', True),
-            ('{"a":{"groupFilterData":null}}', False), ('{"a":{"groupFilterData":{"g":null}}}', False),
-            ('{"a":{"groupFilterData":{"g":{}}}}', True), ('{"a":{"groupFilterData":{"g":{"expression":5}}}}', True),
+            ("null", True),
+            ("5", False),
+            ("[1]", False),
+            ('{"a":null}', False),
+            ('{"a":5}', False),
+            ('{"a":{}}', True),
+            ('{"a":{"groupFilterData":null}}', False),
+            ('{"a":{"groupFilterData":{"g":null}}}', False),
+            ('{"a":{"groupFilterData":{"g":{}}}}', True),
+            ('{"a":{"groupFilterData":{"g":{"expression":5}}}}', True),
             ('{"a":{"groupFilterData":{"g":{"bornTime":"x"}}}}', False),
             ('{"a":{"groupFilterData":{"g":{"bloomFilterData":5}}}}', False),
         ),
@@ -145,25 +166,47 @@ VALUES = {
     },
     "consumerOrderInfo.json": {
         '{"table":%s}': (
-            ("null", False), ("5", False), ('{"a":null}', False), ('{"a":{}}', True), ('{"a":{"0":null}}', False),
-            ('{"a":{"0":5}}', False), ('{"a":{"0":{}}}', True), ('{"a":{"0":{"o":["x"]}}}', False),
-            ('{"a":{"0":{"l":"x"}}}', False), ('{"a":{"x":{}}}', False), ('{"a":{"0":{"o":[1],"oc":5}}}', False),
+            ("null", False),
+            ("5", False),
+            ('{"a":null}', False),
+            ('{"a":{}}', True),
+            ('{"a":{"0":null}}', False),
+            ('{"a":{"0":5}}', False),
+            ('{"a":{"0":{}}}', True),
+            ('{"a":{"0":{"o":["x"]}}}', False),
+            ('{"a":{"0":{"l":"x"}}}', False),
+            ('{"a":{"x":{}}}', False),
+            ('{"a":{"0":{"o":[1],"oc":5}}}', False),
             ('{"a@b":{"0":{"o":[1],"l":1}}}', True),
         ),
     },
     "topicQueueMapping.json": {
         '{"topicQueueMappingInfoMap":%s}': (
-            ("null", False), ("5", False), ('{"a":null}', False), ('{"a":5}', False), ('{"a":{}}', True),
-            ('{"a":{"hostedQueues":null}}', True), ('{"a":{"hostedQueues":5}}', False),
-            ('{"a":{"hostedQueues":{"x":[]}}}', False), ('{"a":{"currIdMap":5}}', False),
-            ('{"a":{"totalQueues":"x"}}', False), ('{"a":{"dirty":"x"}}', False), ('{"a":{"topic":5}}', True),
+            ("null", False),
+            ("5", False),
+            ('{"a":null}', False),
+            ('{"a":5}', False),
+            ('{"a":{}}', True),
+            ('{"a":{"hostedQueues":null}}', True),
+            ('{"a":{"hostedQueues":5}}', False),
+            ('{"a":{"hostedQueues":{"x":[]}}}', False),
+            ('{"a":{"currIdMap":5}}', False),
+            ('{"a":{"totalQueues":"x"}}', False),
+            ('{"a":{"dirty":"x"}}', False),
+            ('{"a":{"topic":5}}', True),
         ),
         '{"dataVersion":%s}': (("null", False), ("5", False), ('{"counter":"x"}', False)),
     },
     "timermetrics": {
         '{"timingCount":%s}': (
-            ("null", False), ("5", False), ('{"a":null}', False), ('{"a":5}', False), ('{"a":{}}', True),
-            ('{"a":{"count":null}}', True), ('{"a":{"count":"x"}}', False), ('{"a":{"timeStamp":"x"}}', False),
+            ("null", False),
+            ("5", False),
+            ('{"a":null}', False),
+            ('{"a":5}', False),
+            ('{"a":{}}', True),
+            ('{"a":{"count":null}}', True),
+            ('{"a":{"count":"x"}}', False),
+            ('{"a":{"timeStamp":"x"}}', False),
         ),
         '{"dataVersion":%s}': (("null", False), ("5", False)),
     },

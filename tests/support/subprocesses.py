@@ -12,9 +12,7 @@ def in_subprocess(function, *arguments, timeout=300):
     a script with the function's name.
     """
     command = [sys.executable, "-X", "faulthandler", function.__code__.co_filename, function.__name__]
-    run = subprocess.run(
-        [*command, *map(str, arguments)], text=True, capture_output=True, timeout=timeout, check=False
-    )
+    run = subprocess.run([*command, *map(str, arguments)], text=True, capture_output=True, timeout=timeout, check=False)
     assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
     print(run.stdout)
     return run.stdout

@@ -13,10 +13,17 @@ from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
 
 BORN = 1_700_000_000_000
-SCHEMA = pa.schema({
-    "topic": pa.string(), "queueId": pa.int32(), "body": pa.binary(), "keys": pa.list_(pa.string()),
-    "tags": pa.string(), "properties": pa.map_(pa.string(), pa.string()), "bornTimestamp": pa.int64(),
-})
+SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "body": pa.binary(),
+        "keys": pa.list_(pa.string()),
+        "tags": pa.string(),
+        "properties": pa.map_(pa.string(), pa.string()),
+        "bornTimestamp": pa.int64(),
+    }
+)
 
 
 def table_of(rows):

@@ -65,9 +65,13 @@ def state(root):
 # ---- planted faults ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "said", "end"), [
-    ("missing_log_file", "reads on behind the gap", None), ("noise_over_records", "cuts the log here if", 4688),
-])
+@pytest.mark.parametrize(
+    ("name", "said", "end"),
+    [
+        ("missing_log_file", "reads on behind the gap", None),
+        ("noise_over_records", "cuts the log here if", 4688),
+    ],
+)
 def test_the_advice_of_a_refused_recovery_is_what_the_broker_policy_does(sound, tmp_path, name, said, end):
     root = shutil.copytree(sound["plain"], tmp_path / "store")
     planted.FAULTS[name][1](planted.Store(root))
@@ -108,12 +112,15 @@ def test_a_planted_fault_is_found_and_named(name, reported):
     assert any(k in kinds and p in paths and offset in (None, at) for k, p, at in places), report.findings
 
 
-@pytest.mark.parametrize(("name", "detail"), [
-    ("changed_record: magic", "at 4688: magic: no message begins here; the next record is at 4858"),
-    ("changed_record: body", "at 4688: bodyCrc: is not the CRC of the body"),
-    ("delay_that_is_no_number", "at 5734: DELAY: is not a number"),
-    ("body_that_does_not_decompress: type 5", "at 4688: sysFlag: there is no compression type 5"),
-])
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("changed_record: magic", "at 4688: magic: no message begins here; the next record is at 4858"),
+        ("changed_record: body", "at 4688: bodyCrc: is not the CRC of the body"),
+        ("delay_that_is_no_number", "at 5734: DELAY: is not a number"),
+        ("body_that_does_not_decompress: type 5", "at 4688: sysFlag: there is no compression type 5"),
+    ],
+)
 def test_a_detail_has_a_colon_after_the_name_of_the_field(name, detail, reported):
     assert detail in [finding.detail for finding in reported(name)[1].findings]
 
@@ -130,8 +137,10 @@ def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
 
 
-@pytest.mark.parametrize(("release", "kind"), [("4.9.8", "queue-behind"), ("5.3.3", "queue-behind"),
-                                               ("5.4.0", "queue-behind"), ("5.5.1", "queue-missing")])
+@pytest.mark.parametrize(
+    ("release", "kind"),
+    [("4.9.8", "queue-behind"), ("5.3.3", "queue-behind"), ("5.4.0", "queue-behind"), ("5.5.1", "queue-missing")],
+)
 def test_the_records_that_are_dispatched_again_after_a_crash_depend_on_the_release(release, kind, sound, tmp_path):
     """Before 5.5.0 a broker goes by the times of the checkpoint, which are zeros here."""
     root = shutil.copytree(sound["plain"], tmp_path / "store")
@@ -201,10 +210,19 @@ def test_the_stores_were_sound_before(base, quick, threads, sound):
 
 
 QUICKLY_FOUND = [
-    "missing_log_file", "log_file_of_another_length: shorter", "missing_last_log_file_after_a_crash",
-    "bytes_behind_the_end", "missing_queue_file", "last_unit_lost", "index_header_with_another: end offset",
+    "missing_log_file",
+    "log_file_of_another_length: shorter",
+    "missing_last_log_file_after_a_crash",
+    "bytes_behind_the_end",
+    "missing_queue_file",
+    "last_unit_lost",
+    "index_header_with_another: end offset",
     "index_that_counts: a few more",
-    "missing_checkpoint", "abort_file", "damaged_topics", "missing_index", "foreign_file_in_the_log",
+    "missing_checkpoint",
+    "abort_file",
+    "damaged_topics",
+    "missing_index",
+    "foreign_file_in_the_log",
 ]
 
 
@@ -318,7 +336,10 @@ def test_a_store_of_the_model_of_each_release_is_sound(release, tmp_path, seed):
     root = tmp_path / "store"
     sizes = {"file_size": 4096, "cq_file_size": 200, "batch_cq_file_size": 230, "ext_file_size": 256}
     model = StoreModel(
-        **sizes, hash_slot_num=13, index_num=40, enable_ext=rng.random() < 0.5,
+        **sizes,
+        hash_slot_num=13,
+        index_num=40,
+        enable_ext=rng.random() < 0.5,
         release=tuple(parse_number(part, 32) for part in release.split(".")),
     )
     draw = PROFILES["transactions"][0]
@@ -345,8 +366,12 @@ def write_model(model, root):
 def test_a_store_of_the_reference_is_sound(first_offset, tmp_path, seed):
     rng = random.Random(f"{seed}/{first_offset}")
     rows = [
-        {"body": rng.randbytes(rng.randrange(300)), "queue_id": n % 3, "store_timestamp": planted.BEGIN + 900 * n,
-         "properties": {"KEYS": f"K{n % 9} {n}", "TAGS": f"T{n % 2}"}}
+        {
+            "body": rng.randbytes(rng.randrange(300)),
+            "queue_id": n % 3,
+            "store_timestamp": planted.BEGIN + 900 * n,
+            "properties": {"KEYS": f"K{n % 9} {n}", "TAGS": f"T{n % 2}"},
+        }
         for n in range(120)
     ]
     make_store(tmp_path / "store", rows, file_size=4096, cq_file_size=200, index_num=60, first_offset=first_offset)
@@ -393,8 +418,11 @@ def test_records_of_a_topic_that_was_deleted_and_made_again_are_no_fault(of_batc
     rows = []
     for life in range(times + 1):
         rows += [{"topic": "Kept", "queue_offset": life * 3 + i, "properties": {"KEYS": "k"}} for i in range(3)]
-        rows += [{"topic": "Deleted", "queue_id": queue_id, "queue_offset": i, "properties": {"KEYS": f"o{i}"}}
-                 for i in range(5 - life) for queue_id in range(1 if life == times else 2)]
+        rows += [
+            {"topic": "Deleted", "queue_id": queue_id, "queue_offset": i, "properties": {"KEYS": f"o{i}"}}
+            for i in range(5 - life)
+            for queue_id in range(1 if life == times else 2)
+        ]
     make_commit_log(tmp_path / "commitlog", planted.LOG_FILE, [{"body": b"b", "store_timestamp": 1} | r for r in rows])
     make_topics(tmp_path, {"Deleted": "BatchCQ" if of_batches else "SimpleCQ"})
     rocketstore.rebuild(tmp_path, config=StoreConfig(**planted.SIZES))
@@ -503,7 +531,8 @@ def test_damage_where_a_file_begins_is_reported_once(tmp_path):
         file.write_bytes(data)
     found = [finding for finding in bad(verify(tmp_path / "store")) if finding.kind == "log-magic"]
     assert [(finding.path.name, finding.offset, finding.more) for finding in found] == [
-        (f"{0:020}", 0, 0), (f"{4096:020}", 0, 0)
+        (f"{0:020}", 0, 0),
+        (f"{4096:020}", 0, 0),
     ]
 
 
@@ -583,11 +612,16 @@ def test_memory_is_bounded_where_records_are_small_and_queues_many(tmp_path):
         store.create_topic("TopicTest", queues)
         for batch in range(10):
             properties = [[("KEYS", f"{batch} {n} a b c"), ("TAGS", "a")] for n in range(rows)]
-            store.put_messages(pa.table({
-                "topic": ["TopicTest"] * rows, "body": pa.array([b"body"] * rows, pa.binary()),
-                "queueId": pa.array([n % queues for n in range(rows)], pa.int32()),
-                "properties": pa.array(properties, pa.map_(pa.string(), pa.string())),
-            }))
+            store.put_messages(
+                pa.table(
+                    {
+                        "topic": ["TopicTest"] * rows,
+                        "body": pa.array([b"body"] * rows, pa.binary()),
+                        "queueId": pa.array([n % queues for n in range(rows)], pa.int32()),
+                        "properties": pa.array(properties, pa.map_(pa.string(), pa.string())),
+                    }
+                )
+            )
     del properties
     before, peaks, done = anonymous_memory(), [], threading.Event()
     watch = threading.Thread(target=watch_memory, args=(peaks, done))
@@ -719,9 +753,17 @@ def test_the_report_counts_the_checked_parts(sound):
     assert (report.min_phy_offset, report.max_phy_offset) == (0, store.end())
     assert (report.last_exit_ok, report.is_locked) == (True, False)
     assert report.to_dict() == {
-        "findings": [], "min_phy_offset": 0, "max_phy_offset": store.end(), "records": len(store.records), "queues": 5,
+        "findings": [],
+        "min_phy_offset": 0,
+        "max_phy_offset": store.end(),
+        "records": len(store.records),
+        "queues": 5,
         "messages": messages,
-        "index_files": 6, "last_exit_ok": True, "is_locked": False, "quick": False, "ok": True,
+        "index_files": 6,
+        "last_exit_ok": True,
+        "is_locked": False,
+        "quick": False,
+        "ok": True,
     }
 
 
@@ -731,9 +773,14 @@ def test_a_finding_says_what_a_broker_does(sound, tmp_path):
     (root / "commitlog" / "notes.txt").write_text("a broker deletes an empty file, and refuses this one")
     (finding,) = verify(root).findings
     assert finding.to_dict() == {
-        "kind": "foreign-file-fatal", "severity": "error", "path": str(root / "commitlog" / "notes.txt"), "offset": 0,
-        "detail": "its name or type is not that of a log file", "more": 0,
-        "atNextStart": "does not start: the load fails", "mend": None,
+        "kind": "foreign-file-fatal",
+        "severity": "error",
+        "path": str(root / "commitlog" / "notes.txt"),
+        "offset": 0,
+        "detail": "its name or type is not that of a log file",
+        "more": 0,
+        "atNextStart": "does not start: the load fails",
+        "mend": None,
     }
 
 
@@ -746,5 +793,3 @@ def test_progress_comes_to_its_end(sound):
     verify(sound["plain"], progress=lambda done, total: calls.append((done, total)))
     assert calls == sorted(calls)
     assert calls[-1][0] == calls[-1][1] > 0
-
-

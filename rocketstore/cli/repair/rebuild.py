@@ -40,8 +40,12 @@ COLUMNS = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems",
 @click.option("--topic", "topics", multiple=True, help="Build only the consume queues of this topic. May be repeated.")
 @click.option("--out", type=PATH, help="Build in this new directory, and leave STORE unchanged.")
 @compat_option("The RocketMQ release to build for. For example, releases before 5.4 do not index tags.")
-@click.option("--tz", metavar="ZONE", callback=refusing(zone_of),
-              help="Time zone of the names of index files, for example UTC.  [default: local]")
+@click.option(
+    "--tz",
+    metavar="ZONE",
+    callback=refusing(zone_of),
+    help="Time zone of the names of index files, for example UTC.  [default: local]",
+)
 @size_option("--memory", 0, LONG_MAX, default="1G", show_default=True, help="Approximate limit of the memory.")
 @click.option("--threads", type=COUNT, metavar="N", help="Threads that read the log.  [default: one per processor]")
 @geometry_options
@@ -50,8 +54,17 @@ COLUMNS = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems",
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def rebuild(
-    ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
-    compat: str | None, write_elsewhere: bool, geometry: IndexGeometry | None, view: RowsView,
+    ctx: click.Context,
+    /,
+    store: Path,
+    index: bool,
+    consume_queue: bool,
+    topics: tuple[str, ...],
+    out: Path | None,
+    compat: str | None,
+    write_elsewhere: bool,
+    geometry: IndexGeometry | None,
+    view: RowsView,
     **options: Any,
 ) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.

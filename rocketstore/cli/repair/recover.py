@@ -40,8 +40,15 @@ COLUMNS = ("what", "path", "offset", "size")
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def recover(
-    ctx: click.Context, /, store: Path, policy: Literal["complete", "broker"], dry_run: bool, compat: str | None,
-    write_elsewhere: bool, geometry: IndexGeometry | None, view: RowsView,
+    ctx: click.Context,
+    /,
+    store: Path,
+    policy: Literal["complete", "broker"],
+    dry_run: bool,
+    compat: str | None,
+    write_elsewhere: bool,
+    geometry: IndexGeometry | None,
+    view: RowsView,
 ) -> None:
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 

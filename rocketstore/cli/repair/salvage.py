@@ -46,12 +46,16 @@ def summary(report: SalvageReport) -> str:
     parts = [f"{report.out}: {counted(report.records, 'record')}, {report.min_phy_offset} to {report.max_phy_offset}"]
     numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
     misplaced, light_queues = sum(report.misplaced.values()), len(report.misplaced)
-    parts += [f"{counted(count, noun)} {state}" for count, noun, state in (
-        (len(report.lost), "range", "lost"),
-        (report.duplicates, "record", "found twice"),
-        (report.out_of_order, "record", "out of order"),
-        (report.moved, "record", "at other physical offsets"),
-        (numbers, "message", f"of {counted(queues, 'queue')} with other queue offsets"),
-        (misplaced, "message", f"at other places of {counted(light_queues, 'light queue')}"),
-    ) if count]
+    parts += [
+        f"{counted(count, noun)} {state}"
+        for count, noun, state in (
+            (len(report.lost), "range", "lost"),
+            (report.duplicates, "record", "found twice"),
+            (report.out_of_order, "record", "out of order"),
+            (report.moved, "record", "at other physical offsets"),
+            (numbers, "message", f"of {counted(queues, 'queue')} with other queue offsets"),
+            (misplaced, "message", f"at other places of {counted(light_queues, 'light queue')}"),
+        )
+        if count
+    ]
     return "; ".join(parts)

@@ -74,7 +74,9 @@ def parse_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 
 
 format_option = click.option(
-    "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
+    "--format",
+    "form",
+    type=click.Choice([*FORMATS, SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
     "[default: by the name of TARGET]",
 )
@@ -86,19 +88,37 @@ format_option = click.option(
 @selection_options
 @format_option
 @containers_option
-@click.option("--raw-body", is_flag=True,
-              help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.")
+@click.option(
+    "--raw-body",
+    is_flag=True,
+    help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.",
+)
 @message_columns_option
-@click.option("--compression", type=click.Choice(COMPRESSIONS["parquet"]),
-              help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]")
-@click.option("--partition-by", metavar="topic,day", callback=parse_partitions,
-              help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.")
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS["parquet"]),
+    help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]",
+)
+@click.option(
+    "--partition-by",
+    metavar="topic,day",
+    callback=parse_partitions,
+    help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.",
+)
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
-    store: MessageStore, target: Path, form: str | None, raw_body: bool, containers: bool,
-    columns: tuple[str, ...] | None, compression: str | None, partition_by: tuple[str, ...],
-    resume: bool, force: bool, **options: Any,
+    store: MessageStore,
+    target: Path,
+    form: str | None,
+    raw_body: bool,
+    containers: bool,
+    columns: tuple[str, ...] | None,
+    compression: str | None,
+    partition_by: tuple[str, ...],
+    resume: bool,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
@@ -136,15 +156,19 @@ def export(
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
-        write = text_writer(partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True,
-                            is_terminal=sys.stdout.isatty())
+        write = text_writer(
+            partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
+        )
         log, begin = store.commit_log, conditions["begin_offset"] or 0
         conditions["begin_offset"] = max(begin, log.min_phy_offset)
         report_results(store, target, conditions, [copy_messages(log, conditions, has_containers, write)])
 
 
 def copy_messages(
-    log: CommitLog, conditions: dict[str, Any], has_containers: bool, write: Write,
+    log: CommitLog,
+    conditions: dict[str, Any],
+    has_containers: bool,
+    write: Write,
     progress: Callable[[int], object] = lambda position: None,
 ) -> Result:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
@@ -155,7 +179,10 @@ def copy_messages(
 
 
 def read_messages(
-    log: CommitLog, conditions: dict[str, Any], has_containers: bool, result: Result,
+    log: CommitLog,
+    conditions: dict[str, Any],
+    has_containers: bool,
+    result: Result,
     progress: Callable[[int], object] = lambda position: None,
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield the messages that meet all conditions. At the end, fill in ``result``."""
@@ -175,8 +202,13 @@ def read_messages(
 
 
 def export_partitions(
-    store: MessageStore, target: Path, conditions: dict[str, Any], form: str, names: tuple[str, ...],
-    compression: str | None, has_containers: bool,
+    store: MessageStore,
+    target: Path,
+    conditions: dict[str, Any],
+    form: str,
+    names: tuple[str, ...],
+    compression: str | None,
+    has_containers: bool,
 ) -> None:
     """Write a directory of files. It gets its name when it is complete."""
     work = target.with_name(f"{target.name}.partial")
@@ -225,9 +257,7 @@ def export_file(
     report_results(store, target, conditions, results)
 
 
-def report_results(
-    store: MessageStore, target: Path, conditions: dict[str, Any], results: Collection[Result]
-) -> None:
+def report_results(store: MessageStore, target: Path, conditions: dict[str, Any], results: Collection[Result]) -> None:
     """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
     bad_bodies = BadBodies()
     for result in results:
@@ -375,7 +405,11 @@ class TextRows:
 
 
 def text_writer(
-    write: Callable[[bytes | memoryview], object], form: str, columns: list[str], *, is_first: bool,
+    write: Callable[[bytes | memoryview], object],
+    form: str,
+    columns: list[str],
+    *,
+    is_first: bool,
     is_terminal: bool = False,
 ) -> Write:
     """Return the function that writes a batch as lines. A CSV file begins with the header.

@@ -91,8 +91,18 @@ class State:
 @write_elsewhere_option
 @click.pass_context
 def import_(
-    ctx: click.Context, /, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
-    small: bool, log_file_size: int | None, geometry: IndexGeometry | None, write_elsewhere: bool,
+    ctx: click.Context,
+    /,
+    source: Path,
+    store: Path,
+    form: str | None,
+    keep_times: bool,
+    resume: bool,
+    force: bool,
+    small: bool,
+    log_file_size: int | None,
+    geometry: IndexGeometry | None,
+    write_elsewhere: bool,
 ) -> None:
     """Put the messages of SOURCE into STORE. If STORE is missing, it is made. Stop the broker of STORE first.
 

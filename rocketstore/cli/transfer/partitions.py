@@ -19,8 +19,12 @@ MAX_OPEN_FILES = 256
 
 
 def write_partitions(
-    directory: Path, batches: Iterable[MessageBatch | Sequence[Message]], form: str, columns: list[str],
-    names: Sequence[str], compression: str | None,
+    directory: Path,
+    batches: Iterable[MessageBatch | Sequence[Message]],
+    form: str,
+    columns: list[str],
+    names: Sequence[str],
+    compression: str | None,
 ) -> None:
     """Make a directory, write messages to it, and sync it. Without a message it is empty.
 
@@ -34,10 +38,17 @@ def write_partitions(
     options = file_format.make_write_options(compression=codec_of(form, compression))
     directory.mkdir()
     dataset.write_dataset(
-        (partitioned(batch, columns, schema) for batch in batches if len(batch)), directory, schema=schema,
-        format=file_format, file_options=options, partitioning=dataset.partitioning(fields, flavor="hive"),
-        min_rows_per_group=GROUP_ROWS, max_rows_per_group=2 * GROUP_ROWS, max_open_files=MAX_OPEN_FILES,
-        basename_template="part-{i}." + form, existing_data_behavior="error",
+        (partitioned(batch, columns, schema) for batch in batches if len(batch)),
+        directory,
+        schema=schema,
+        format=file_format,
+        file_options=options,
+        partitioning=dataset.partitioning(fields, flavor="hive"),
+        min_rows_per_group=GROUP_ROWS,
+        max_rows_per_group=2 * GROUP_ROWS,
+        max_open_files=MAX_OPEN_FILES,
+        basename_template="part-{i}." + form,
+        existing_data_behavior="error",
     )
     for path in (*directory.rglob("*"), directory):
         sync_path(path)

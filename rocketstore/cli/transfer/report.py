@@ -32,8 +32,12 @@ def report(ctx: click.Context, store: MessageStore, output: Path, sample: int | 
         raise click.UsageError("--output must be a file")
     check_output(output, force)
     with byte_progress("report") as progress:
-        page = make_report(store, sample=sample or SAMPLE, config=broker_config(ctx),
-                           progress=lambda name, done, total: progress(done, total))
+        page = make_report(
+            store,
+            sample=sample or SAMPLE,
+            config=broker_config(ctx),
+            progress=lambda name, done, total: progress(done, total),
+        )
     check_output(output, force)  # another program may have made the file meanwhile
     replace_file(output, page.encode("utf-8", "backslashreplace"))
     note(f"{output}: {output.stat().st_size:,} bytes")

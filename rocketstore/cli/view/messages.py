@@ -117,10 +117,9 @@ message_columns_option = columns_option(*COLUMNS)
 
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--columns``, ``--full`` and ``--containers``. The command gets a MessageView as ``view``."""
+
     @functools.wraps(command)
-    def with_view(
-        *args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any
-    ) -> Any:
+    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any) -> Any:
         return command(*args, view=MessageView(columns, full, containers), **options)
 
     return message_columns_option(full_option(containers_option(with_view)))
@@ -154,8 +153,12 @@ def message_lines(
 
 
 def write_messages(
-    batches: Iterable[MessageBatch | Sequence[Message]], output_format: str | None, view: MessageView, *,
-    is_result: bool = False, is_stream: bool = False,
+    batches: Iterable[MessageBatch | Sequence[Message]],
+    output_format: str | None,
+    view: MessageView,
+    *,
+    is_result: bool = False,
+    is_stream: bool = False,
 ) -> None:
     """Write messages to standard output.
 

@@ -140,9 +140,7 @@ def rebuild_consume_queue(
 # ---- first pass: spill -----------------------------------------------------------------------------------
 
 
-def spill_requests(
-    chunks: RequestChunks, reader: LogReader, batches: set[str], path: Path
-) -> Iterator[RequestRun]:
+def spill_requests(chunks: RequestChunks, reader: LogReader, batches: set[str], path: Path) -> Iterator[RequestRun]:
     """Write the requests of all chunks in blocks that are sorted by queue, and a list of the queues in each block."""
     begin = end = -1
     waiting: list[np.ndarray] = []
@@ -165,8 +163,7 @@ def spill_requests(
 def write_block(
     requests: np.ndarray, queues: Sequence[QueueId], reader: LogReader, batches: set[str], file: BinaryIO
 ) -> pd.DataFrame:
-    """Write requests sorted by queue. Return a row for each queue: where its requests are, and if they are contiguous.
-    """
+    """Write requests sorted by queue. Return a row for each queue: where its requests are, and if they are contiguous."""
     requests, queues = with_more(reader.log, reader.config, requests, queues, batches)
     position = file.tell()
     # NumPy sorts 8-bit and 16-bit numbers by radix, which is faster.
@@ -178,15 +175,20 @@ def write_block(
     offsets, ends = requests["msg_base_offset"], requests["phy_offset"] + requests["size"]
     follows = np.append(True, (np.diff(offsets) == 1) & (np.diff(ends) > 0))
     follows[starts] = True
-    return pd.DataFrame({
-        "topic": [queues[number][0] for number in numbers.tolist()],
-        "queue_id": [queues[number][1] for number in numbers.tolist()],
-        "start": position // REQUEST.itemsize + starts, "items": lasts - starts + 1,
-        "first_offset": offsets[starts], "last_offset": offsets[lasts],
-        "first_end": ends[starts], "last_end": ends[lasts],
-        "follows": np.logical_and.reduceat(follows, starts),
-        "has_inner": np.logical_or.reduceat(requests["flags"] & INNER_DISPATCH != 0, starts),
-    })
+    return pd.DataFrame(
+        {
+            "topic": [queues[number][0] for number in numbers.tolist()],
+            "queue_id": [queues[number][1] for number in numbers.tolist()],
+            "start": position // REQUEST.itemsize + starts,
+            "items": lasts - starts + 1,
+            "first_offset": offsets[starts],
+            "last_offset": offsets[lasts],
+            "first_end": ends[starts],
+            "last_end": ends[lasts],
+            "follows": np.logical_and.reduceat(follows, starts),
+            "has_inner": np.logical_or.reduceat(requests["flags"] & INNER_DISPATCH != 0, starts),
+        }
+    )
 
 
 # ---- the driver's part -----------------------------------------------------------------------------------
@@ -284,11 +286,8 @@ def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
         yield task
 
 
-def build_parts(
-    parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places, attempt: str
-) -> int:
-    """Build some files in a directory of their own, and move them when they are complete. Return the number of units.
-    """
+def build_parts(parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places, attempt: str) -> int:
+    """Build some files in a directory of their own, and move them when they are complete. Return the number of units."""
     root, units = places.attempts / attempt, 0
     root.mkdir()
     try:

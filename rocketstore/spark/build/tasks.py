@@ -29,9 +29,7 @@ class Built(NamedTuple):
     items: int
 
 
-def run(
-    spark: SparkSession, task: Callable[[int, str], Iterable[Row]], count: int, row_type: type[Row]
-) -> list[Row]:
+def run(spark: SparkSession, task: Callable[[int, str], Iterable[Row]], count: int, row_type: type[Row]) -> list[Row]:
     """Call ``task`` with each number below ``count`` and the name of the attempt, each call in a Spark task.
 
     Returns: the rows of all calls, tuples of ``row_type``, in the order of the numbers.

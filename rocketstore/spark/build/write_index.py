@@ -1,7 +1,7 @@
 """Build the index files of the rows of a DataFrame.
 
-    keyHash, phyOffset, storeTimestamp (Arrow UDF) -> range exchange, sort -> spill files
-    -> prefix sum on the driver -> one task for each index file -> rename
+keyHash, phyOffset, storeTimestamp (Arrow UDF) -> range exchange, sort -> spill files
+-> prefix sum on the driver -> one task for each index file -> rename
 """
 
 from __future__ import annotations

@@ -97,9 +97,7 @@ def query_messages(
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
     if index_type not in KINDS or max_num < 1:
-        raise ValueError(
-            f"index_type={index_type!r}, max_num={max_num}: must be None, 'K', 'U' or 'T', and at least 1"
-        )
+        raise ValueError(f"index_type={index_type!r}, max_num={max_num}: must be None, 'K', 'U' or 'T', and at least 1")
     geometry = given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
     options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
@@ -110,8 +108,7 @@ def query_messages(
     constant, asked_by = udf_columns(topic, key)
     named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
     asked = df.select(*named, F.struct("*").alias("row"))
-    conditions = {"max_num": max_num, "begin_timestamp": begin, "end_timestamp": end,
-                  "index_type": index_type}
+    conditions = {"max_num": max_num, "begin_timestamp": begin, "end_timestamp": end, "index_type": index_type}
     query = Query(options, table_schema(options, message), constant, conditions, outer, geometry)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,9 +122,7 @@ def query_messages(
     return asked.mapInArrow(find, schema).select("row.*", MESSAGE, COMPLETE)
 
 
-def find_batch(
-    query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None = None
-) -> Iterator[pa.RecordBatch]:
+def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None = None) -> Iterator[pa.RecordBatch]:
     """Find the messages of one batch with the columns ``key``, ``row``, and ``topic`` if the query has no constant one.
 
     Parameters: bad_bodies: counts the messages whose bodies cannot be decoded. These bodies are null.
@@ -155,10 +150,13 @@ def find_batch(
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
     """Yield (True, the rows with key and topic) and (False, the rows with a null). Parts without rows are left out."""
-    valid = np.logical_and.reduce([
-        column.is_valid().to_numpy(zero_copy_only=False)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True) if name != "row"
-    ])
+    valid = np.logical_and.reduce(
+        [
+            column.is_valid().to_numpy(zero_copy_only=False)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            if name != "row"
+        ]
+    )
     for wanted in (True, False):
         if (valid == wanted).any():
             yield wanted, batch if valid.all() else batch.filter(pa.array(valid == wanted))

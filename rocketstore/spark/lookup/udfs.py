@@ -114,7 +114,11 @@ def select_phy_offset(
     place = where / "index" if is_root and not is_verified else where
     lookup = Lookup(place, is_verified, constant, max_num, begin, end, geometry)
     column: Column = batch_udf(
-        "select_phy_offset", engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
+        "select_phy_offset",
+        engine,
+        partial(look_up_arrow, lookup),
+        partial(look_up_pandas, lookup),
+        "array<bigint>",
         columns,
     )
     return column
@@ -147,7 +151,11 @@ def udf_columns(topic: str | Column | None, key: str | Column) -> tuple[str | No
 
 
 def batch_udf(
-    name: str, engine: str, of_arrow: Callable[[Any], pa.Array], of_pandas: Callable[[Any], pd.Series], type_: str,
+    name: str,
+    engine: str,
+    of_arrow: Callable[[Any], pa.Array],
+    of_pandas: Callable[[Any], pd.Series],
+    type_: str,
     columns: list[Column],
 ) -> Any:
     """Return a column that is computed by ``of_arrow`` or ``of_pandas``, batch by batch.
@@ -246,17 +254,14 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
     if isinstance(index, IndexService):
         return index.query_offsets(topic, columns[0], *limits)
     max_num, begin, end = limits
-    return index.select_phy_offsets(
-        columns[0], topic=topic, max_num=max_num, begin_timestamp=begin, end_timestamp=end
-    )
+    return index.select_phy_offsets(columns[0], topic=topic, max_num=max_num, begin_timestamp=begin, end_timestamp=end)
 
 
 def list_array(found: PhyOffsets, missing: np.ndarray | None) -> pa.ListArray:
     """Return an Arrow list array of physical offsets. Parameters: missing: the rows that get null, or None."""
     if len(found.values) > INT_MAX:
         raise ValueError(
-            f"{len(found.values)} offsets in one batch: "
-            "lower max_num or spark.sql.execution.arrow.maxRecordsPerBatch"
+            f"{len(found.values)} offsets in one batch: lower max_num or spark.sql.execution.arrow.maxRecordsPerBatch"
         )
     return pa.ListArray.from_arrays(
         pa.array(found.offsets.astype(np.int32)),

@@ -201,9 +201,18 @@ class IndexVerifier:
             and bool((items["phy_offset"] == phy_offsets).all())
         )
 
-    def _examine(self, result: IndexDifferences, items: np.ndarray, required: np.ndarray | None,
-                 without_tags: Callable[[], np.ndarray], hashes: np.ndarray, phy_offsets: np.ndarray,
-                 parts: list[CheckedIndexFile], owners: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
+    def _examine(
+        self,
+        result: IndexDifferences,
+        items: np.ndarray,
+        required: np.ndarray | None,
+        without_tags: Callable[[], np.ndarray],
+        hashes: np.ndarray,
+        phy_offsets: np.ndarray,
+        parts: list[CheckedIndexFile],
+        owners: np.ndarray,
+        ordinals: np.ndarray,
+    ) -> np.ndarray:
         """Find items without a key, and keys without an item. Return the store time of each item, or -1."""
         if len(hashes) == 0:
             required = without_tags() if required is None else required
@@ -234,8 +243,13 @@ class IndexVerifier:
         self._classify(result, phy_offsets[extra], [(parts[owners[i]], int(ordinals[i])) for i in extra])
         return np.array([times_of.get(key, -1) for key in keys], np.int64)
 
-    def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int],
-                  allowed: dict[tuple[int, int], int]) -> np.ndarray:
+    def _required(
+        self,
+        items: np.ndarray,
+        plain: np.ndarray,
+        have: dict[tuple[int, int], int],
+        allowed: dict[tuple[int, int], int],
+    ) -> np.ndarray:
         """Return the required items: items of tags only between the first and the last item of tags in the index.
 
         An older release puts no items of tags.
@@ -261,8 +275,15 @@ class IndexVerifier:
                 place = part.place(ordinal, f"item {ordinal}: no record is at {at}")
                 result.wrong.append(("index-item-no-record", [place], 1))
 
-    def _check_times(self, result: IndexDifferences, parts: list[CheckedIndexFile], owners: np.ndarray,
-                     ordinals: np.ndarray, diffs: np.ndarray, times: np.ndarray) -> None:
+    def _check_times(
+        self,
+        result: IndexDifferences,
+        parts: list[CheckedIndexFile],
+        owners: np.ndarray,
+        ordinals: np.ndarray,
+        diffs: np.ndarray,
+        times: np.ndarray,
+    ) -> None:
         """Compare the times of items with the store times of their records. Source: IndexFile.putKey."""
         for number, part in enumerate(parts):
             # The time of the first item is relative to the end time of the file before, which may have expired.

@@ -29,9 +29,16 @@ __all__ = ["KIND_OF_FIELD", "CheckedChunk", "ChunkChecker"]
 STEP = 1 << 20  # bytes; small enough that both passes over a step hit the CPU cache
 NO_FILE = -1  # status of an offset that no file has
 KIND_OF_FIELD = {
-    "magic": "log-magic", "size": "log-size", "body length": "log-body-length", "topic length": "log-topic-length",
-    "properties length": "log-properties-length", "bodyCrc": "log-body-crc", "__CRC32#": "log-property-crc",
-    "DELAY": "log-delay", "INNER_NUM, INNER_BASE": "log-inner-batch", "physicalOffset": "log-phy-offset",
+    "magic": "log-magic",
+    "size": "log-size",
+    "body length": "log-body-length",
+    "topic length": "log-topic-length",
+    "properties length": "log-properties-length",
+    "bodyCrc": "log-body-crc",
+    "__CRC32#": "log-property-crc",
+    "DELAY": "log-delay",
+    "INNER_NUM, INNER_BASE": "log-inner-batch",
+    "physicalOffset": "log-phy-offset",
 }
 WITH_SOUND_RECORDS = {
     TIME_FALLS: ("log-time-falls", "the store time is before that of the record before"),

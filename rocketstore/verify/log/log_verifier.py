@@ -35,8 +35,9 @@ class LogVerifier:
     is_sampled: only samples were checked.
     """
 
-    def __init__(self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier,
-                 index: IndexVerifier) -> None:
+    def __init__(
+        self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier, index: IndexVerifier
+    ) -> None:
         config.require_usable("message_delay_level")
         self.log, self.config, self.findings, self.queues, self.index = log, config, findings, queues, index
         self.begin = self.end = log.min_phy_offset
@@ -45,8 +46,9 @@ class LogVerifier:
         self.is_growing = self.is_sampled = False
         self._unreadable: list[tuple[int, int]] = []  # physical offsets, begin and end
 
-    def run(self, stop: int | None, cut: int | None, quick: bool, threads: int,
-            progress: Callable[[int, int], None] | None) -> None:
+    def run(
+        self, stop: int | None, cut: int | None, quick: bool, threads: int, progress: Callable[[int, int], None] | None
+    ) -> None:
         """Check the whole log, or only samples.
 
         Parameters: stop: the end of the log while a broker is appending to it. cut: the end of the log if a broker cut

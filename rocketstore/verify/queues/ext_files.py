@@ -91,10 +91,14 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
             yield kind, [Place(file.path, at, f"{size} bytes cannot be, {file.size - at} are left")], 1
             return
         wrong = np.flatnonzero(units["bitmap_size"] != size - EXT_UNIT.itemsize)
-        yield "ext-size", [
-            Place(file.path, at + size * i, f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap")
-            for i in wrong[:MAX_PLACES].tolist()
-        ], len(wrong)
+        yield (
+            "ext-size",
+            [
+                Place(file.path, at + size * i, f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap")
+                for i in wrong[:MAX_PLACES].tolist()
+            ],
+            len(wrong),
+        )
         at += size * len(units)
     if size != END and (size < 0 or not is_last):
         yield "ext-end", [Place(file.path, at, f"{size} behind the last unit, not {END}")], 1

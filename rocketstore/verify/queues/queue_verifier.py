@@ -27,8 +27,13 @@ from rocketstore.verify.report import Findings
 
 __all__ = ["QueueRows", "QueueVerifier"]
 
-FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
-          "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
+FIELDS = {
+    "size": "unit-size",
+    "tags_code": "unit-tags-code",
+    "msg_base_offset": "unit-batch-base",
+    "batch_size": "unit-batch-size",
+    "store_timestamp": "unit-store-time",
+}
 CONSTANTS = {"compacted_offset": -1, "reserved": 0}  # of batch units
 MAX_KEPT = 100  # missing units and breaks whose places are kept for each chunk and queue
 
@@ -60,8 +65,16 @@ class QueueVerifier:
     Attributes: records: of queues without files: the number of records, and the physical offsets of the first and last.
     """
 
-    def __init__(self, log: CommitLog, findings: Findings, queues: dict[QueueId, QueueFiles], multi: bool,
-                 config: StoreConfig, batch_topics: set[str], topics: Collection[str]) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        findings: Findings,
+        queues: dict[QueueId, QueueFiles],
+        multi: bool,
+        config: StoreConfig,
+        batch_topics: set[str],
+        topics: Collection[str],
+    ) -> None:
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
         self._topics = {*topics, *(topic for topic, _ in queues)}
         self._may_be_deleted = len(topics) > 0  # else topics.json was lost
@@ -143,8 +156,9 @@ class QueueVerifier:
         elsewhere &= ~here
         where = np.where(here, at, 0)
         where[elsewhere] = order[found[elsewhere]]
-        self._compare_fields(result, files, rows[here | elsewhere], units[where[here | elsewhere]],
-                             low + where[here | elsewhere])
+        self._compare_fields(
+            result, files, rows[here | elsewhere], units[where[here | elsewhere]], low + where[here | elsewhere]
+        )
         if not files.is_batch:
             for i in np.flatnonzero(elsewhere).tolist():
                 detail = f"is of the record at {rows['phy_offset'][i]}, whose queue offset is {expected[i]}"
@@ -154,8 +168,9 @@ class QueueVerifier:
         absent = ~(here | elsewhere)
         result.missing = list(zip(expected[absent].tolist(), rows["phy_offset"][absent].tolist(), strict=True))
 
-    def _compare_fields(self, result: QueueRows, files: QueueFiles, rows: np.ndarray, units: np.ndarray,
-                        numbers: np.ndarray) -> None:
+    def _compare_fields(
+        self, result: QueueRows, files: QueueFiles, rows: np.ndarray, units: np.ndarray, numbers: np.ndarray
+    ) -> None:
         codes, lost, times = files.resolved(units)
         names = FIELDS if files.is_batch else ("size", "tags_code")
         for name in names:
@@ -169,8 +184,14 @@ class QueueVerifier:
             if name == "tags_code" and times is not None:
                 in_ext = units["tags_code"] != codes
                 self._add_faults(result, "ext-tags-code", numbers, wrong & in_ext, has, should)
-                self._add_faults(result, "ext-store-time", numbers,
-                                 (times != rows["store_timestamp"]) & in_ext & ~lost, times, rows["store_timestamp"])
+                self._add_faults(
+                    result,
+                    "ext-store-time",
+                    numbers,
+                    (times != rows["store_timestamp"]) & in_ext & ~lost,
+                    times,
+                    rows["store_timestamp"],
+                )
                 self._add_faults(result, kind, numbers, wrong & ~in_ext, has, should)
             else:
                 self._add_faults(result, kind, numbers, wrong, has, should)
@@ -181,8 +202,9 @@ class QueueVerifier:
         lost &= codes != rows["tags_code"]
         self._add_faults(result, "ext-missing", numbers, lost, codes, rows["tags_code"])
 
-    def _add_faults(self, result: QueueRows, kind: str, units: np.ndarray, wrong: np.ndarray, has: np.ndarray,
-                    should: np.ndarray) -> None:
+    def _add_faults(
+        self, result: QueueRows, kind: str, units: np.ndarray, wrong: np.ndarray, has: np.ndarray, should: np.ndarray
+    ) -> None:
         for i in np.flatnonzero(wrong).tolist():
             result.faults.append((kind, int(units[i]), f"has {has[i]}, its record {should[i]}"))
 

@@ -260,8 +260,8 @@ class UnitVerifier(NamedTuple):
                 "unit-shifted": not files.is_batch and place != unit,
                 "unit-size": int(units["size"][i]) != message.size,
                 "ext-missing": bool(lost[i]) and int(codes[i]) != message.tags_code,
-                "unit-delivery-time" if is_time else "unit-tags-code":
-                    not lost[i] and int(codes[i]) != message.tags_code,
+                "unit-delivery-time" if is_time else "unit-tags-code": not lost[i]
+                and int(codes[i]) != message.tags_code,
             }
             for kind in (kind for kind, wrong in is_wrong.items() if wrong):
                 detail = f"unit {unit}: of the record at {message.phy_offset}"
