@@ -54,7 +54,8 @@ def spark(scratch):
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # What README.md says of reading: it costs the workers' sockets, and checks of each value.
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+        "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true "
+        "-Darrow.enable_null_check_for_get=false",
     }
     session = SparkSession.builder.master(f"local[{CORES}]").config(map=settings).getOrCreate()
     register(session)

@@ -19,13 +19,14 @@ __all__ = [
 ]
 
 DAMAGE_ADVICE = (
-    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --policy broker does what "
-    "a broker does at its next start: it cuts the log here if its recovery reads this file, and leaves the damage "
-    "otherwise"
+    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --cut-at-damage cuts the "
+    "log here and loses them; rocketstore recover STORE --policy broker does what a broker does at its next start: it "
+    "cuts the log here if its recovery reads this file, and leaves the damage otherwise"
 )
 GAP_ADVICE = (
-    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --policy broker reads on "
-    "behind the gap, as a broker does"
+    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --cut-at-damage cuts the "
+    "log before the gap and loses the records behind it; rocketstore recover STORE --policy broker reads on behind the "
+    "gap, as a broker does"
 )
 
 

@@ -1,16 +1,15 @@
-"""EndRule: what is known of a store that tells where a broker ends its log; the log's bytes alone do not show it."""
+"""EndRule: how the end of a store's log is decided; the log's bytes alone do not show it."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["EndRule", "Evidence", "StoreState", "read_evidence"]
+__all__ = ["EndCandidate", "EndJudge", "EndRule", "JudgedEnd", "StoreState", "Why", "find_bad_bytes"]
 
 
 class StoreState(StrEnum):
@@ -21,27 +20,45 @@ class StoreState(StrEnum):
     CRASHED = "crashed"
 
 
-class Evidence(NamedTuple):
-    """What the other files of a store tell about the end of its log.
+class Why(StrEnum):
+    """Why the sound records of a log end at an offset.
 
-    Attributes: physic_msg_timestamp, epoch ms, and confirm_phy_offset, bytes: from the checkpoint; None and 0 without
-    it. lock_timestamp: when a broker wrote the lock file, epoch ms; None without that file. A broker writes it when it
-    starts.
+    COMPLETE: the writer stopped there. GROWING: a running broker writes its next record there. TORN: a writer crashed
+    there. CUT: it is proved that a broker ended the log there at its start, and old records stand behind. DAMAGED:
+    sound records stand behind, and nothing proves that they are old.
     """
 
-    physic_msg_timestamp: int | None = None
-    confirm_phy_offset: int = 0
-    lock_timestamp: int | None = None
+    COMPLETE = "complete"
+    GROWING = "growing"
+    TORN = "torn"
+    CUT = "cut"
+    DAMAGED = "damaged"
 
 
-def read_evidence(root: Path, checkpoint: StoreCheckpoint | None) -> Evidence:
-    """Return the evidence in the files of a store. Parameters: checkpoint: None without a readable checkpoint."""
-    lock_timestamp = None
-    with contextlib.suppress(OSError):
-        lock_timestamp = (root / "lock").stat().st_mtime_ns // 1_000_000
-    if checkpoint is None:
-        return Evidence(lock_timestamp=lock_timestamp)
-    return Evidence(checkpoint.physic_msg_timestamp, checkpoint.confirm_phy_offset, lock_timestamp)
+class EndCandidate(NamedTuple):
+    """A place where the log may end. All offsets are physical offsets, in bytes.
+
+    Attributes: end: where the first bytes begin that are no record. last_phy_offset: where the last record before
+    ``end`` begins; -1 without a record. later: where the first record behind ``end`` begins; None without a record.
+    """
+
+    end: int
+    last_phy_offset: int
+    later: int | None
+
+
+class JudgedEnd(NamedTuple):
+    """A place where the sound records of a log end, the last record before it, and why they end there."""
+
+    end: int
+    last_phy_offset: int
+    why: Why
+
+
+class EndJudge(Protocol):
+    """Decides whether the log ends at a candidate."""
+
+    def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd: ...
 
 
 class EndRule(NamedTuple):
@@ -50,13 +67,26 @@ class EndRule(NamedTuple):
     A broker that starts after a clean stop reads the last files of the log, ends the log at the first bytes there that
     are no record, and writes on from there. It erases nothing. So old records may stand behind the end.
 
-    Attributes: find_state, find_evidence: functions that return the present state and evidence of the store.
-    last_files: how many files, from the last one that begins with a record, a broker reads after a clean stop.
-    verifies_crc: whether it compares bodies with their CRC then.
+    Attributes: find_state: returns the present state of the store. judge: decides whether the log ends at bytes that
+    are no record. last_files: how many files, from the last one that begins with a record, a broker reads after a clean
+    stop.
     Source: CommitLog.recoverNormally, MappedFileQueue.truncateDirtyFiles.
     """
 
     find_state: Callable[[], StoreState]
-    find_evidence: Callable[[], Evidence]
+    judge: EndJudge
     last_files: int
-    verifies_crc: bool
+
+
+def find_bad_bytes(log: RecordReader, begin: int) -> EndCandidate:
+    """Find the first bytes from ``begin`` on that are no record.
+
+    Parameters: begin: a physical offset at which a file or a record begins, bytes.
+    """
+    scanner = log.scanner(())
+    end = log.walk(scanner, begin)
+    last = int(scanner.last_phy_offset)
+    before = log.queue.find(begin - 1)
+    if last < 0 and before is not None:  # the last record is in an earlier file
+        last = find_bad_bytes(log, before.file_from_offset).last_phy_offset
+    return EndCandidate(end, last, log.find_later(end, LONG_MAX))

@@ -8,15 +8,8 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import BLANK, END, HALF, RecordScanner, bad_reason
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import EndRule, StoreState
+from rocketstore.log.end_rule import EndCandidate, EndRule, JudgedEnd, StoreState, Why, find_bad_bytes
 from rocketstore.log.record_reader import RecordReader
-from rocketstore.log.stopped_end import (
-    StoppedEnd,
-    ends_before_bad_body,
-    find_stopped_end,
-    is_cut_by_broker,
-    is_older_than_start,
-)
 
 __all__ = ["EndSearch", "Ending", "PlannedEnding", "read_error"]
 
@@ -88,12 +81,13 @@ class Ending:
         self.rule: EndRule | None = None
         self._search = EndSearch(log)
         self._committed_end = 0
-        self._stopped_end: StoppedEnd | None = None
+        self._stopped_end: JudgedEnd | None = None
+        self._judged: dict[EndCandidate, Why] = {}  # of a remote log, which is not read again and again
 
     def find(self) -> int:
         """Return where the log ends now, bytes: behind its last sound record. Source: CommitLog.getMaxOffset."""
         self.log.refresh()
-        end = self._search.find(self.log.scanner((), verify_crc=self.verifies_crc), self.begin)
+        end = self._search.find(self.log.scanner(()), self.begin)
         self._committed_end = min(end, self.log.find_limit())
         return self._committed_end
 
@@ -122,12 +116,6 @@ class Ending:
         return is_remote(self.log.directories[0])
 
     @property
-    def verifies_crc(self) -> bool:
-        """Whether the log ends before the first body that does not match its CRC."""
-        is_stopped = self.state == StoreState.STOPPED
-        return is_stopped and self._stopped_end is not None and self._stopped_end.verifies_crc
-
-    @property
     def left_state(self) -> StoreState:
         """The state in which the last writer left the store; CRASHED without a rule."""
         return StoreState.CRASHED if self.rule is None else self.rule.find_state()
@@ -140,12 +128,11 @@ class Ending:
             self._stopped_end = None
             return state
         if self._stopped_end is None:
-            evidence, verify_crc = self.rule.find_evidence(), self.rule.verifies_crc
-            self._stopped_end = found = find_stopped_end(self.log, self.begin(), evidence, verify_crc=verify_crc)
-            if not found.is_damaged:
+            self._stopped_end = found = find_stopped_end(self.log, self.begin(), self.rule)
+            if found.why != Why.DAMAGED:
                 last = found.last_phy_offset
                 self._search.end, self._search.last_phy_offset = found.end, last if last >= 0 else None
-        return StoreState.CRASHED if self._stopped_end.is_damaged else state
+        return StoreState.CRASHED if self._stopped_end.why == Why.DAMAGED else state
 
     def begin(self) -> int:
         """Return the physical offset from which the end of the log is searched for, where a file begins."""
@@ -161,14 +148,16 @@ class Ending:
         if state == StoreState.CRASHED:
             return False
         if state == StoreState.STOPPED and self._stopped_end is not None:
-            return self.is_known_cut(offset) or self._search_again(offset)
+            if self._stopped_end.why == Why.CUT:
+                return self.is_known_cut(offset)
+            return self._search_again(offset)
         later = self.log.find_later(offset + 1, LONG_MAX)
         return later is not None and self.is_cut(offset, later)
 
     def is_known_cut(self, offset: int) -> bool:
         """Return whether a search has found that a broker cut the log at an offset or before it."""
         found = self._stopped_end
-        return found is not None and found.is_cut and offset >= found.end
+        return found is not None and found.why == Why.CUT and offset >= found.end
 
     def _search_again(self, offset: int) -> bool:
         """Search for the end of a stopped store again if records came behind it. Return whether it is a cut."""
@@ -178,20 +167,23 @@ class Ending:
         return self.state == StoreState.STOPPED and self.is_known_cut(offset)
 
     def is_cut(self, end: int, later: int, last_phy_offset: int | None = None) -> bool:
-        """Return whether a broker cut off the record at ``later``, behind the end of the log, at its last start.
+        """Return whether the record at ``later`` is an old one, behind the end of the log.
+
+        A broker cut it off at its last start: after a clean stop this is proved, beside a running broker supposed.
 
         Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
         """
         if self.rule is None or self.state == StoreState.CRASHED:
             return False
-        evidence = self.rule.find_evidence()
-        if self.state == StoreState.RUNNING:
-            return end >= self.log.last_begun_file() and is_older_than_start(self.log, evidence, later)
         if last_phy_offset is None and self.find() == end:
             last_phy_offset = self.last_phy_offset
-        if last_phy_offset is None:
-            return False
-        return is_cut_by_broker(self.log, evidence, self.begin(), end, last_phy_offset, later)
+        candidate = EndCandidate(end, -1 if last_phy_offset is None else last_phy_offset, later)
+        why = self._judged.get(candidate)
+        if why is None:
+            why = self.rule.judge.judge(self.log, candidate).why
+            if self.is_remote:
+                self._judged[candidate] = why
+        return why in (Why.CUT, Why.GROWING)
 
     def is_behind(self, offset: int) -> bool:
         """Return whether an offset is at or behind the end of the log. False without a rule, and for a remote log."""
@@ -207,20 +199,11 @@ class Ending:
         if self.rule is None or self.is_remote or end <= self.begin():
             return end
         if self.left_state == StoreState.STOPPED:
-            is_found_by_scan = self._stopped_end is None and begin <= self.begin() and self._has_known_end()
+            is_found_by_scan = self._stopped_end is None and begin <= self.begin()
             if is_found_by_scan or self.state != StoreState.STOPPED or not self.is_known_cut(LONG_MAX):
                 return end
             return min(end, max(self.find(), begin))
         return begin if begin > self.begin() and self.is_behind(begin) else end
-
-    def _has_known_end(self) -> bool:
-        """Return whether the log ends at the first bytes that are no record, so that no CRC must be compared."""
-        rule = self.rule
-        if rule is None or not rule.verifies_crc:
-            return True
-        evidence = rule.find_evidence()
-        flushed = evidence.physic_msg_timestamp
-        return flushed is None or (flushed > 0 and not ends_before_bad_body(self.log, evidence, self.begin()))
 
     def bound_of_queues(self) -> int:
         """Return the physical offset that queues end before: the end of the log, or LONG_MAX if it is not known."""
@@ -229,6 +212,22 @@ class Ending:
             return end
         later = self.log.find_later(end, LONG_MAX)
         return end if later is None or self.is_cut(end, later) else LONG_MAX
+
+
+def find_stopped_end(log: RecordReader, begin: int, rule: EndRule) -> JudgedEnd:
+    """Find where the log of a cleanly stopped store ends: at the first place that a broker is proved to have cut.
+
+    Without a cut the log ends behind its last sound record. If sound records stand behind bad bytes then, the result
+    has the first bad bytes and DAMAGED.
+
+    Parameters: begin: where a broker begins to read. Source: CommitLog.recoverNormally.
+    """
+    candidate = find_bad_bytes(log, begin)
+    first = judged = rule.judge.judge(log, candidate)
+    while candidate.later is not None and judged.why != Why.CUT:
+        candidate = find_bad_bytes(log, candidate.later)
+        judged = rule.judge.judge(log, candidate)
+    return first if judged.why == Why.COMPLETE else judged
 
 
 class PlannedEnding(Ending):

@@ -14,7 +14,7 @@ from rocketstore.recovery.plan_log import (
     find_file_before,
     find_flushed_record,
     find_tail_begin,
-    is_cut_off,
+    has_records_behind_end,
     plan_log_from,
 )
 from rocketstore.recovery.plan_queues import (
@@ -46,37 +46,47 @@ class RecoveryPlan:
     def report(self, *, dry_run: bool = False) -> RecoveryReport:
         """Return what the plan does, for the user."""
         store = self.store
+        log = self.log
         return RecoveryReport(
-            "complete", store.last_exit_ok, store.log.min_phy_offset, self.log.end, self.steps, dry_run
+            "complete",
+            store.last_exit_ok,
+            store.log.min_phy_offset,
+            log.end,
+            self.steps,
+            dry_run,
+            notes=log.notes,
+            lost=log.lost,
         )
 
 
-def plan_recovery(root: Path, config: StoreConfig, *, thorough: bool = True) -> RecoveryPlan:
+def plan_recovery(
+    root: Path, config: StoreConfig, *, thorough: bool = True, cut_at_damage: bool = False
+) -> RecoveryPlan:
     """Open a store, and plan what to do to it.
 
     Parameters: config: has every size. thorough: read the whole log, and all queues and index files also after a clean
-    stop.
+    stop. cut_at_damage: as for ``plan_log_from``.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
-    return plan_files(open_store_files(root, config), thorough=thorough)
+    return plan_files(open_store_files(root, config), thorough=thorough, cut_at_damage=cut_at_damage)
 
 
-def plan_files(store: StoreFiles, *, thorough: bool) -> RecoveryPlan:
+def plan_files(store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False) -> RecoveryPlan:
     """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
     empty = empty_ext_files(store.root, store.config)
     is_clean = store.last_exit_ok and store.has_checkpoint and not empty
     plan = None if thorough or not is_clean else _plan_from_ends(store)
-    return plan or _plan_from_everything(store, empty, whole_log=thorough)
+    return plan or _plan_from_everything(store, empty, whole_log=thorough, cut_at_damage=cut_at_damage)
 
 
 def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     """Plan after a clean stop, from the ends of log, queues and index. None: something is not as a stop leaves it."""
     queues = find_last_units(store)
-    if is_cut_off(store):
+    if has_records_behind_end(store):
         return None
-    log = plan_log_from(store, find_tail_begin(store), verify_crc=False)
+    log = plan_log_from(store, find_tail_begin(store), verify_crc=store.config.check_crc_on_recover)
     if not are_ends_sound(store, log, queues):
         return None
     index = plan_index_after_stop(store, log, find_newest_end(queues))
@@ -84,14 +94,17 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
 
 
-def _plan_from_everything(store: StoreFiles, empty: list[Path], *, whole_log: bool) -> RecoveryPlan:
+def _plan_from_everything(
+    store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool
+) -> RecoveryPlan:
     """Plan from all units and items, and from the log behind the first of their ends, or from the whole log.
 
     Parameters: empty: ext files that never got their length.
     """
     queues = find_queue_ends(store)
     begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
-    log = plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
+    verify_crc = store.config.check_crc_on_recover
+    log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     queue_repair = plan_queues(store, log, queues, empty, whole_log=whole_log)
     return _plan_of(store, log, queue_repair, plan_index(store, log, whole_log=whole_log))
 

@@ -1,4 +1,4 @@
-"""Plan what recovery does to the commit log: find its end, and check that only a torn tail stands behind it."""
+"""Plan what recovery does to the commit log: find its end, and check that no sound record stands behind it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_pat
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import Evidence, read_evidence
-from rocketstore.log.stopped_end import find_stopped_end, is_cut_by_broker
+from rocketstore.log.end_rule import EndCandidate, Why, find_bad_bytes
 from rocketstore.recovery.index import hashes_of
+from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
-from rocketstore.recovery.tail import Tail, is_saved, tails
+from rocketstore.recovery.tail import CUT, Tail, is_saved, tails
 
 __all__ = [
     "LogRepair",
@@ -25,7 +25,7 @@ __all__ = [
     "find_flushed_record",
     "find_record_end",
     "find_tail_begin",
-    "is_cut_off",
+    "has_records_behind_end",
     "plan_log",
     "plan_log_from",
 ]
@@ -39,7 +39,8 @@ class LogRepair:
 
     Attributes: end: where the log ends after the repair. last_phy_offset: of the last record, -1 without one.
     checked_from: files that end behind this offset may not be on the disk yet. tails: bytes that are saved before they
-    are zeroed. write: a Spark write that was ended in the middle.
+    are zeroed. write: a Spark write that was ended in the middle. lost: the messages that are cut off with damaged
+    bytes before them. notes: what was found behind the end, for people.
     """
 
     end: int
@@ -48,6 +49,8 @@ class LogRepair:
     tails: tuple[Tail, ...]
     write: UnfinishedWrite | None
     steps: tuple[RecoveryAction, ...]
+    lost: tuple[LostMessages, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_write_undone(self) -> bool:
@@ -64,7 +67,7 @@ def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
     check_log_files(store)
     is_clean = store.last_exit_ok and store.has_checkpoint
     flushed = store.checkpoint.physic_msg_timestamp
-    if is_clean and last_file and not is_cut_off(store):
+    if is_clean and last_file and not has_records_behind_end(store):
         return plan_log_from(store, find_tail_begin(store), verify_crc=False)
     if is_clean:
         begin = store.log.begin_of_last_files(Compat.of(store.config.compat).last_files)
@@ -75,10 +78,11 @@ def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
     return plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
 
 
-def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool) -> LogRepair:
+def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_damage: bool = False) -> LogRepair:
     """Read the log from ``begin`` to its end, and plan what to do to its files.
 
-    Raises: CorruptFileError if sound records follow damaged bytes.
+    Parameters: cut_at_damage: cut the log at damaged bytes also if sound records follow them.
+    Raises: CorruptFileError if sound records follow damaged bytes, and the log must not be cut there.
     """
     log = store.log
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
@@ -89,13 +93,18 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool) -> LogRepa
         end, last = _walk_to(log, last)
     found = tails(log, end)
     write = find_unfinished(store.root, log, end)
-    _check_tail(store, end, last, found, write)
+    candidate = EndCandidate(end, last, _find_later(store, end, found, write))
+    why = store.end_judge.judge(log, candidate).why
+    if why == Why.DAMAGED and not cut_at_damage:
+        raise _damage_error(store, end, found)
+    lost = count_lost(log, end) if why == Why.DAMAGED else ()
+    notes = tuple(map(_describe_old_records, found)) if why == Why.CUT else ()
     if write is not None and write.what == "undo":
         end, last = _walk_to(log, write.begin)
         steps = _log_steps(store, end, found, write, tails(log, end))
     else:
         steps = _log_steps(store, end, found, write, found)
-    return LogRepair(end, last, begin, tuple(found), write, tuple(steps))
+    return LogRepair(end, last, begin, tuple(found), write, tuple(steps), lost, notes)
 
 
 def check_log_files(store: StoreFiles) -> None:
@@ -110,12 +119,9 @@ def check_log_files(store: StoreFiles) -> None:
 # ---- where to begin ----------------------------------------------------------------------------------------
 
 
-def is_cut_off(store: StoreFiles) -> bool:
+def has_records_behind_end(store: StoreFiles) -> bool:
     """Return whether records stand behind the end of the log: a broker cut them off, or bytes were damaged."""
-    begin, verify_crc = store.log.last_begun_file(), store.config.check_crc_on_recover
-    store.log.whole_to = LONG_MAX
-    found = find_stopped_end(store.log, begin, _read_evidence(store), verify_crc=verify_crc)
-    return found.is_cut or found.is_damaged
+    return find_bad_bytes(store.log, store.log.last_begun_file()).later is not None
 
 
 def find_tail_begin(store: StoreFiles) -> int:
@@ -147,10 +153,6 @@ def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
         if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
             return file.file_from_offset
     return store.log.min_phy_offset
-
-
-def _read_evidence(store: StoreFiles) -> Evidence:
-    return read_evidence(store.root, store.checkpoint if store.has_checkpoint else None)
 
 
 # ---- the end -----------------------------------------------------------------------------------------------
@@ -207,25 +209,11 @@ def _is_last_torn(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
 # ---- behind the end ----------------------------------------------------------------------------------------
 
 
-def _check_tail(
-    store: StoreFiles, end: int, last_phy_offset: int, found: list[Tail], write: UnfinishedWrite | None
-) -> None:
-    """Raise CorruptFileError if a record stands behind the end that may have been acknowledged."""
-    log = store.log
-    later = log.find_later(end + 1, LONG_MAX) if found else None
-    if later is None or _is_of_write(write, end, later) or all(is_saved(store.root, tail) for tail in found):
-        return
-    if store.last_exit_ok:
-        place = log.ending.begin(), end, last_phy_offset, later
-        is_explained = is_cut_by_broker(log, _read_evidence(store), *place)
-    else:
-        is_explained = _is_unflushed(store, end, last_phy_offset)
-    if is_explained:
-        return
-    at_end = log.queue.find(end)
-    file = at_end or found[0].file
-    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_end else GAP_ADVICE}"
-    raise CorruptFileError(file.path, max(end - file.file_from_offset, 0), "magic", reason)
+def _find_later(store: StoreFiles, end: int, found: list[Tail], write: UnfinishedWrite | None) -> int | None:
+    """Find the first record behind the end that may have been acknowledged, and that no recovery has saved."""
+    later = store.log.find_later(end + 1, LONG_MAX) if found else None
+    is_known = later is None or _is_of_write(write, end, later)
+    return None if is_known or all(is_saved(store.root, tail) for tail in found) else later
 
 
 def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
@@ -233,18 +221,20 @@ def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
     return write is not None and write.what != "leave" and write.end == end and later < write.intent.end
 
 
-def _is_unflushed(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
-    """Return whether the bytes at the end may not have been on the disk, by the checkpoint.
+def _damage_error(store: StoreFiles, end: int, found: list[Tail]) -> CorruptFileError:
+    """Return the error for damaged bytes at ``end`` with sound records behind them, in the tails ``found``."""
+    later = store.log.find_later(end + 1, LONG_MAX)
+    at_end = store.log.queue.find(end)
+    file = at_end or found[0].file
+    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_end else GAP_ADVICE}"
+    return CorruptFileError(file.path, max(end - file.file_from_offset, 0), "magic", reason)
 
-    After a power loss later bytes may be there and earlier ones not. None of them was acknowledged. A checkpoint
-    without a time may have been lost. Then only the last file that was begun may lack bytes.
-    """
-    last = store.log.find_message(last_phy_offset) if last_phy_offset >= 0 else None
-    flushed = store.checkpoint.physic_msg_timestamp
-    if flushed <= 0:
-        return end >= store.log.last_begun_file()
-    is_later = last is None or last.store_timestamp >= flushed or find_flushed_record(store) < LONG_MAX
-    return is_later and end > store.checkpoint.confirm_phy_offset
+
+def _describe_old_records(tail: Tail) -> str:
+    return (
+        f"{tail.file.path}: a broker cut the log at {tail.begin}. The old bytes from there to {tail.end} are saved in "
+        f"{CUT} and overwritten with zeros"
+    )
 
 
 def _log_steps(

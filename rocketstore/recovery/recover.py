@@ -36,6 +36,7 @@ def recover(
     *,
     policy: Literal["complete", "broker"] = "complete",
     dry_run: bool = False,
+    cut_at_damage: bool = False,
     config: StoreConfig | None = None,
 ) -> RecoveryReport:
     """Recover a store that no process is writing, and leave it as a clean stop does.
@@ -43,15 +44,17 @@ def recover(
     Parameters
     ----------
     path : the root of the store.
-    policy : "complete", which opening for writing uses, cuts only a torn tail off the commit log, after it was saved in
-        ``rocketstore-cut``. Queues and index are completed from their own last sound entries, and from the whole log if
-        a queue is missing or wrong. After a clean stop the log ends where a broker ends it: before the first bytes of
-        its last file that are not a record. Old records behind that end are saved and zeroed. Opening then searches
-        only the last 64 MiB of the log for records without units or items, and does not notice that the directory of a
-        queue is missing. "broker" does what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next
-        start. Bytes that it cuts off the log are saved too.
+    policy : "complete", which opening for writing uses, cuts only a torn tail off the commit log: bytes behind which no
+        sound record stands. They are saved in ``rocketstore-cut`` first. Queues and index are completed from their own
+        last sound entries, and from the whole log if a queue is missing or wrong. After a clean stop, old records
+        behind a place at which a broker is proved to have cut the log are saved and zeroed too: the notes of the report
+        name them. Opening then searches only the last 64 MiB of the log for records without units or items, and does
+        not notice that the directory of a queue is missing. "broker" does what a broker of ``config.compat``, 5.3.3,
+        5.5.0 or 5.5.1, does at its next start. Bytes that it cuts off the log are saved too.
     dry_run : change nothing, not even the lock file, and only report the steps. Sizes that no file shows for certain
         are supposed, and the notes of the report say so.
+    cut_at_damage : also cut the log at damaged bytes behind which sound records stand. The report lists the messages
+        that are lost. Their bytes are saved in ``rocketstore-cut``. Try ``salvage`` first: it loses none of them.
     config : sizes of files, as for ``open``. Given sizes are saved in ``config/rocketstore.json``.
 
     Returns
@@ -60,7 +63,8 @@ def recover(
 
     Raises
     ------
-    CorruptFileError : "complete": sound records follow damaged bytes; nothing was changed. "broker": a broker does not
+    CorruptFileError : "complete": sound records follow damaged bytes, and ``cut_at_damage`` is False; nothing was
+        changed. "broker": a broker does not
         start; the changes that it makes before that stay.
     UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
     StoreLockedError, StoreError, ValueError, TypeError, OSError.
@@ -74,6 +78,8 @@ def recover(
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
+    if cut_at_damage and policy == "broker":
+        raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: leave one of the two out")
     require_config(config)
     root = local_path(path)
     given = config or StoreConfig()
@@ -98,14 +104,15 @@ def recover(
     if dry_run:
         if policy == "broker":
             return replace(dry_run_as_broker(root, config), notes=notes)
-        plan = plan_recovery(root, config)
+        plan = plan_recovery(root, config, cut_at_damage=cut_at_damage)
         with plan.store.log:
-            return replace(plan.report(dry_run=True), notes=notes)
+            report = plan.report(dry_run=True)
+            return replace(report, notes=(*notes, *report.notes))
     with lock_for_writing(root, given):
         if policy == "broker":
             report = recover_as_broker(root, config)
         else:
-            plan = plan_recovery(root, config)
+            plan = plan_recovery(root, config, cut_at_damage=cut_at_damage)
             with plan.store.log:
                 apply_plan(plan)
                 report = plan.report()

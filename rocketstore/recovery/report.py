@@ -11,6 +11,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.recovery.lost import LostMessages
 from rocketstore.text_values import counted
 
 __all__ = ["RecoveryAction", "RecoveryReport"]
@@ -45,7 +46,8 @@ class RecoveryReport(Previewed, ArrowStream):
 
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
-    dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it.
+    dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it, and where old bytes
+    were saved. lost: by topic, the messages that were cut off with damaged bytes before them, or that a broker cuts.
 
     Examples:
     >>> report = rocketstore.recover("demo", dry_run=True)
@@ -60,6 +62,7 @@ class RecoveryReport(Previewed, ArrowStream):
     actions: Sequence[RecoveryAction]
     dry_run: bool = False
     notes: Sequence[str] = ()
+    lost: Sequence[LostMessages] = ()
 
     def _preview(self) -> Preview:
         stop = "stopped cleanly" if self.last_exit_ok else "crashed"

@@ -11,10 +11,13 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.lazy import lazy_property
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import StoreState
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.cut_proof import StoreEndJudge
 
 __all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
 
@@ -50,6 +53,12 @@ class StoreFiles:
     def index_geometry(self) -> IndexGeometry:
         return IndexGeometry(self.config.max_hash_slot_num, self.config.max_index_num)
 
+    @lazy_property
+    def end_judge(self) -> StoreEndJudge:
+        """Decides whether bytes of the log that are no record are a cut of a broker or damage."""
+        state = StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
+        return StoreEndJudge(self.root, self.config, lambda: state)
+
     @property
     def has_checkpoint(self) -> bool:
         return (self.root / "checkpoint").exists()
@@ -70,6 +79,7 @@ def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | No
     )
     if last_exit_ok is None:
         last_exit_ok = not (root / "abort").exists()
+    log.whole_to = LONG_MAX if last_exit_ok else 0
     return StoreFiles(root, config, log, StoreCheckpoint.open(root / "checkpoint"), last_exit_ok)
 
 

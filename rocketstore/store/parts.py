@@ -8,23 +8,22 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
-from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.errors import StoreClosedError, UnsupportedFormatError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndRule, Evidence, StoreState, read_evidence
+from rocketstore.log.end_rule import EndRule, StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -33,6 +32,8 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.store_index import open_store_index
 
 if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
@@ -89,9 +90,8 @@ class StoreParts:
         if not is_remote(self.path):  # Spark's sink writes into no remote store
             log.find_limit = UncommittedRecords(self.path, log).find_begin
         if not self.leftovers:
-            last_files = Compat.of(self.config.compat).last_files
-            verifies_crc = self.config.check_crc_on_recover and not is_remote(self.path)
-            log.ending.rule = EndRule(self._find_state, self._find_evidence, last_files, verifies_crc)
+            judge = StoreEndJudge(self.path, self.config, self._find_state)
+            log.ending.rule = EndRule(self._find_state, judge, Compat.of(self.config.compat).last_files)
         return log
 
     def _find_state(self) -> StoreState:
@@ -103,15 +103,6 @@ class StoreParts:
         with contextlib.suppress(OSError):
             return StoreState.RUNNING if self.is_locked else StoreState.CRASHED
         return StoreState.CRASHED
-
-    def _find_evidence(self) -> Evidence:
-        """Read the evidence of the files checkpoint and lock about the end of the log. Unreadable files give none."""
-        checkpoint = None
-        with contextlib.suppress(OSError, StoreError):
-            found = self.checkpoint
-            if (self.path / "checkpoint").exists():
-                checkpoint = found
-        return read_evidence(self.path, checkpoint)
 
     @property
     def is_bounded(self) -> bool:
@@ -157,28 +148,10 @@ class StoreParts:
         with contextlib.suppress(FileNotFoundError):  # the directory was renamed between the calls
             if directory.is_dir() and index_paths(directory):
                 # The previous index is dropped, not closed: a query of another thread may still use it.
-                self._index = index = self._open_index(directory)
+                self._index = index = open_store_index(self.path, self.config)
                 return index
         look_at_store(self.path, self.config).require_file_index("read")
         return None
-
-    def _open_index(self, directory: Path) -> IndexService:
-        """Open the index. If its files do not show their geometry, use the geometry that their writer saved.
-
-        Files do not show it if they have few items, or if an item is damaged.
-        """
-        config = self.config
-        options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
-        options["_ignores_damage"] = True
-        slots, items = config.max_hash_slot_num, config.max_index_num
-        try:
-            return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
-        except (ValueError, CorruptFileError):
-            saved = read_saved(saved_path(self.path))
-            if slots or items or not saved:
-                raise
-        slots, items = saved.get("max_hash_slot_num"), saved.get("max_index_num")
-        return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
     # ---- small files ---------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ ROOMS = [  # each imports only itself and those before it
     "queue",
     "index",
     "layout",
+    "survey",
     "dispatch",
     "jobs",
     "query",

@@ -562,8 +562,8 @@ def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed)
 
 @pytest.mark.parametrize("checkpoint", [damages.missing_checkpoint, damages.zeroed_checkpoint])
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
-def test_without_a_checkpoint_damage_in_a_file_that_another_follows_is_refused(store, complete, checkpoint):
-    """Nothing says that the file was not on the disk; in the last one it may be a tail that a loss of power tore."""
+def test_without_a_checkpoint_damage_before_sound_records_is_refused(store, complete, checkpoint):
+    """In an earlier file and in the last one."""
     root = store()
     *_, before, last = sorted({start for start, _, _ in damages.records(root)})
     place = {start: position for start, position, _ in damages.records(root)[::-1] if position}
@@ -577,7 +577,12 @@ def test_without_a_checkpoint_damage_in_a_file_that_another_follows_is_refused(s
     assert (caught.value.path.name, caught.value.offset) == (f"{before:020d}", place[before])
     assert everything(root) == files | {root / "lock": b"lock"}
     damages.change_log(torn, last, place[last] + 4, b"\0\0\0\0")
-    assert complete(torn, config=CONFIG).max_phy_offset == last + place[last]
+    with pytest.raises(CorruptFileError, match=r"salvage.*--cut-at-damage.*--policy broker"):
+        complete(torn, config=CONFIG)
+    report = recover(torn, cut_at_damage=True, config=CONFIG)
+    assert report.max_phy_offset == last + place[last]
+    lost = [start for start, position, _ in damages.records(root) if start == last and position > place[last]]
+    assert sum(row.messages for row in report.lost) == len(lost) > 0
 
 
 def test_policy_broker_is_a_way_on_after_damage(store, seed):
@@ -664,15 +669,18 @@ def test_delayed_messages_keep_the_times_that_another_s_levels_gave_them(tmp_pat
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
-def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
+def test_a_cut_after_which_nothing_was_written_is_refused_as_damage(store, complete):
     """Corner 90."""
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position, b"\0" * 8)
     Broker(root, SIZES, "5.5.1").restart()
-    behind = read_files(root / "commitlog")[start][position:].rstrip(b"\0")
-    assert len(behind) > 8
-    assert complete(root, config=CONFIG).max_phy_offset == start + position
+    before = read_files(root / "commitlog")
+    with pytest.raises(CorruptFileError, match="--cut-at-damage"):
+        complete(root, config=CONFIG)
+    assert read_files(root / "commitlog") == before
+    behind = before[start][position:].rstrip(b"\0")
+    assert recover(root, cut_at_damage=True, config=CONFIG).max_phy_offset == start + position
     assert not any(read_files(root / "commitlog")[start][position:])
     (saved,) = (root / "rocketstore-cut").iterdir()
     assert saved.read_bytes() == behind
@@ -1211,9 +1219,12 @@ def crashed(tmp_path):
 
 
 @pytest.mark.parametrize("number", [4, 12])
-def test_unflushed_records_may_be_lost_though_they_are_older_than_flushed_records(number, crashed):
+def test_after_a_crash_the_log_is_cut_before_sound_records_on_request_only(number, crashed):
     start, position, size = damages.records(crashed)[number]
     damages.change_log(crashed, start, position, bytes(size))
+    with pytest.raises(CorruptFileError, match="--cut-at-damage"):
+        rocketstore.open(crashed, "a", config=CONFIG)
+    recover(crashed, cut_at_damage=True, config=CONFIG)
     with rocketstore.open(crashed, "a", config=CONFIG) as store:
         assert sum(map(len, store.scan())) == number
         assert store.consume_queue("T", 0).max_queue_offset == number - 1

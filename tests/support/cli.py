@@ -38,7 +38,7 @@ def start(*arguments, **options):
 
 
 def on_terminal(*arguments, columns=200):
-    """Run the command on a terminal. Return the exit status and the output, without codes of colours and of bold text."""
+    """Run the command on a terminal. Return the exit status and the output, without codes of colours and bold text."""
     main, terminal = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     process = start(*arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)

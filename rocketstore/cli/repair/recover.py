@@ -17,6 +17,7 @@ from rocketstore.cli.options import (
     rows_options,
     write_elsewhere_option,
 )
+from rocketstore.cli.repair.lost_messages import show_lost_messages
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import POLICIES
@@ -32,7 +33,12 @@ COLUMNS = ("what", "path", "offset", "size")
 @click.command()
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only show the steps.")
+@click.option("--dry-run", is_flag=True, help="Only show the steps, and the messages that would be lost.")
+@click.option(
+    "--cut-at-damage",
+    is_flag=True,
+    help="Also cut the log at damaged bytes with sound messages behind them, which are lost.",
+)
 @compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
 @geometry_options
 @broker_conf_option
@@ -45,6 +51,7 @@ def recover(
     store: Path,
     policy: Literal["complete", "broker"],
     dry_run: bool,
+    cut_at_damage: bool,
     compat: str | None,
     write_elsewhere: bool,
     geometry: IndexGeometry | None,
@@ -53,18 +60,20 @@ def recover(
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 
     complete: cut only a torn tail of the commit log, keep its bytes in rocketstore-cut, and complete queues and index.
+    If sound messages stand behind damaged bytes, nothing is changed. With --cut-at-damage the log is cut there.
     broker: do the same as a broker of 5.3.3, 5.5.0 or 5.5.1 at its next start.
 
-    The exit status is 1 if the log was cut.
+    A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
     """
     settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere, **geometry_settings(geometry)}
     config = config_with(broker_config(ctx, compat), store, **settings)
-    report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
+    report = recover_store(store, policy=policy, dry_run=dry_run, cut_at_damage=cut_at_damage, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(COLUMNS, steps, view, paths_below(store))
     note(summary_of(report))
     for text in report.notes:
         note(text)
+    show_lost_messages(report.lost, view, is_dry_run=report.dry_run)
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)
 

@@ -163,7 +163,7 @@ def spill_requests(chunks: RequestChunks, reader: LogReader, batches: set[str], 
 def write_block(
     requests: np.ndarray, queues: Sequence[QueueId], reader: LogReader, batches: set[str], file: BinaryIO
 ) -> pd.DataFrame:
-    """Write requests sorted by queue. Return a row for each queue: where its requests are, and if they are contiguous."""
+    """Write requests sorted by queue. Return for each queue where its requests are, and if they are contiguous."""
     requests, queues = with_more(reader.log, reader.config, requests, queues, batches)
     position = file.tell()
     # NumPy sorts 8-bit and 16-bit numbers by radix, which is faster.
@@ -287,7 +287,7 @@ def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
 
 
 def build_parts(parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places, attempt: str) -> int:
-    """Build some files in a directory of their own, and move them when they are complete. Return the number of units."""
+    """Build some files in a directory of their own, move the complete files, and return the number of units."""
     root, units = places.attempts / attempt, 0
     root.mkdir()
     try:

@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The items of a run from ``start`` to before ``stop``. Attributes: run: a ``Run``, or another type with ``items``."""
+    """The items of a run from ``start`` to before ``stop``. Attributes: run: a ``Run``, or any type with ``items``."""
 
     run: Any
     start: int

@@ -1,0 +1,38 @@
+"""Show the messages that a repair of the log loses, by topic."""
+
+from collections.abc import Sequence
+
+from rocketstore.cli.formats import Row, RowsView, is_table, write_list
+from rocketstore.cli.text import note
+from rocketstore.recovery.lost import LOST_FIELDS, LostMessages
+from rocketstore.text_values import counted, format_time
+
+__all__ = ["show_lost_messages"]
+
+COLUMNS = tuple(field.name for field in LOST_FIELDS)
+
+
+def show_lost_messages(lost: Sequence[LostMessages], view: RowsView, *, is_dry_run: bool) -> None:
+    """Write a second table for people; in other formats, whose rows are the steps, a line on standard error."""
+    if not lost:
+        return
+    total = counted(sum(row.messages for row in lost), "message")
+    note(f"{total} {'would be' if is_dry_run else 'were'} lost, of {counted(len(lost), 'topic')}")
+    if is_table(view.output_format):
+        write_list(COLUMNS, lost, view._replace(columns=None), _for_people)
+        return
+    for row in lost:
+        times = f"{format_time(row.first_store_timestamp)} to {format_time(row.last_store_timestamp)}"
+        note(f"{row.topic}: {counted(row.messages, 'message')}, stored from {times}")
+
+
+def _for_people(rows: Sequence[Row]) -> list[Row]:
+    return [
+        {
+            "topic": row["topic"],
+            "messages": row["messages"],
+            "firstStoreTime": format_time(row["firstStoreTimestamp"]),
+            "lastStoreTime": format_time(row["lastStoreTimestamp"]),
+        }
+        for row in rows
+    ]
