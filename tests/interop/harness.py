@@ -207,6 +207,22 @@ class Java:
         config = {"haListenPort": 0, **options["config"], "duplicationEnable": False}
         return json.loads(self.call("recover", root, json.dumps({**options, "config": config, "start": start})))
 
+    def start(self, root, options):
+        """Start a store that runs until `stop`; return what it said after the load. See StoreRuns.java."""
+        return json.loads(self.call("run-start", root, json.dumps(options)))
+
+    def put_messages(self, root, messages):
+        """Put messages into a store that runs; return the answers, as dicts."""
+        return self.json_answers("run-put", root, rows=messages)
+
+    def truncate(self, root, offset):
+        """Cut the log of a store that runs, as a replica does."""
+        return self.call("run-truncate", root, offset) == "true"
+
+    def stop(self, *roots):
+        """Shut stores down, all at the same time; return where their logs ended."""
+        return [int(end) for end in self.call("run-stop", *roots).split(",")]
+
     def parse(self, records, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False):
         """Return what CommitLog and MessageDecoder make of bytes, each beginning with a record."""
         flags = {

@@ -24,6 +24,10 @@ import java.util.Arrays;
  * parse  REQUESTS OUT                       CommitLog.checkMessageAndReturnSize, MessageDecoder.decode
  * text   REQUESTS OUT                       String of UTF-8, MessageDecoder.string2messageProperties
  * conf   REQUESTS OUT                      MixAll.properties2Object into a MessageStoreConfig
+ * run-start    ROOT OPTIONS           starts a store that runs until run-stop
+ * run-put      ROOT MESSAGES OUT      DefaultMessageStore.putMessage into a running store
+ * run-truncate ROOT OFFSET            DefaultMessageStore.truncateFiles of a running store
+ * run-stop     ROOT ...               shuts running stores down
  * queues ROOT OPTIONS STEPS OUT             ConsumeQueue, BatchConsumeQueue: put, recover, cut; ROOT is deleted then
  * </pre>
  * What the files of rows, messages, requests and queries hold is said at the methods that read them.
@@ -79,6 +83,14 @@ public final class Harness {
                 return StoreReader.read(args);
             case "recover":
                 return StoreRecovery.recover(args);
+            case "run-start":
+                return StoreRuns.start(args);
+            case "run-put":
+                return StoreRuns.put(args);
+            case "run-truncate":
+                return StoreRuns.truncate(args);
+            case "run-stop":
+                return StoreRuns.stop(args);
             case "parse":
                 return Records.parse(args);
             case "text":

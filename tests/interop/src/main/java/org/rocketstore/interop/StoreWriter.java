@@ -84,6 +84,11 @@ final class StoreWriter {
         return (Map<String, Object>) options.get("config");
     }
 
+    /** Puts messages into a running store with the store's own clock; returns a line of results for each. */
+    static List<String> putAll(DefaultMessageStore store, List<Map<String, Object>> messages) throws Exception {
+        return new StoreWriter(store, false).putAll(messages);
+    }
+
     private List<String> putAll(List<Map<String, Object>> messages) throws Exception {
         List<String> lines = new ArrayList<>();
         for (Map<String, Object> message : messages) {
