@@ -5,6 +5,7 @@ second implementation of the rule, `reference/log_end.py`.
 """
 
 import contextlib
+import dataclasses
 import shutil
 
 import pytest
@@ -36,6 +37,9 @@ LEFT_AS = {STOPPED: "stopped", KILLED: "crashed", RUNNING: "running"}
 WITHOUT_PROOF = ("clock_back", "one_millisecond", "no_queues")
 # The broker's start is not known for certain, or the third run put no messages.
 UNKNOWN_RUN = ("restarted", "clock_ahead", "clock_back", "no_lock", "no_queues", "no_queues_of_a_topic")
+
+BROKERS = ("5.3.3", "5.5.1")  # whose recovery the policy "broker" does
+WAYS_ON = ("--cut-at-damage", "--policy broker", "salvage")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,8 @@ def check_cell(cell, ends_of, directory):
     if cell.state != RUNNING:
         check_remote_reader(made, judgement)
         check_findings(made, judgement)
+        if cell.release in BROKERS:
+            check_broker_policy(cell, made, judgement)
         check_repairs(made, judgement)
 
 
@@ -213,11 +219,13 @@ def check_refusals(cell, made, judgement):
         refused = CorruptFileError
     else:
         return
-    with pytest.raises(refused):
+    with pytest.raises(refused) as of_recover:
         recover(made.root, config=CONFIG)
-    with pytest.raises(refused):
+    with pytest.raises(refused) as of_open:
         rocketstore.open(made.root, "a", config=CONFIG).close()
     assert everything(made.root) == before
+    for error in (of_recover, of_open) if refused is CorruptFileError else ():
+        assert all(name in str(error.value) for name in WAYS_ON)
 
 
 def check_repairs(made, judgement):
@@ -242,6 +250,22 @@ def check_repairs(made, judgement):
         assert store.put_message(Message("Orders", b"after the repair")).phy_offset >= end
     with rocketstore.open(made.root, config=CONFIG, leftovers=True) as store:
         assert len(offsets_of(store)) == len(kept) + 1
+
+
+def check_broker_policy(cell, made, judgement):
+    """What a broker would lose is named, and what it cut off before is left where it is."""
+    config = dataclasses.replace(CONFIG, compat=cell.release)
+    root = shutil.copytree(made.root, made.root.with_name("broker"))
+    records = sound_records(root)
+    planned = recover(root, policy="broker", dry_run=True, config=config)
+    done = recover(root, policy="broker", config=config)
+    assert planned.max_phy_offset == done.max_phy_offset
+    if judgement.why == "cut":
+        assert done.max_phy_offset == judgement.end
+        assert offsets(sound_records(root)) == offsets(records)
+    else:
+        lost = [placed for placed in records if placed.offset >= done.max_phy_offset]
+        assert sorted(planned.lost) == sorted(done.lost) == sorted(lost_rows(lost))
 
 
 def lost_rows(lost):
