@@ -10,7 +10,7 @@ from support.log_ends import SIZES, Ends, choose_records, few_cells, zero
 from rocketstore.config import camel_case
 
 RELEASE = "5.5.1"
-COMMANDS = ("recover --cut-at-damage", "recover --policy broker", "salvage")
+COMMANDS = ("--cut-at-damage", "--policy broker", "salvage")
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,9 @@ class Writer:
 
     def batch(self, topic, count, length, *, is_inner=False):
         items = [{"body": base64_of(self.text(length)), "properties": self.properties()} for _ in range(count)]
-        made = self.message(topic, 0, 0, batch=items, innerBatch=is_inner)
+        # Each record of a client's batch has the properties of the batch behind its own.
+        properties = self.properties(has_keys=is_inner)
+        made = self.message(topic, 0, 0, batch=items, innerBatch=is_inner, properties=properties)
         del made["body"]
         return made
 

@@ -129,13 +129,12 @@ def tear(root, offset, size):
     put_bytes(root, offset + size // 2, bytes(size - size // 2))
 
 
-def lose_pages(root, offset, size):
-    """Zero the sectors of 512 bytes that have a part of the record."""
-    begin = offset // 512 * 512
-    put_bytes(root, begin, bytes((offset + size + 511) // 512 * 512 - begin))
+def lose_sectors(root, offset, size):
+    """Zero a record and the bytes behind it, up to the end of a sector of 512 bytes."""
+    put_bytes(root, offset, bytes((offset + size + 511) // 512 * 512 - offset))
 
 
-DAMAGES = (zero, flip_magic, change_head, change_body, tear, lose_pages)
+DAMAGES = (zero, flip_magic, change_head, change_body, tear, lose_sectors)
 # ---- what happened to the files since ----------------------------------------------------------------------------
 
 
@@ -233,7 +232,7 @@ class Cell(NamedTuple):
 
     @property
     def damage(self):
-        return DAMAGES[self.number % len(DAMAGES)]
+        return DAMAGES[(self.number // len(RELEASES) + self.number) % len(DAMAGES)]
 
     @property
     def store(self):
