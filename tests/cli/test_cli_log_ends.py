@@ -5,7 +5,7 @@ import json
 import pytest
 from reference.log_end import judge
 from support.cli import rows, run
-from support.log_ends import SIZES, Ends, choose_records, few_cells, zero
+from support.log_ends import DAMAGE, SIZES, STOPPED, Cell, Ends, choose_records, zero
 
 from rocketstore.config import camel_case
 
@@ -29,7 +29,7 @@ def conf(tmp_path):
 def damaged(ends, tmp_path):
     """A store that was stopped cleanly and copied, with one zeroed record; the offset of that record."""
     root = ends.copy("mixed-whole-stopped", tmp_path / "store", keeps_times=False)
-    (place,) = choose_records(few_cells()[1], ends.truth["mixed-whole-stopped"])
+    (place,) = choose_records(Cell(STOPPED, DAMAGE, "copied", RELEASE), ends.truth["mixed-whole-stopped"])
     zero(root, *place)
     return root, place[0]
 

@@ -246,7 +246,11 @@ CELLS = [Cell(*values) for values in itertools.product(STATES, EVENTS, CONDITION
 
 def few_cells():
     """Return cells that have each value of each dimension, and first a cut that is proved."""
-    cells = [Cell(STOPPED, CUT_THEN_MESSAGES, "copied", "5.5.1")]
+    cells = [
+        Cell(STOPPED, CUT_THEN_MESSAGES, "copied", "5.5.1"),
+        Cell(RUNNING, DAMAGE_THEN_MESSAGES, "moved", "4.9.8"),  # old records behind it, and then those of this run
+        Cell(STOPPED, DAMAGE_THEN_MESSAGES, "no_index", "5.5.1"),  # in an earlier file, which building an index reads
+    ]
     for number, condition in enumerate(itertools.islice(itertools.cycle(CONDITIONS), 2 * len(CONDITIONS) - 1)):
         state, event = STATES[number % 3], EVENTS[number * 2 % 5]
         cells.append(Cell(state, event, condition, RELEASES[number // 3 % 4]))
