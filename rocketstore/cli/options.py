@@ -24,7 +24,7 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
-__all__ += ["compat_option", "geometry_options", "offset_from_end"]
+__all__ += ["compat_option", "deleted_option", "geometry_options", "offset_from_end"]
 __all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
 __all__ += ["columns_option", "full_option", "once_option", "rows_options", "size_option", "write_elsewhere_option"]
@@ -312,6 +312,11 @@ leftovers_option = click.option(
     callback=keep_leftovers,
     help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
+
+
+def deleted_option(text: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds ``--deleted``. Parameters: text: its help."""
+    return click.option("--deleted", is_flag=True, help=text)
 
 
 write_elsewhere_option = click.option(

@@ -14,6 +14,7 @@ from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.dispatch.light_queues import with_more
+from rocketstore.dispatch.topic_lives import TopicLives
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
@@ -43,7 +44,8 @@ Writer = ConsumeQueueWriter | BatchConsumeQueueWriter
 class Dispatcher:
     """Builds queues and index from the commit log. Only one thread at a time may use it.
 
-    Attributes: last_phy_offset, last_store_timestamp: of the last dispatched record; -1 before the first.
+    Attributes: last_phy_offset, last_store_timestamp: of the last dispatched record; -1 before the first. left_out:
+    records of deleted topics that got no unit, by queue.
     Source: DefaultMessageStore.doDispatch, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
     """
 
@@ -56,18 +58,24 @@ class Dispatcher:
         batch_topics: Collection[str],
         *,
         as_broker: bool = False,
+        lives: TopicLives | None = None,
+        has_queues: bool = True,
     ) -> None:
         """Prepare to build.
 
         Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
         BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
         write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
-        raise errors.
+        raise errors. lives: leaves out records of deleted topics; None: all records get units. Once the log must be
+        read again, no more units are put. has_queues: False to build the index only.
         """
         self.root = root
         self.config = config
         self.index = index if config.message_index_enable else None
         self.last_phy_offset = self.last_store_timestamp = -1
+        self.left_out: dict[QueueId, int] = {}
+        self._lives = lives
+        self._has_queues = has_queues
         self._log = log
         self._batch_topics = batch_topics
         self._as_broker = as_broker
@@ -127,7 +135,8 @@ class Dispatcher:
             stop = self._collect(begin, end)
             has_records = self._scanner.n_records > 0
             requests, items = self._scanner.take()
-            self.build_consume_queues(requests, self._scanner.queues)
+            if self._has_queues:
+                self.build_consume_queues(requests, self._scanner.queues)
             if has_records:
                 self.build_index(items, self._scanner.last_phy_offset)
             self.last_phy_offset = self._scanner.last_phy_offset
@@ -168,12 +177,29 @@ class Dispatcher:
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
             queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):
-                count += self._put_units(queue, {name: column[first:last] for name, column in columns.items()})
+                of_queue = {name: column[first:last] for name, column in columns.items()}
+                count += self._put_units(queue, self._without_left_out(queue, of_queue))
             else:
                 logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
         return count
 
+    def _without_left_out(self, queue: QueueId, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the rows that get units, and count the others."""
+        if self._lives is None:
+            return columns
+        records = columns["phy_offset"], columns["msg_base_offset"]
+        self._lives.add(queue, *records)
+        if self._lives.must_read_again:
+            return {name: column[:0] for name, column in columns.items()}
+        are_left_out = self._lives.are_left_out(queue, *records)
+        if not are_left_out.any():
+            return columns
+        self.left_out[queue] = self.left_out.get(queue, 0) + int(are_left_out.sum())
+        return {name: column[~are_left_out] for name, column in columns.items()}
+
     def _put_units(self, queue: QueueId, columns: dict[str, np.ndarray]) -> int:
+        if len(columns["phy_offset"]) == 0:
+            return 0
         try:
             return self._put_into(self.queue(*queue), columns)
         except ValueError as error:

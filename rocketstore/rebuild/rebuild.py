@@ -22,6 +22,7 @@ from rocketstore.disk.storage import local_path, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
+from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
@@ -82,6 +83,7 @@ def rebuild(
     memory: int = 1 << 30,
     threads: int | None = None,
     tz: str | None = None,
+    deleted: bool = False,
     progress: Progress | None = None,
 ) -> RebuildReport:
     """Build consume queues and index from the commit log as a broker of ``config.compat`` does that has neither.
@@ -90,6 +92,10 @@ def rebuild(
     new one takes its name. If the process is killed, every directory is the old or the new one, or is missing with the
     old one kept as ``*.bak-<time>``. Call ``rebuild`` again then: it begins anew. A torn tail of the log is cut as
     ``recover`` does, and the checkpoint is written, so that a broker's next start deletes nothing of it.
+
+    Records of deleted topics get no units. The report counts and names them. A record belongs to an earlier life of its
+    topic if its queue offset is not below that of a later record of the same queue. A topic was deleted if topics.json
+    lacks it and it has no queue, and the store was stopped cleanly. In doubt a topic is kept and named.
 
     Parameters
     ----------
@@ -102,7 +108,10 @@ def rebuild(
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
     threads : number of threads that read the log; None: one for each processor.
     tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
-    progress : called with the bytes of the log that were read, and all its bytes.
+    deleted : make units of deleted topics too. Messages of earlier lives of a topic then take the queue offsets, as in
+        a broker that dispatches the whole log, and later messages with the same queue offsets get no unit.
+    progress : called with the bytes of the log that were read, and all its bytes. If the queue offsets of a topic began
+        again, the log is read twice.
 
     Raises
     ------
@@ -128,7 +137,7 @@ def rebuild(
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
-    rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
+    rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress, deleted=deleted)
     if out is not None:
         return rebuilder.build_in(local_path(out))
     with lock_for_writing(rebuilder.root, rebuilder.known):
@@ -151,6 +160,7 @@ class Rebuilder:
     threads: int
     zone: ZoneInfo | None
     progress: Progress | None
+    deleted: bool  # build queues of deleted topics too
     config: Any = field(init=False)  # ``known`` with every size
     layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
@@ -176,6 +186,8 @@ class Rebuilder:
         threads: int | None = None,
         tz: str | None = None,
         progress: Progress | None = None,
+        *,
+        deleted: bool = False,
     ) -> Self:
         """Parameters, raises: as ``rebuild``."""
         require_config(config)
@@ -190,7 +202,7 @@ class Rebuilder:
         )
         build.index = build.index and known.message_index_enable
         build.require()
-        self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
+        self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress, deleted)
         if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
@@ -215,12 +227,12 @@ class Rebuilder:
             make_root(out)
             if any(path != staging for path in out.iterdir()):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
-            self._build(store.log, repair.end, staging)
+            deleted = self._build(store, repair.end, staging)
             for path in staging.iterdir():
                 path.rename(out / path.name)
             staging.rmdir()
             sync_path(out)
-            return self._report(store.log, repair.end, out, ())
+            return self._report(store.log, repair.end, out, (), deleted)
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
@@ -231,7 +243,7 @@ class Rebuilder:
         with store.log:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(repair)
-            self._build(store.log, repair.end, staging)
+            deleted = self._build(store, repair.end, staging)
             save_geometry(self.root, self.config)  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (self.root / part).exists():
@@ -245,7 +257,9 @@ class Rebuilder:
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
                 raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
-            return self._report(store.log, repair.end, self.root, backups)
+            if rest is not None:
+                deleted = deleted.joined(rest.queues.deleted)
+            return self._report(store.log, repair.end, self.root, backups, deleted)
 
     def _swap(
         self, store: StoreFiles, repair: LogRepair, staging: Path
@@ -307,7 +321,7 @@ class Rebuilder:
             return None
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
         rest = open_store_files(self.root, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
-        return plan_files(rest, thorough=True)
+        return plan_files(rest, thorough=True, deleted=self.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
@@ -319,65 +333,85 @@ class Rebuilder:
         store.checkpoint.index_msg_timestamp = max(ends, default=store.checkpoint.index_msg_timestamp)
         finish_repair(store, repair)
 
-    def _report(self, log: CommitLog, end: int, out: Path, backups: tuple[Path, ...]) -> RebuildReport:
+    def _report(
+        self, log: CommitLog, end: int, out: Path, backups: tuple[Path, ...], deleted: DeletedTopics
+    ) -> RebuildReport:
         headers = index_headers(out / "index") if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
         notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
-        return RebuildReport(log.min_phy_offset, end, count, len(headers), items, backups, out, notes)
+        ends = log.min_phy_offset, end
+        left_out = deleted.messages, deleted.undeclared
+        return RebuildReport(*ends, count, len(headers), items, backups, out, notes, *left_out)
 
     # ---- build ---------------------------------------------------------------------------------------------
 
-    def _build(self, log: CommitLog, end: int, staging: Path) -> None:
+    def _build(self, store: StoreFiles, end: int, staging: Path) -> DeletedTopics:
         """Build all parts in an empty directory. Remove the directory after an error.
 
-        If a topic proves to have batch queues, building begins anew.
+        If a topic proves to have batch queues, or if queue offsets began again, building begins anew.
         """
         try:
-            while True:
+            deleted = None
+            lives = self.new_lives(store)
+            while deleted is None:
                 if staging.exists():  # a killed call left it
                     shutil.rmtree(staging)
                 make_directory(staging)
-                if self._build_parts(log, end, staging):
-                    break
+                batches = {*self.batches}
+                deleted = self._build_parts(store.log, end, staging, lives)
+                if deleted is None and batches != self.batches:  # light queues have other records now
+                    lives = self.new_lives(store)
             if self.build.index:
                 name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
             if self.build.topics is not None:
                 remove_other_topics(staging, self.build.topics)
+            return deleted
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
 
-    def _build_parts(self, log: CommitLog, end: int, staging: Path) -> bool:
-        """Build queues and index files. Return False if a topic proved to have batch queues, and a part is wrong."""
+    def new_lives(self, store: StoreFiles) -> TopicLives | None:
+        """Return what decides which records are left out; None if none is left out."""
+        return None if self.deleted else TopicLives(store.known_topics)
+
+    def _build_parts(self, log: CommitLog, end: int, staging: Path, lives: TopicLives | None) -> DeletedTopics | None:
+        """Build queues and index files. Return the deleted topics; None if a part is wrong and must be built again.
+
+        A part is wrong if a topic proved to have batch queues, or if queue offsets began again.
+        """
         begin = log.min_phy_offset
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
         pieces = RequestChunks(log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM))
         with (
-            contextlib.closing(self._dispatcher(log, staging)) as dispatcher,
+            contextlib.closing(self._dispatcher(log, staging, lives)) as dispatcher,
             contextlib.closing(iter(pieces)) as all_pieces,
             Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
         ):
             for piece in all_pieces:
                 if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
-                    return False
+                    return None
                 builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
-                if piece.last is not None:
+                if piece.last is not None and not (lives is not None and lives.must_read_again):
                     builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
                     self.progress(piece.end - begin, end - begin)
             builder.flush()
-        return True
+        if lives is None:
+            return DeletedTopics()
+        is_wrong = lives.must_read_again
+        lives.finish()
+        return None if is_wrong else lives.result(dispatcher.left_out)
 
-    def _dispatcher(self, log: CommitLog, staging: Path) -> Dispatcher:
+    def _dispatcher(self, log: CommitLog, staging: Path, lives: TopicLives | None) -> Dispatcher:
         index = None
         if self.build.index:
             make_directory(staging / INDEX_MADE)
             index = open_index(staging / INDEX_MADE, self.config)
-        return Dispatcher(staging, self.config, log, index, self.batches)
+        return Dispatcher(staging, self.config, log, index, self.batches, lives=lives)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId]) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]

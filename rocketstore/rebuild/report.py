@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore.kernels.message_columns import Field
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 
@@ -22,7 +24,9 @@ class RebuildReport(ArrowStream):
     """The result of a rebuild. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of one row.
 
     Attributes: min_phy_offset, max_phy_offset: the part of the log that was read, bytes. backups: the old directories.
-    out: the root of the new directories. notes: instructions for the operator of a store that had RocksDB.
+    out: the root of the new directories. notes: instructions for the operator of a store that had RocksDB. deleted:
+    messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that topics.json lacks, and
+    whose messages were kept, because the topics may exist.
 
     Examples:
     >>> report = rocketstore.rebuild("demo", out="rebuilt")
@@ -38,6 +42,8 @@ class RebuildReport(ArrowStream):
     backups: tuple[Path, ...]
     out: Path
     notes: tuple[str, ...] = ()
+    deleted: Mapping[QueueId, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the numbers and the directory as an Arrow stream."""

@@ -21,7 +21,6 @@ from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import save_tail
 from rocketstore.state.abort import make_abort
-from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["apply_log_repair", "apply_plan", "finish_repair", "save_checkpoint"]
 
@@ -92,23 +91,32 @@ def _sync_files(plan: RecoveryPlan) -> None:
 
 
 def _dispatch(plan: RecoveryPlan) -> None:
-    """Dispatch the records that only queues lack, then those that the index lacks too. No queue gets a unit twice."""
-    store, begin = plan.store, plan.index.begin
+    """Dispatch the records that only queues or only the index lack, then those that both lack."""
+    store, in_queues, in_index = plan.store, plan.queues.begin, plan.index.begin
+    end, last = plan.log.end, plan.log.last_phy_offset
+    both = max(in_queues, in_index)
     try:
-        if plan.queues.begin < min(begin, plan.log.end):
-            _dispatch_range(store, None, plan.queues.begin, min(begin, plan.log.end))
-        if begin <= plan.log.last_phy_offset:
-            _dispatch_range(store, store.checkpoint, begin, plan.log.end)
+        if in_queues < min(both, end):
+            _dispatch_range(plan, in_queues, min(both, end), has_index=False)
+        elif in_index < both and in_index <= last:
+            _dispatch_range(plan, in_index, min(both, end), has_queues=False)
+        if both <= last:
+            _dispatch_range(plan, both, end)
     except CorruptFileError as error:
         if Path(str(error.path)).parent not in store.log.directories:
             raise
         raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
 
 
-def _dispatch_range(store: StoreFiles, checkpoint: StoreCheckpoint | None, begin: int, end: int) -> None:
-    """Dispatch records to queues, and with a checkpoint to the index too."""
-    index = None if checkpoint is None else open_index(store.root / "index", store.config, checkpoint)
-    dispatcher = Dispatcher(store.root, store.config, store.log, index, store.batch_topics)
+def _dispatch_range(
+    plan: RecoveryPlan, begin: int, end: int, *, has_queues: bool = True, has_index: bool = True
+) -> None:
+    """Dispatch records to queues and index, or to one of them."""
+    store = plan.store
+    index = open_index(store.root / "index", store.config, store.checkpoint) if has_index else None
+    dispatcher = Dispatcher(
+        store.root, store.config, store.log, index, store.batch_topics, lives=plan.queues.lives, has_queues=has_queues
+    )
     dispatcher.dispatch(begin, end)
     dispatcher.flush()
     dispatcher.close()

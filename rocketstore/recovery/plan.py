@@ -45,8 +45,7 @@ class RecoveryPlan:
 
     def report(self, *, dry_run: bool = False) -> RecoveryReport:
         """Return what the plan does, for the user."""
-        store = self.store
-        log = self.log
+        store, log, deleted = self.store, self.log, self.queues.deleted
         return RecoveryReport(
             "complete",
             store.last_exit_ok,
@@ -56,29 +55,37 @@ class RecoveryPlan:
             dry_run,
             notes=log.notes,
             lost=log.lost,
+            deleted=deleted.messages,
+            undeclared=deleted.undeclared,
         )
 
 
 def plan_recovery(
-    root: Path, config: StoreConfig, *, thorough: bool = True, cut_at_damage: bool = False
+    root: Path, config: StoreConfig, *, thorough: bool = True, cut_at_damage: bool = False, deleted: bool = False
 ) -> RecoveryPlan:
     """Open a store, and plan what to do to it.
 
     Parameters: config: has every size. thorough: read the whole log, and all queues and index files also after a clean
-    stop. cut_at_damage: as for ``plan_log_from``.
+    stop. cut_at_damage: as for ``plan_log_from``. deleted: make units of records of deleted topics too, with
+    ``thorough``.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
-    return plan_files(open_store_files(root, config), thorough=thorough, cut_at_damage=cut_at_damage)
+    store = open_store_files(root, config)
+    return plan_files(store, thorough=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
 
 
-def plan_files(store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False) -> RecoveryPlan:
+def plan_files(
+    store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False, deleted: bool = False
+) -> RecoveryPlan:
     """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
     empty = empty_ext_files(store.root, store.config)
     is_clean = store.last_exit_ok and store.has_checkpoint and not empty
     plan = None if thorough or not is_clean else _plan_from_ends(store)
-    return plan or _plan_from_everything(store, empty, whole_log=thorough, cut_at_damage=cut_at_damage)
+    if plan is not None:
+        return plan
+    return _plan_from_everything(store, empty, whole_log=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
 
 
 def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
@@ -95,18 +102,19 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
 
 
 def _plan_from_everything(
-    store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool
+    store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool, deleted: bool
 ) -> RecoveryPlan:
     """Plan from all units and items, and from the log behind the first of their ends, or from the whole log.
 
-    Parameters: empty: ext files that never got their length.
+    Parameters: empty: ext files that never got their length. deleted: as for ``plan_recovery``.
     """
     queues = find_queue_ends(store)
     begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
-    queue_repair = plan_queues(store, log, queues, empty, whole_log=whole_log)
-    return _plan_of(store, log, queue_repair, plan_index(store, log, whole_log=whole_log))
+    index = plan_index(store, log, whole_log=whole_log)
+    options = {"index_begin": index.begin, "whole_log": whole_log, "deleted": deleted}
+    return _plan_of(store, log, plan_queues(store, log, queues, empty, **options), index)
 
 
 def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore.disk.holes import nonzero_end
+from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError
-from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.places import require_log_directory
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
-from rocketstore.recovery.queues import QueueEnd, find_missing, find_queues, step_back, units_agree
+from rocketstore.recovery.queues import MissingUnits, QueueEnd, find_missing, find_queues, step_back, units_agree
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 
@@ -32,11 +32,14 @@ class QueueRepair:
     """The plan for the queues.
 
     Attributes: queues: where each queue ends after the repair, if it is cut. begin: the physical offset from which
-    records are dispatched again, LONG_MAX if all records have their units.
+    records are dispatched again, LONG_MAX if all records have their units. lives: decides which of them are left out;
+    None: none. deleted: what is left out.
     """
 
     queues: tuple[QueueEnd, ...]
     begin: int
+    lives: TopicLives | None
+    deleted: DeletedTopics
     steps: tuple[RecoveryAction, ...] = ()
 
 
@@ -58,8 +61,9 @@ def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[Queue
     A missing queue is not noticed for records before the newest unit: its topic may have been deleted.
     """
     others_begin = find_newest_end(queues)
-    first, wrong = _find_first_missing(store, log.end, log.checked_from, queues, others_begin)
-    return None if wrong else QueueRepair((), first)
+    lives = TopicLives(store.known_topics)
+    missing = _find_missing(store, log.end, log.checked_from, queues, lives, others_begin)
+    return None if missing.wrong else QueueRepair((), missing.first, lives, lives.result(missing.left_out))
 
 
 def find_newest_end(queues: list[QueueEnd]) -> int:
@@ -81,28 +85,40 @@ def find_queue_ends(store: StoreFiles) -> list[QueueEnd]:
 
 
 def plan_queues(
-    store: StoreFiles, log: LogRepair, queues: list[QueueEnd], empty: list[Path], *, whole_log: bool
+    store: StoreFiles,
+    log: LogRepair,
+    queues: list[QueueEnd],
+    empty: list[Path],
+    *,
+    index_begin: int,
+    whole_log: bool,
+    deleted: bool,
 ) -> QueueRepair:
     """Plan to cut each queue behind its last unit that agrees with its record, and to dispatch the missing records.
 
-    Parameters: queues: as ``find_queue_ends`` returns them. empty: ext files that never got their length. whole_log:
-    look for missing units in the whole log.
+    Parameters: queues: as ``find_queue_ends`` returns them. empty: ext files that never got their length. index_begin:
+    where records lack items; those that lack units too are found from there on. whole_log: look for missing units in
+    the whole log. deleted: dispatch the records of deleted topics too.
     """
     minimum = store.log.min_phy_offset
     queues = [_before_wrong_unit(queue, store, log.end) for queue in queues]
     queues = step_back(store.log, queues, log.end, store.batch_topics)
     begin = min((max(queue.phy_offset, minimum) for queue in queues), default=minimum)
+    begin = min(begin, max(index_begin, minimum))
     if not store.last_exit_ok:  # a queue that was made after the checkpoint may be missing
         checkpoint = store.checkpoint
         phy_offset = checkpoint.logics_physical_offset or LONG_MAX
         begin = min(begin, find_file_before(store, checkpoint.logics_msg_timestamp, phy_offset))
     if whole_log or _is_queue_missing(store, queues) or any(queue.begins_at for queue in queues):
         begin = minimum
-    first, wrong = _find_first_missing(store, log.end, begin, queues)
-    while wrong:
-        queues = [queue.emptied() if queue.queue in wrong else queue for queue in queues]
-        first, wrong = _find_first_missing(store, log.end, minimum, queues)
-    return QueueRepair(tuple(queues), first, tuple(_queue_steps(queues, empty)))
+    lives = None if deleted else TopicLives(store.known_topics)
+    missing = _find_missing(store, log.end, begin, queues, lives)
+    while missing.wrong:
+        queues = [queue.emptied() if queue.queue in missing.wrong else queue for queue in queues]
+        lives = None if deleted else TopicLives(store.known_topics)
+        missing = _find_missing(store, log.end, minimum, queues, lives)
+    left_out = DeletedTopics() if lives is None else lives.result(missing.left_out)
+    return QueueRepair(tuple(queues), missing.first, lives, left_out, tuple(_queue_steps(queues, empty)))
 
 
 def _before_wrong_unit(queue: QueueEnd, store: StoreFiles, end: int) -> QueueEnd:
@@ -118,19 +134,25 @@ def _is_queue_missing(store: StoreFiles, queues: list[QueueEnd]) -> bool:
     return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
 
 
-def _find_first_missing(
-    store: StoreFiles, end: int, begin: int, queues: list[QueueEnd], others_begin: int = 0
-) -> tuple[int, set[QueueId]]:
-    """Return from where to dispatch, and the queues that lack more units, which the log may still have.
+def _find_missing(
+    store: StoreFiles,
+    end: int,
+    begin: int,
+    queues: list[QueueEnd],
+    lives: TopicLives | None,
+    others_begin: int = 0,
+) -> MissingUnits:
+    """Return the records without units, and the queues that lack more units, which the log may still have.
 
-    Parameters: begin, end: the part of the log that is searched. others_begin: as for ``find_missing``.
+    Parameters: begin, end: the part of the log that is searched. lives, others_begin: as for ``find_missing``.
     """
     if begin >= end:
-        return begin, set()
-    first, wrong = find_missing(store.log, store.config, begin, end, queues, store.batch_topics, others_begin)
+        return MissingUnits(begin, set(), {})
+    missing = find_missing(store.log, store.config, begin, end, queues, store.batch_topics, lives, others_begin)
     if begin == store.log.min_phy_offset and others_begin == 0:
-        wrong &= {queue.queue for queue in queues if queue.unit is not None}
-    return first, wrong
+        wrong = missing.wrong & {queue.queue for queue in queues if queue.unit is not None}
+        return missing._replace(wrong=wrong)
+    return missing
 
 
 def _queue_steps(queues: list[QueueEnd], empty: list[Path]) -> Iterator[RecoveryAction]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
+from rocketstore.dispatch.topic_lives import TopicLives
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.kernels.layout import UNIT, read_field
@@ -33,7 +34,8 @@ from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
 
-__all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back", "units_agree"]
+__all__ = ["QUEUE_PARTS", "MissingUnits", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back"]
+__all__ += ["units_agree"]
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
@@ -293,6 +295,19 @@ def step_back(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Co
     return result
 
 
+class MissingUnits(NamedTuple):
+    """The records without units in a part of the log.
+
+    Attributes: first: physical offset of the first of them, LONG_MAX without one. wrong: queues that lack earlier
+    units: the record is not the next message of the queue, or is before its first unit. left_out: records without units
+    that get none, because they belong to deleted topics, by queue.
+    """
+
+    first: int
+    wrong: set[QueueId]
+    left_out: dict[QueueId, int]
+
+
 def find_missing(
     log: CommitLog,
     config: StoreConfig,
@@ -300,41 +315,71 @@ def find_missing(
     end: int,
     queues: Iterable[QueueEnd],
     batch_topics: Collection[str],
+    lives: TopicLives | None = None,
     others_begin: int = 0,
-) -> tuple[int, set[QueueId]]:
-    """Return the offset of the first record without a unit, LONG_MAX without one; and the wrong queues.
+) -> MissingUnits:
+    """Find the records without units.
 
-    A queue is wrong if it lacks earlier units: the record is not its next message, or is before its first unit.
-
-    Parameters: begin, end: the part of the log to search. others_begin: where the record of the newest unit ends, after
-    a clean stop: before it, records of queues that are not in ``queues`` are ignored, and everywhere records without a
-    valid queue offset. 0 otherwise.
+    Parameters: begin, end: the part of the log to search. The log is sound up to ``end``, and has no record behind it.
+    lives: None to leave out no records. others_begin: where the record of the newest unit ends, after a clean stop:
+    before it, records of queues that are not in ``queues`` are ignored, and everywhere records without a valid queue
+    offset. 0 otherwise.
     Raises: CorruptFileError for bytes that are not a record.
     """
-    ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
-    late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
-    seen: set[QueueId] = set()
-    wrong, first = set(), LONG_MAX
-    pieces = RequestChunks(log, config, begin, end)
-    for piece in pieces:
-        requests, names = with_more(log, config, piece.requests, pieces.queues, batch_topics)
-        if late:
-            for queue, request in _first_of_each(requests, names):
-                if request["phy_offset"] < late.pop(queue, 0):
-                    wrong.add(queue)
+    known = list(queues)
+    ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in known}
+    late = {queue.queue: queue.begins_at for queue in known if queue.begins_at}
+    while True:
+        pieces = RequestChunks(log, config, begin, end)
+        search = _Search(ends, dict(late), lives, others_begin)
+        for piece in pieces:
+            search.add(*with_more(log, config, piece.requests, pieces.queues, batch_topics))
+        is_wrong = lives is not None and lives.must_read_again
+        if lives is not None:
+            lives.finish()
+        if not is_wrong:
+            return MissingUnits(search.first, search.wrong, search.left_out)
+
+
+class _Search:
+    """The state of ``find_missing``: see there and ``MissingUnits``. Attribute: late: ``begins_at`` of queues."""
+
+    def __init__(
+        self,
+        ends: dict[QueueId, tuple[int, int]],
+        late: dict[QueueId, int],
+        lives: TopicLives | None,
+        others_begin: int,
+    ) -> None:
+        self.ends, self.late, self.lives, self.others_begin = ends, late, lives, others_begin
+        self.seen: set[QueueId] = set()
+        self.first, self.wrong = LONG_MAX, set[QueueId]()
+        self.left_out: dict[QueueId, int] = {}
+
+    def add(self, requests: np.ndarray, names: Sequence[QueueId]) -> None:
+        """Search the requests of the next part of the log."""
+        are_left_out = np.zeros(len(requests), bool)
+        if self.lives is not None:
+            self.lives.add_requests(requests, names)
+            are_left_out = self.lives.are_requests_left_out(requests, names)
+        if self.late:
+            for queue, request in _first_of_each(requests[~are_left_out], names):
+                if request["phy_offset"] < self.late.pop(queue, 0):
+                    self.wrong.add(queue)
         numbers, number_of = np.unique(requests["queue"], return_inverse=True)
         met = map(names.__getitem__, numbers.tolist())
-        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in met])
+        known_to = np.array([self.ends.get(queue, (self.others_begin, 0))[0] for queue in met], np.int64)
         is_missed = requests["phy_offset"] >= known_to[number_of]
-        if others_begin:
+        if self.others_begin:
             is_missed &= requests["msg_base_offset"] >= 0
-        for queue, request in _first_of_each(requests[is_missed], names):
-            seen.add(queue)
-            if is_file_name(queue[0]):
-                first = min(first, int(request["phy_offset"]))
-                if request["msg_base_offset"] > ends.get(queue, (0, 0))[1]:
-                    wrong.add(queue)
-    return first, wrong
+        for number in requests["queue"][is_missed & are_left_out].tolist():
+            self.left_out[names[number]] = self.left_out.get(names[number], 0) + 1
+        for queue, request in _first_of_each(requests[is_missed & ~are_left_out], names):
+            if queue not in self.seen and is_file_name(queue[0]):
+                self.first = min(self.first, int(request["phy_offset"]))
+                if request["msg_base_offset"] > self.ends.get(queue, (0, 0))[1]:
+                    self.wrong.add(queue)
+            self.seen.add(queue)
 
 
 def _first_of_each(requests: np.ndarray, names: Sequence[QueueId]) -> Iterator[tuple[QueueId, np.ndarray]]:

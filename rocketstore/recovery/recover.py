@@ -37,6 +37,7 @@ def recover(
     policy: Literal["complete", "broker"] = "complete",
     dry_run: bool = False,
     cut_at_damage: bool = False,
+    deleted: bool = False,
     config: StoreConfig | None = None,
 ) -> RecoveryReport:
     """Recover a store that no process is writing, and leave it as a clean stop does.
@@ -55,6 +56,8 @@ def recover(
         are supposed, and the notes of the report say so.
     cut_at_damage : also cut the log at damaged bytes behind which sound records stand. The report lists the messages
         that are lost. Their bytes are saved in ``rocketstore-cut``. Try ``salvage`` first: it loses none of them.
+    deleted : with "complete", make queues of deleted topics again. Otherwise their messages are left out, counted and
+        named. ``rebuild`` says how a deleted topic is known.
     config : sizes of files, as for ``open``. Given sizes are saved in ``config/rocketstore.json``.
 
     Returns
@@ -104,7 +107,7 @@ def recover(
     if dry_run:
         if policy == "broker":
             return replace(dry_run_as_broker(root, config), notes=notes)
-        plan = plan_recovery(root, config, cut_at_damage=cut_at_damage)
+        plan = plan_recovery(root, config, cut_at_damage=cut_at_damage, deleted=deleted)
         with plan.store.log:
             report = plan.report(dry_run=True)
             return replace(report, notes=(*notes, *report.notes))
@@ -112,7 +115,7 @@ def recover(
         if policy == "broker":
             report = recover_as_broker(root, config)
         else:
-            plan = plan_recovery(root, config, cut_at_damage=cut_at_damage)
+            plan = plan_recovery(root, config, cut_at_damage=cut_at_damage, deleted=deleted)
             with plan.store.log:
                 apply_plan(plan)
                 report = plan.report()

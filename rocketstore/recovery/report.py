@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.kernels.message_columns import Field
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
@@ -48,6 +49,8 @@ class RecoveryReport(Previewed, ArrowStream):
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
     dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it, and where old bytes
     were saved. lost: by topic, the messages that were cut off with damaged bytes before them, or that a broker cuts.
+    deleted: messages of deleted topics that have no unit and get none, by topic and queue id. undeclared: topics that
+    topics.json lacks, and whose messages are kept, because the topics may exist.
 
     Examples:
     >>> report = rocketstore.recover("demo", dry_run=True)
@@ -63,6 +66,8 @@ class RecoveryReport(Previewed, ArrowStream):
     dry_run: bool = False
     notes: Sequence[str] = ()
     lost: Sequence[LostMessages] = ()
+    deleted: Mapping[QueueId, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
 
     def _preview(self) -> Preview:
         stop = "stopped cleanly" if self.last_exit_ok else "crashed"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import StoreConfig
+from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.lazy import lazy_property
@@ -48,6 +49,10 @@ class StoreFiles:
     @lazy_property
     def batch_topics(self) -> set[str]:
         return batch_topics(self.topics)
+
+    @lazy_property
+    def known_topics(self) -> KnownTopics:
+        return KnownTopics.of(self.root, self.config, is_stopped=self.last_exit_ok)
 
     @property
     def index_geometry(self) -> IndexGeometry:

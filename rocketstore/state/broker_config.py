@@ -38,7 +38,7 @@ from rocketstore.state.config_values import (
 from rocketstore.state.rocksdb import find_config_databases
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
-__all__ += ["find_offsets_file", "read_topics", "repair"]
+__all__ += ["find_offsets_file", "read_declared_topics", "read_topics", "repair"]
 
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
@@ -156,6 +156,17 @@ def read_topics(
     if must_be_good:
         _require_good(path, main, bak)
     return main.value or bak.value or {}
+
+
+def read_declared_topics(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> set[str]:
+    """Return the topics in topics.json itself. Its .bak may have topics that were deleted, and may lack new ones.
+
+    The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
+    """
+    if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
+        return set()
+    main, _ = _read_both(to_path(store_path_root_dir) / "config" / TOPICS, decode_topics)
+    return {*(main.value or ())}
 
 
 def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:

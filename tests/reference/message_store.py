@@ -156,6 +156,7 @@ class StoreModel:
             index_tags=release >= (5, 4, 0),
         )
         self.last = None
+        self.left_out = set()  # topic, queue id, physical offset: records without a unit
 
     @property
     def phy_offset(self):
@@ -275,7 +276,17 @@ class StoreModel:
                 self.multi_dispatch(record)
         self.index.build_index(record)
 
+    def queue_offsets(self, record):
+        """The queues that a record is in, with its offset in each."""
+        if record.sys_flag & ROLLBACK in (0, COMMIT):
+            offset = record.msg_base_offset if record.topic in self.batch_topics else record.queue_offset
+            yield (record.topic, record.queue_id), offset
+            if self.enable_multi_dispatch and record.topic not in self.batch_topics:
+                yield from self.other_queues(record)
+
     def put_unit(self, record):
+        if (record.topic, record.queue_id, record.phy_offset) in self.left_out:
+            return
         place, code = (record.phy_offset, record.total_size), record.tags_code
         queue = self.queue(record.topic, record.queue_id)
         if queue.is_batch:
@@ -289,6 +300,12 @@ class StoreModel:
 
     def multi_dispatch(self, record):
         """ConsumeQueue.multiDispatchLmqQueue, where it does not throw."""
+        for (name, queue_id), offset in self.other_queues(record):
+            if (name, queue_id, record.phy_offset) not in self.left_out:
+                queue = self.queue(name, queue_id)
+                consume_queue.put(queue, record.phy_offset, record.total_size, record.tags_code, offset)
+
+    def other_queues(self, record):
         names = record.properties.get("INNER_MULTI_DISPATCH", "")
         offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "")
         if not names.strip() or not offsets.strip() or not self.is_multi_dispatched(record.topic):
@@ -298,8 +315,7 @@ class StoreModel:
             return
         for name, offset in zip(names, offsets, strict=True):
             if "/" not in name:
-                queue = self.queue(name, 0 if self.enable_lmq and is_lmq(name) else record.queue_id)
-                consume_queue.put(queue, record.phy_offset, record.total_size, record.tags_code, int(offset))
+                yield (name, 0 if self.enable_lmq and is_lmq(name) else record.queue_id), int(offset)
 
     def is_multi_dispatched(self, topic):
         """MultiDispatchUtils.isNeedHandleMultiDispatch, and the rules before it."""

@@ -251,11 +251,27 @@ def of_batches(root, topics):
 
 
 def dispatched(root, config=CONFIG, batch_topics=()):
-    """The reference of a store whose queues and index a broker builds of the log that is there."""
+    """The reference of a store whose queues and index a broker builds of the log that is there.
+
+    Records of earlier lives of a topic have no unit.
+    """
     model = model_of(config, batch_topics=batch_topics)
-    for _, record in CommitLog(read_files(Path(root) / "commitlog")).records:
+    records = [record for _, record in CommitLog(read_files(Path(root) / "commitlog")).records]
+    model.left_out = of_earlier_lives(model, records)
+    for record in records:
         model.dispatch(record)
     return model
+
+
+def of_earlier_lives(model, records):
+    """Topic, queue id and physical offset of records whose queue offset is not below that of a later record."""
+    found, lowest = set(), {}
+    for record in reversed(records):
+        for queue, offset in reversed(list(model.queue_offsets(record))):
+            if offset >= lowest.get(queue, offset + 1):
+                found.add((*queue, record.phy_offset))
+            lowest[queue] = min(offset, lowest.get(queue, offset))
+    return found
 
 
 def queue_files(model):

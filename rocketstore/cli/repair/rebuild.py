@@ -13,6 +13,7 @@ from rocketstore.cli.options import (
     broker_config,
     compat_option,
     config_with,
+    deleted_option,
     geometry_options,
     geometry_settings,
     refusing,
@@ -22,6 +23,7 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
+from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import LONG_MAX
 from rocketstore.rebuild.files import zone_of
@@ -48,6 +50,7 @@ COLUMNS = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems",
 )
 @size_option("--memory", 0, LONG_MAX, default="1G", show_default=True, help="Approximate limit of the memory.")
 @click.option("--threads", type=COUNT, metavar="N", help="Threads that read the log.  [default: one per processor]")
+@deleted_option("Build queues of deleted topics too.")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
@@ -68,6 +71,8 @@ def rebuild(
     **options: Any,
 ) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.
+
+    Messages of deleted topics get no place in a queue. Standard error counts and names them.
 
     The old directories are kept as *.bak-TIME. A torn tail of the log is cut as recover cuts it. STORE is not changed
     until everything is built. After an interruption, run the same command again. It starts from the beginning.
@@ -95,7 +100,7 @@ def rebuild(
         "backups": [str(path) for path in report.backups],
     }
     write_rows([row], view)
-    for text in report.notes:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     missing = (topic for topic in topics if not any((report.out / part / topic).exists() for part in QUEUE_PARTS))
     finish(f"{store}: its commit log has no message for topic {topic!r}" for topic in missing)

@@ -12,6 +12,7 @@ from rocketstore.cli.options import (
     broker_config,
     compat_option,
     config_with,
+    deleted_option,
     geometry_options,
     geometry_settings,
     rows_options,
@@ -19,6 +20,7 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.repair.lost_messages import show_lost_messages
 from rocketstore.cli.text import note
+from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
@@ -40,6 +42,7 @@ COLUMNS = ("what", "path", "offset", "size")
     help="Also cut the log at damaged bytes with sound messages behind them, which are lost.",
 )
 @compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
+@deleted_option("With policy complete, make queues of deleted topics again.")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
@@ -54,6 +57,7 @@ def recover(
     cut_at_damage: bool,
     compat: str | None,
     write_elsewhere: bool,
+    deleted: bool,
     geometry: IndexGeometry | None,
     view: RowsView,
 ) -> None:
@@ -63,15 +67,18 @@ def recover(
     If sound messages stand behind damaged bytes, nothing is changed. With --cut-at-damage the log is cut there.
     broker: do the same as a broker of 5.3.3, 5.5.0 or 5.5.1 at its next start.
 
+    Policy complete makes no queues of deleted topics. Standard error counts and names their messages.
+
     A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
     """
     settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere, **geometry_settings(geometry)}
     config = config_with(broker_config(ctx, compat), store, **settings)
-    report = recover_store(store, policy=policy, dry_run=dry_run, cut_at_damage=cut_at_damage, config=config)
+    options: dict[str, bool] = {"dry_run": dry_run, "cut_at_damage": cut_at_damage, "deleted": deleted}
+    report = recover_store(store, policy=policy, config=config, **options)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(COLUMNS, steps, view, paths_below(store))
     note(summary_of(report))
-    for text in report.notes:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     show_lost_messages(report.lost, view, is_dry_run=report.dry_run)
     if any(action.what in ("save", "undo") for action in report.actions):

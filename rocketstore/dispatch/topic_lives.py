@@ -1,0 +1,251 @@
+"""Topics that were deleted, and topics that were deleted and made again.
+
+A broker that deletes a topic removes its queues and its entry in topics.json, and forgets its queue offsets. The
+records stay in the commit log until they expire. If the topic is made again, its queues begin at offset 0. So the log
+may have records of several lives of a topic, and the units of the earlier lives must not be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.layout.layout import look_at_store
+from rocketstore.lazy import lazy_property
+from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.queue_directories import queue_ids_in
+from rocketstore.state.broker_config import read_declared_topics
+from rocketstore.text_values import counted
+
+__all__ = ["DeletedTopics", "KnownTopics", "Restarts", "TopicLives", "topic_notes"]
+
+MAX_NAMED = 10  # queues and topics in a note
+
+
+class Restarts:
+    """Where the queue offsets of queues began again.
+
+    A record belongs to an earlier life of its topic if its queue offset is not below that of a later record of the same
+    queue. Add the records of the whole log first, in its order. Records without a valid queue offset do not count.
+
+    Source: DefaultMessageStore.deleteTopics, QueueOffsetOperator.remove.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[QueueId, tuple[int, int]] = {}  # physical offset and queue offset of the last record
+        self._restarts: dict[QueueId, list[tuple[int, int]]] = {}  # likewise, of the records that matter; both ascend
+
+    def __bool__(self) -> bool:
+        return bool(self._restarts)
+
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> None:
+        """Add records of a queue, int64[n]. Records that were added before are ignored."""
+        last_phy_offset, last = self._last.get(queue, (-1, -1))
+        is_new = are_valid(queue_offsets) & (np.diff(phy_offsets, prepend=last_phy_offset) > 0)
+        is_new &= phy_offsets > last_phy_offset
+        if not is_new.all():
+            phy_offsets, queue_offsets = phy_offsets[is_new], queue_offsets[is_new]
+        if len(phy_offsets) == 0:
+            return
+        for row in np.flatnonzero(np.diff(queue_offsets, prepend=last) <= 0).tolist():
+            self._add_restart(queue, int(phy_offsets[row]), int(queue_offsets[row]))
+        self._last[queue] = int(phy_offsets[-1]), int(queue_offsets[-1])
+
+    def _add_restart(self, queue: QueueId, phy_offset: int, queue_offset: int) -> None:
+        restarts = self._restarts.setdefault(queue, [])
+        while restarts and restarts[-1][1] >= queue_offset:  # this restart is later and lower: it says everything
+            restarts.pop()
+        restarts.append((phy_offset, queue_offset))
+
+    def are_earlier(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
+        """Return whether records of a queue belong to an earlier life of their topic, bool[n]."""
+        result = np.zeros(len(phy_offsets), bool)
+        if restarts := self._restarts.get(queue):
+            begins, offsets = np.array(restarts, np.int64).T
+            following = begins.searchsorted(phy_offsets, "right")  # the restart behind each record that is the lowest
+            is_before = following < len(begins)
+            result[is_before] = queue_offsets[is_before] >= offsets[following[is_before]]
+            result &= are_valid(queue_offsets)
+        return result
+
+    def queues(self) -> set[QueueId]:
+        """Return the queues whose records were added."""
+        return {*self._last}
+
+    def last_record(self, queue: QueueId) -> int:
+        """Return the physical offset of the last record of a queue, -1 without a record."""
+        return self._last.get(queue, (-1, -1))[0]
+
+    def last_restarts(self) -> dict[QueueId, int]:
+        """Return the physical offset of the last record with which the offsets of a queue began again, by queue."""
+        return {queue: restarts[-1][0] for queue, restarts in self._restarts.items()}
+
+
+def are_valid(queue_offsets: np.ndarray) -> np.ndarray:
+    """Return whether records with these queue offsets can have units, bool[n]."""
+    result: np.ndarray = (queue_offsets >= 0) & (queue_offsets <= MAX_QUEUE_OFFSET)
+    return result
+
+
+@dataclass
+class KnownTopics:
+    """What the files of a store say about its topics.
+
+    Attributes: declared: the topics in topics.json; empty if the file is missing or damaged, or if the broker has its
+    topics in RocksDB. is_stopped: whether the store was stopped cleanly: topics.json and queues may be written late.
+    """
+
+    root: Path
+    config: StoreConfig
+    declared: Collection[str]
+    is_stopped: bool
+    _queue_ids: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, root: Path, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
+        return cls(root, config, read_declared_topics(root, config), is_stopped)
+
+    def is_undeclared(self, topic: str) -> bool:
+        """Return whether topics.json lacks a topic. A broker makes its own topics without an entry there."""
+        return bool(self.declared) and topic not in self.declared and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+
+    def was_deleted(self, topic: str) -> bool:
+        """Return whether a topic was deleted: topics.json lacks it, and it has no queue."""
+        return self.is_undeclared(topic) and self.shows_missing_queues and not self.queue_ids(topic)
+
+    @lazy_property
+    def shows_missing_queues(self) -> bool:
+        """Whether a queue without a directory has no units. Unknown after a crash, or if all queues are missing."""
+        if not self.is_stopped or not any((self.root / kind.directory_name).is_dir() for kind in QUEUE_KINDS):
+            return False
+        return look_at_store(self.root, self.config).queue_database is None
+
+    def queue_ids(self, topic: str) -> frozenset[int]:
+        """Return the ids of the queues of a topic that have a directory. The first answer for a topic stays."""
+        if topic not in self._queue_ids:
+            parts = [self.root / kind.directory_name / topic for kind in QUEUE_KINDS] if is_file_name(topic) else []
+            self._queue_ids[topic] = frozenset(queue_id for part in parts for queue_id in queue_ids_in(part))
+        return self._queue_ids[topic]
+
+
+@dataclass(frozen=True)
+class DeletedTopics:
+    """The messages of deleted topics that were left out, and the topics that were kept in doubt.
+
+    Attributes: messages: records that got no unit, by topic and queue id. undeclared: topics that topics.json lacks,
+    and whose messages were kept, because they have queues or the store was not stopped cleanly.
+    """
+
+    messages: Mapping[QueueId, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
+
+    def joined(self, other: DeletedTopics) -> DeletedTopics:
+        """Return the messages and topics of both. If both have a queue, its messages are the same."""
+        undeclared = sorted({*self.undeclared, *other.undeclared})
+        return DeletedTopics(dict(sorted({**other.messages, **self.messages}.items())), tuple(undeclared))
+
+
+class TopicLives:
+    """Decides which records get no unit, because they belong to a deleted topic or to an earlier life of a topic.
+
+    Records of a deleted topic are known at once. Whether a record belongs to an earlier life is only known when all
+    later records of the log were added. So the caller adds the records of the whole log, and calls ``finish``. If the
+    offsets of a queue began again (``has_restarts``), the caller reads the log a second time.
+    """
+
+    def __init__(self, known: KnownTopics) -> None:
+        self.known = known
+        self.is_finished = False
+        self._restarts = Restarts()
+        self._made_again: dict[str, int] = {}  # physical offset of the last restart of a topic
+
+    @property
+    def has_restarts(self) -> bool:
+        return bool(self._restarts)
+
+    @property
+    def must_read_again(self) -> bool:
+        """Whether records that were judged so far may belong to an earlier life."""
+        return self.has_restarts and not self.is_finished
+
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> None:
+        """Add records of a queue, int64[n], in the order of the log."""
+        self._restarts.add(queue, phy_offsets, queue_offsets)
+
+    def add_requests(self, requests: np.ndarray, queues: Sequence[QueueId]) -> None:
+        """Add the records of requests, REQUEST[n], in the order of the log."""
+        for queue, rows in rows_by_queue(requests, queues):
+            self.add(queue, requests["phy_offset"][rows], requests["msg_base_offset"][rows])
+
+    def finish(self) -> None:
+        """Say that all records of the log were added."""
+        self.is_finished = True
+        for (topic, queue_id), phy_offset in self._restarts.last_restarts().items():
+            if queue_id in self.known.queue_ids(topic):
+                self._made_again[topic] = max(phy_offset, self._made_again.get(topic, 0))
+
+    def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
+        """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
+        if self.known.was_deleted(queue[0]) or self._was_not_made_again(queue):
+            return np.ones(len(phy_offsets), bool)
+        return self._restarts.are_earlier(queue, phy_offsets, queue_offsets)
+
+    def are_requests_left_out(self, requests: np.ndarray, queues: Sequence[QueueId]) -> np.ndarray:
+        """Return whether the records of requests, REQUEST[n], get no unit, bool[n]."""
+        result = np.zeros(len(requests), bool)
+        for queue, rows in rows_by_queue(requests, queues):
+            phy_offsets, queue_offsets = requests["phy_offset"][rows], requests["msg_base_offset"][rows]
+            result[rows] = self.are_left_out(queue, phy_offsets, queue_offsets)
+        return result
+
+    def _was_not_made_again(self, queue: QueueId) -> bool:
+        """Return whether a queue is missing since its topic was deleted: the topic was made again without it."""
+        made_again = self._made_again.get(queue[0], -1)
+        if self._restarts.last_record(queue) >= made_again or not self.known.shows_missing_queues:
+            return False
+        return queue[1] not in self.known.queue_ids(queue[0])
+
+    def result(self, left_out: Mapping[QueueId, int]) -> DeletedTopics:
+        """Return what was left out and what was kept. Parameters: left_out: numbers of records by queue."""
+        topics = sorted({topic for topic, _ in self._restarts.queues()})
+        kept = [topic for topic in topics if self.known.is_undeclared(topic) and not self.known.was_deleted(topic)]
+        return DeletedTopics(dict(sorted(left_out.items())), tuple(kept))
+
+
+def rows_by_queue(requests: np.ndarray, queues: Sequence[QueueId]) -> Iterator[tuple[QueueId, np.ndarray]]:
+    """Yield the rows of requests of each queue, in their order. Parameters: queues: by the numbers in requests."""
+    order = np.argsort(requests["queue"], kind="stable")
+    numbers = requests["queue"][order]
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for first, last in pairwise(bounds):
+        if first < last:
+            yield queues[numbers[first]], order[first:last]
+
+
+def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str]) -> list[str]:
+    """Return what a command says about deleted topics. Parameters: as in ``DeletedTopics``."""
+    notes = []
+    if messages:
+        names = (f"{topic}/{queue_id}: {count}" for (topic, queue_id), count in messages.items())
+        count = counted(sum(messages.values()), "message")
+        notes.append(f"{count} of deleted topics left out ({first_names(names)}); --deleted brings them back")
+    if undeclared:
+        topics = counted(len(undeclared), "topic")
+        reason = "that topics.json lacks: only a topic without queues, in a store that was stopped cleanly, is deleted"
+        notes.append(f"kept {topics} ({first_names(undeclared)}) {reason}")
+    return notes
+
+
+def first_names(names: Iterable[str]) -> str:
+    """Return some names with commas, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return ", ".join(listed[:MAX_NAMED]) + more
