@@ -14,7 +14,7 @@ from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.dispatch.light_queues import with_more
-from rocketstore.dispatch.topic_lives import TopicLives
+from rocketstore.dispatch.topic_lives import LeavesOut
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
@@ -58,7 +58,7 @@ class Dispatcher:
         batch_topics: Collection[str],
         *,
         as_broker: bool = False,
-        lives: TopicLives | None = None,
+        lives: LeavesOut | None = None,
         has_queues: bool = True,
     ) -> None:
         """Prepare to build.
@@ -159,6 +159,10 @@ class Dispatcher:
         # A scan that stops before the end of its chunk has reached the blank at the end of the file.
         return min(file_end, end) if stop < end and stop - begin < MAX_CHUNK else stop
 
+    def leave_out(self, lives: LeavesOut) -> None:
+        """Leave out other records from now on. Parameters: lives: as for a new Dispatcher."""
+        self._lives = lives
+
     def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
         """Put items, ITEM[n]. Parameters: last_phy_offset: of the last dispatched record, with or without items."""
         if self.index is not None:
@@ -188,7 +192,7 @@ class Dispatcher:
         if self._lives is None:
             return columns
         records = columns["phy_offset"], columns["msg_base_offset"]
-        self._lives.add(queue, *records)
+        self._lives.add(queue, *records, columns["batch_size"])
         if self._lives.must_read_again:
             return {name: column[:0] for name, column in columns.items()}
         are_left_out = self._lives.are_left_out(queue, *records)

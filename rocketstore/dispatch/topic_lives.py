@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,39 +26,73 @@ from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
 from rocketstore.text_values import counted
 
-__all__ = ["DeletedTopics", "KnownTopics", "Restarts", "TopicLives", "topic_notes"]
+__all__ = ["DeletedTopics", "KnownTopics", "LeavesOut", "LeftOutRecords", "Restarts", "TopicLives", "topic_notes"]
 
 MAX_NAMED = 10  # queues and topics in a note
+TAIL = 3  # records: one that may be a restart, and two before it
+
+
+class LeavesOut(Protocol):
+    """What a Dispatcher asks for the records of a queue: see ``TopicLives``."""
+
+    @property
+    def must_read_again(self) -> bool: ...
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray, counts: np.ndarray) -> None: ...
+    def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray: ...
+
+
+class QueueTail(NamedTuple):
+    """The last records of a queue that were added: int64[n], at most TAIL. The last one has not been judged yet."""
+
+    phy_offsets: np.ndarray
+    queue_offsets: np.ndarray
+    counts: np.ndarray
 
 
 class Restarts:
     """Where the queue offsets of queues began again.
 
     A record belongs to an earlier life of its topic if its queue offset is not below that of a later record of the same
-    queue. Add the records of the whole log first, in its order. Records without a valid queue offset do not count.
+    queue. Add the records of the whole log first, in its order, and call ``finish``. Two kinds of records do not count:
+    those without a valid queue offset, and a single record whose offset does not fit to those before and behind it:
+    its offset may be damaged.
 
     Source: DefaultMessageStore.deleteTopics, QueueOffsetOperator.remove.
     """
 
     def __init__(self) -> None:
-        self._last: dict[QueueId, tuple[int, int]] = {}  # physical offset and queue offset of the last record
-        self._restarts: dict[QueueId, list[tuple[int, int]]] = {}  # likewise, of the records that matter; both ascend
+        self._tails: dict[QueueId, QueueTail] = {}
+        # Physical offset and queue offset of the records with which the offsets began again; both ascend.
+        self._restarts: dict[QueueId, list[tuple[int, int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._restarts)
 
-    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> None:
-        """Add records of a queue, int64[n]. Records that were added before are ignored."""
-        last_phy_offset, last = self._last.get(queue, (-1, -1))
-        is_new = are_valid(queue_offsets) & (np.diff(phy_offsets, prepend=last_phy_offset) > 0)
-        is_new &= phy_offsets > last_phy_offset
-        if not is_new.all():
-            phy_offsets, queue_offsets = phy_offsets[is_new], queue_offsets[is_new]
-        if len(phy_offsets) == 0:
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray, counts: np.ndarray) -> None:
+        """Add records of a queue, int64[n]. Records that were added before are ignored.
+
+        Parameters: counts: the number of queue offsets that each record takes.
+        """
+        tail = self._tails.get(queue, NO_TAIL)
+        is_new = are_valid(queue_offsets) & (np.diff(phy_offsets, prepend=-1) > 0)
+        if len(tail.phy_offsets):
+            is_new &= phy_offsets > tail.phy_offsets[-1]
+        added = QueueTail(phy_offsets[is_new], queue_offsets[is_new], counts[is_new])
+        if len(added.phy_offsets) == 0:
             return
-        for row in np.flatnonzero(np.diff(queue_offsets, prepend=last) <= 0).tolist():
-            self._add_restart(queue, int(phy_offsets[row]), int(queue_offsets[row]))
-        self._last[queue] = int(phy_offsets[-1]), int(queue_offsets[-1])
+        records = QueueTail(*map(np.concatenate, zip(tail, added, strict=True)))
+        offsets = records.queue_offsets
+        for row in (np.flatnonzero(np.diff(offsets) <= 0) + 1).tolist():
+            if len(tail.phy_offsets) - 1 <= row < len(offsets) - 1 and is_restart(records, row):
+                self._add_restart(queue, int(records.phy_offsets[row]), int(offsets[row]))
+        self._tails[queue] = QueueTail(*(column[-TAIL:] for column in records))
+
+    def finish(self) -> None:
+        """Judge the last record of each queue. A topic that was made again may have one message so far."""
+        for queue, tail in self._tails.items():
+            row = len(tail.phy_offsets) - 1
+            if row > 0 and tail.queue_offsets[row] == 0 and is_restart(tail, row):
+                self._add_restart(queue, int(tail.phy_offsets[row]), 0)
 
     def _add_restart(self, queue: QueueId, phy_offset: int, queue_offset: int) -> None:
         restarts = self._restarts.setdefault(queue, [])
@@ -78,15 +113,36 @@ class Restarts:
 
     def queues(self) -> set[QueueId]:
         """Return the queues whose records were added."""
-        return {*self._last}
+        return {*self._tails}
 
     def last_record(self, queue: QueueId) -> int:
         """Return the physical offset of the last record of a queue, -1 without a record."""
-        return self._last.get(queue, (-1, -1))[0]
+        tail = self._tails.get(queue)
+        return -1 if tail is None else int(tail.phy_offsets[-1])
 
     def last_restarts(self) -> dict[QueueId, int]:
         """Return the physical offset of the last record with which the offsets of a queue began again, by queue."""
         return {queue: restarts[-1][0] for queue, restarts in self._restarts.items()}
+
+
+def is_restart(records: QueueTail, row: int) -> bool:
+    """Return whether the offsets of a queue began again with a record, whose offset is not above that before it.
+
+    They did not if the record before it or the record itself is the only one that does not fit.
+    """
+    offsets = records.queue_offsets
+    before, offset = offsets[row - 1], offsets[row]
+    if offset > before:
+        return False
+    if row > 1 and offset > offsets[row - 2]:
+        return False
+    if row + 1 == len(offsets):
+        return True
+    following = offsets[row + 1]
+    return bool(following <= before or following in (offset + 1, offset + records.counts[row]))
+
+
+NO_TAIL = QueueTail(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 def are_valid(queue_offsets: np.ndarray) -> np.ndarray:
@@ -157,8 +213,8 @@ class TopicLives:
     """Decides which records get no unit, because they belong to a deleted topic or to an earlier life of a topic.
 
     Records of a deleted topic are known at once. Whether a record belongs to an earlier life is only known when all
-    later records of the log were added. So the caller adds the records of the whole log, and calls ``finish``. If the
-    offsets of a queue began again (``has_restarts``), the caller reads the log a second time.
+    later records of the log were added. So the caller adds the records of the whole log, and calls ``finish``. If this
+    returns True, records were judged wrongly so far, and the caller reads the log a second time.
     """
 
     def __init__(self, known: KnownTopics) -> None:
@@ -168,29 +224,33 @@ class TopicLives:
         self._made_again: dict[str, int] = {}  # physical offset of the last restart of a topic
 
     @property
-    def has_restarts(self) -> bool:
-        return bool(self._restarts)
-
-    @property
     def must_read_again(self) -> bool:
         """Whether records that were judged so far may belong to an earlier life."""
-        return self.has_restarts and not self.is_finished
+        return bool(self._restarts) and not self.is_finished
 
-    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> None:
-        """Add records of a queue, int64[n], in the order of the log."""
-        self._restarts.add(queue, phy_offsets, queue_offsets)
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray, counts: np.ndarray) -> None:
+        """Add records of a queue, int64[n], in the order of the log.
+
+        Parameters: counts: the number of queue offsets that each record takes.
+        """
+        self._restarts.add(queue, phy_offsets, queue_offsets, counts)
 
     def add_requests(self, requests: np.ndarray, queues: Sequence[QueueId]) -> None:
         """Add the records of requests, REQUEST[n], in the order of the log."""
         for queue, rows in rows_by_queue(requests, queues):
-            self.add(queue, requests["phy_offset"][rows], requests["msg_base_offset"][rows])
+            self.add(queue, *(requests[name][rows] for name in ("phy_offset", "msg_base_offset", "batch_size")))
 
-    def finish(self) -> None:
-        """Say that all records of the log were added."""
+    def finish(self) -> bool:
+        """Say that all records of the log were added. Return whether the log must be read again."""
+        if self.is_finished:
+            return False
+        self._restarts.finish()
+        must_read_again = self.must_read_again
         self.is_finished = True
         for (topic, queue_id), phy_offset in self._restarts.last_restarts().items():
             if queue_id in self.known.queue_ids(topic):
                 self._made_again[topic] = max(phy_offset, self._made_again.get(topic, 0))
+        return must_read_again
 
     def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
         """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
@@ -218,6 +278,22 @@ class TopicLives:
         topics = sorted({topic for topic, _ in self._restarts.queues()})
         kept = [topic for topic in topics if self.known.is_undeclared(topic) and not self.known.was_deleted(topic)]
         return DeletedTopics(dict(sorted(left_out.items())), tuple(kept))
+
+
+class LeftOutRecords:
+    """Leaves out the records whose physical offsets are given: int64[n] for each queue."""
+
+    must_read_again = False
+
+    def __init__(self, phy_offsets: Mapping[QueueId, np.ndarray]) -> None:
+        self._phy_offsets = phy_offsets
+
+    def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray, counts: np.ndarray) -> None:
+        """Nothing to do: the records are known."""
+
+    def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
+        """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
+        return np.isin(phy_offsets, self._phy_offsets.get(queue, ()))
 
 
 def rows_by_queue(requests: np.ndarray, queues: Sequence[QueueId]) -> Iterator[tuple[QueueId, np.ndarray]]:

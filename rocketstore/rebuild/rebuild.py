@@ -402,9 +402,7 @@ class Rebuilder:
             builder.flush()
         if lives is None:
             return DeletedTopics()
-        is_wrong = lives.must_read_again
-        lives.finish()
-        return None if is_wrong else lives.result(dispatcher.left_out)
+        return None if lives.finish() else lives.result(dispatcher.left_out)
 
     def _dispatcher(self, log: CommitLog, staging: Path, lives: TopicLives | None) -> Dispatcher:
         index = None

@@ -334,10 +334,7 @@ def find_missing(
         search = _Search(ends, dict(late), lives, others_begin)
         for piece in pieces:
             search.add(*with_more(log, config, piece.requests, pieces.queues, batch_topics))
-        is_wrong = lives is not None and lives.must_read_again
-        if lives is not None:
-            lives.finish()
-        if not is_wrong:
+        if lives is None or not lives.finish():
             return MissingUnits(search.first, search.wrong, search.left_out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -13,6 +13,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import save_geometry
@@ -64,23 +65,32 @@ class NewStore:
                 copy.close()
                 self.dispatcher.close()
 
-    def read_and_build(self) -> None:
-        """Build up to the present end of the log, from its records: an INNER_BASE may have been changed."""
-        self.copy.take_moves()
-        self._submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
+    def read_and_build(self, left_out: Mapping[QueueId, np.ndarray]) -> None:
+        """Build up to the present end of the log, from its records: an INNER_BASE may have been changed.
 
-    def build(self, part: RunPart, queue_offsets: np.ndarray) -> None:
+        Parameters: left_out: old physical offsets of records that get no unit in a queue, int64[n].
+        """
+        moves = self.copy.take_moves()
+        self._submit(self._dispatch, moved(left_out, *moves), self.built, self.copy.phy_offset)
+
+    def build(self, part: RunPart, queue_offsets: np.ndarray, left_out: Mapping[QueueId, np.ndarray]) -> None:
         """Build units and items of the records that were just copied. Their requests and items are changed.
 
-        Parameters: queue_offsets: int64[n]; a negative one means that the record has its old one.
+        Parameters: queue_offsets: int64[n]; a negative one means that the record has its old one. left_out: as for
+        ``read_and_build``.
         """
         begins, moves = self.copy.take_moves()
         for rows in (part.requests, part.items):
             rows["phy_offset"] += moves[begins.searchsorted(rows["phy_offset"], "right") - 1]
         np.copyto(part.requests["msg_base_offset"], queue_offsets, where=queue_offsets >= 0)
-        self._submit(self._build, part, self.copy.last_phy_offset)
+        self._submit(self._build, moved(left_out, begins, moves), part, self.copy.last_phy_offset)
 
-    def _build(self, part: RunPart, last_phy_offset: int) -> None:
+    def _dispatch(self, left_out: LeftOutRecords, begin: int, end: int) -> None:
+        self.dispatcher.leave_out(left_out)
+        self.dispatcher.dispatch(begin, end)
+
+    def _build(self, left_out: LeftOutRecords, part: RunPart, last_phy_offset: int) -> None:
+        self.dispatcher.leave_out(left_out)
         self.dispatcher.build_consume_queues(part.requests, self.queues)
         self.dispatcher.build_index(part.items, last_phy_offset)
 
@@ -105,3 +115,10 @@ class NewStore:
             sync_path(file.path)
         store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
+
+
+def moved(left_out: Mapping[QueueId, np.ndarray], begins: np.ndarray, moves: np.ndarray) -> LeftOutRecords:
+    """Return records at their new physical offsets. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
+    return LeftOutRecords(
+        {queue: old + moves[begins.searchsorted(old, "right") - 1] for queue, old in left_out.items()}
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues
+from rocketstore.dispatch.topic_lives import TopicLives
 from rocketstore.dispatch.topic_queues import MAX_DECLARED_QUEUES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
@@ -19,7 +21,20 @@ from rocketstore.limits import LONG_MAX
 
 __all__ = ["QueueOffsets"]
 
+ONE = np.ones(1, np.int64)
 MIN_INNER_MESSAGE = INNER_MESSAGE_HEAD.itemsize + 2  # bytes of a message in a batch; 2 for the length of properties
+
+
+class Assigned(NamedTuple):
+    """The queue offsets of records.
+
+    Attributes: offsets: int64[n]. inner_bases: row and INNER_BASE of each batch whose offset changed. left_out:
+    physical offsets of the records that get no unit in a queue, int64[n].
+    """
+
+    offsets: np.ndarray
+    inner_bases: list[tuple[int, str]]
+    left_out: dict[QueueId, np.ndarray]
 
 
 class QueueOffsets:
@@ -29,10 +44,15 @@ class QueueOffsets:
 
     A light queue keeps the offsets that its messages name, and so does a queue that gets units from messages of other
     queues. A broker closes the gaps there: the units behind a gap move up. ``misplaced`` counts their messages.
+
+    Records that ``lives`` leaves out keep their queue offsets and get no unit. ``left_out`` counts them. If ``lives``
+    must read the log again, count the records in a new object, with the same ``lives``.
     """
 
-    def __init__(self, scanner: RequestScanner, config: StoreConfig) -> None:
-        self.scanner, self.config = scanner, config
+    def __init__(self, scanner: RequestScanner, config: StoreConfig, lives: TopicLives | None) -> None:
+        """Parameters: lives: None to leave out no records."""
+        self.scanner, self.config, self.lives = scanner, config, lives
+        self.left_out: dict[QueueId, int] = {}
         self.counts, self.messages, self.ends = (np.zeros(0, np.int64) for _ in range(3))  # by the scanner's queues
         self.begins = np.zeros(0, np.int64)  # lowest offset of each queue
         self.batches: set[str] = set()  # topics
@@ -40,6 +60,8 @@ class QueueOffsets:
 
     def count(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count messages by queue. An offset that is larger than the number of records before it is damage."""
+        named = list(self._named_queues(requests, buffer, base, ()))  # batches are known at the end
+        requests = requests[~self._are_left_out(requests, named)]
         added = len(self.scanner.queues) - len(self.counts)
         self.counts, self.messages, self.ends = (
             np.append(column, np.zeros(added, np.int64)) for column in (self.counts, self.messages, self.ends)
@@ -59,8 +81,21 @@ class QueueOffsets:
         )
         for queue in np.unique(queues[batch_sizes != 1]):
             self.batches.add(self.scanner.queues[queue][0])
-        for _, topic, other, offset in self._named_queues(requests, buffer, base, ()):  # batches are known at the end
+        for _, topic, other, offset in named:
             self.named[topic, other] = min(offset, self.named.get((topic, other), LONG_MAX))
+
+    def _are_left_out(self, requests: np.ndarray, named: Iterable[tuple[int, str, QueueId, int]]) -> np.ndarray:
+        """Add records to ``lives``, and return whether they get no unit in their own queue, bool[n].
+
+        Parameters: named: as ``_named_queues`` yields them.
+        """
+        if self.lives is None:
+            return np.zeros(len(requests), bool)
+        is_good = requests["msg_base_offset"] <= requests["phy_offset"] // MIN_INNER_MESSAGE
+        self.lives.add_requests(requests[is_good], self.scanner.queues)
+        for row, _, other, offset in named:
+            self.lives.add(other, requests["phy_offset"][row : row + 1], np.array([offset]), ONE)
+        return is_good & self.lives.are_requests_left_out(requests, self.scanner.queues)
 
     def start(self, batch_topics: Iterable[str]) -> None:
         """Find the first offset of each queue, after all messages were counted."""
@@ -81,24 +116,56 @@ class QueueOffsets:
             min(offset, own.get(queue, LONG_MAX)) > 0 for queue, offset in named.items()
         )
 
-    def assign(self, requests: np.ndarray, buffer: Buffer, base: int) -> tuple[np.ndarray, list[tuple[int, str]]]:
-        """Return the queue offsets of messages, int64[n]; and row and INNER_BASE of each batch whose offset changed."""
+    def assign(self, requests: np.ndarray, buffer: Buffer, base: int) -> Assigned:
+        """Return the queue offsets of messages."""
         queues, old = requests["queue"], requests["msg_base_offset"]
-        assigned = assign_queue_offsets(queues, requests["batch_size"], self.is_batch.view(np.uint8), self.next)
-        new = np.where(self.is_kept[queues], old, assigned)
+        named = list(self._named_queues(requests, buffer, base, self.batches))
+        are_left_out = self._are_left_out(requests, ())
+        has_unit = ~are_left_out
+        new = old.copy()
+        new[has_unit] = assign_queue_offsets(
+            queues[has_unit], requests["batch_size"][has_unit], self.is_batch.view(np.uint8), self.next
+        )
+        new = np.where(self.is_kept[queues], old, new)
         is_changed = new != old
         np.add.at(self.changed, queues[is_changed], 1)
-        self._find_misplaced(requests, buffer, base)
-        return new, [(row, str(new[row])) for row in np.flatnonzero(self.is_batch[queues] & is_changed).tolist()]
+        left_out = self._find_left_out(requests, are_left_out, named)
+        self._find_misplaced(requests, has_unit, named, left_out)
+        inner_bases = [(row, str(new[row])) for row in np.flatnonzero(self.is_batch[queues] & is_changed).tolist()]
+        return Assigned(new, inner_bases, left_out)
 
-    def _find_misplaced(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
-        """Count the messages whose units a broker puts elsewhere than their offsets say, or drops."""
+    def _find_left_out(
+        self, requests: np.ndarray, are_left_out: np.ndarray, named: Iterable[tuple[int, str, QueueId, int]]
+    ) -> dict[QueueId, np.ndarray]:
+        """Return the physical offsets of the records that get no unit in a queue, and count them."""
+        found: dict[QueueId, list[int]] = {}
+        for number, phy_offset in requests[["queue", "phy_offset"]][are_left_out].tolist():
+            found.setdefault(self.scanner.queues[number], []).append(phy_offset)
+        for row, _, other, offset in named if self.lives is not None else ():
+            phy_offsets = requests["phy_offset"][row : row + 1]
+            if self.lives is not None and self.lives.are_left_out(other, phy_offsets, np.array([offset]))[0]:
+                found.setdefault(other, []).append(int(phy_offsets[0]))
+        for queue, phy_offsets in found.items():
+            self.left_out[queue] = self.left_out.get(queue, 0) + len(phy_offsets)
+        return {queue: np.array(sorted(phy_offsets), np.int64) for queue, phy_offsets in found.items()}
+
+    def _find_misplaced(
+        self,
+        requests: np.ndarray,
+        has_unit: np.ndarray,
+        named: Iterable[tuple[int, str, QueueId, int]],
+        left_out: dict[QueueId, np.ndarray],
+    ) -> None:
+        """Count the messages whose units a broker puts elsewhere than their offsets say, or drops.
+
+        Parameters: has_unit: whether each record has a unit in its own queue, bool[n].
+        """
         found = [
             (row, other, offset)
-            for row, _, other, offset in self._named_queues(requests, buffer, base, self.batches)
-            if other[0] not in self.batches
+            for row, _, other, offset in named
+            if other[0] not in self.batches and int(requests["phy_offset"][row]) not in left_out.get(other, ())
         ]
-        for row in np.flatnonzero(self.is_kept[requests["queue"]]).tolist():
+        for row in np.flatnonzero(self.is_kept[requests["queue"]] & has_unit).tolist():
             request = requests[row]
             found.append((row, self.scanner.queues[request["queue"]], int(request["msg_base_offset"])))
         for _, queue, offset in sorted(found, key=lambda unit: unit[0]):

@@ -10,9 +10,9 @@ import shlex
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
+from rocketstore.dispatch.topic_lives import DeletedTopics, KnownTopics, TopicLives
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
@@ -65,7 +66,8 @@ class SalvageReport(Previewed, ArrowStream):
     at another place than the name of their file says. moved: records that have another physical offset now.
     renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
     log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
-    queue id.
+    queue id. deleted: messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that
+    topics.json lacks, and whose messages have units, because the topics may exist.
 
     Examples:
     >>> report = rocketstore.salvage("demo", "copied")
@@ -84,6 +86,8 @@ class SalvageReport(Previewed, ArrowStream):
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
+    deleted: Mapping[QueueId, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
 
     def _preview(self) -> Preview:
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
@@ -103,6 +107,7 @@ def salvage(
     out: str | os.PathLike[str],
     *,
     config: StoreConfig | None = None,
+    deleted: bool = False,
     progress: Progress | None = None,
 ) -> SalvageReport:
     """Copy all messages that are still in a damaged commit log to a new store. Nothing in ``path`` is changed.
@@ -136,6 +141,9 @@ def salvage(
     out : the root of the new store: a directory that is empty, or does not exist.
     config : sizes of files, and directories of the commit log; default: those of the old store, or RocketMQ's defaults.
         With ``force_verify_prop_crc`` a record without a right CRC property is lost.
+    deleted : give messages of deleted topics a queue offset too. Otherwise they are copied to the log, but get no unit.
+        The report counts and names them. ``rebuild`` says how a deleted topic is known. A topic that was made again
+        then has the messages of its earlier lives first.
     progress : is called with the bytes that were processed, and all bytes.
 
     Returns
@@ -161,18 +169,24 @@ def salvage(
     paths = _log_files(root, config)
     _check_out(root, paths, new)
     with lock_owner_of(new):
-        return _salvage_into(root, paths, new, config, progress)
+        return _salvage_into(root, paths, new, config, progress, deleted=deleted)
 
 
 def _salvage_into(
-    root: Path, paths: list[Path], new: Path, config: StoreConfig | None, progress: Progress | None
+    root: Path,
+    paths: list[Path],
+    new: Path,
+    config: StoreConfig | None,
+    progress: Progress | None,
+    *,
+    deleted: bool,
 ) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     existed = new.is_dir()
     try:
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
         make_directory(new / WORK)
-        report = _Salvage(root, paths, new, config, progress).run()
+        report = _Salvage(root, paths, new, config, progress, deleted=deleted).run()
         made = sorted((new / WORK).iterdir(), key=lambda path: (path.name != "abort", path.name == "commitlog"))
         for child in made:  # killed here, it leaves no log, or `abort` beside it
             child.rename(new / child.name)
@@ -220,8 +234,16 @@ class _Salvage:
     """
 
     def __init__(
-        self, root: Path, paths: list[Path], out: Path, config: StoreConfig | None, progress: Progress | None
+        self,
+        root: Path,
+        paths: list[Path],
+        out: Path,
+        config: StoreConfig | None,
+        progress: Progress | None,
+        *,
+        deleted: bool,
     ) -> None:
+        self.deleted = deleted
         self.root, self.out, self.work = root, out, out / WORK
         self.paths, self.given, self.progress = paths, config, progress
         self.config = _old_config(root, self.work, config)
@@ -240,7 +262,7 @@ class _Salvage:
             self.progress(done + more, self.total)
 
     def run(self) -> SalvageReport:
-        files, offsets = [], QueueOffsets(self.scanner, self.config)
+        files, offsets = [], self.new_offsets(self.new_lives())
         with ThreadPoolExecutor(1) as thread:
             counting = []
             for path in self.paths:
@@ -256,10 +278,10 @@ class _Salvage:
             raise StoreError(f"{self.root}: there is no record of a commit log")
         finds = Finds(files)
         finds.choose()
-        if sum(run.end - run.begin for run in finds.chosen) != sum(run.end - run.begin for run in found):
-            offsets = QueueOffsets(self.scanner, self.config)
-            self.kept, self.kept_size = {}, 0
-            self.count(finds.chosen, offsets)
+        if [run[:3] for run in finds.chosen] != [run[:3] for run in found]:  # others, or in another order
+            offsets = self.count_again(finds.chosen, self.new_lives())
+        if offsets.lives is not None and offsets.lives.finish():
+            offsets = self.count_again(finds.chosen, offsets.lives)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
@@ -273,6 +295,7 @@ class _Salvage:
             records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
         self.report_progress(self.total)
+        deleted = DeletedTopics() if offsets.lives is None else offsets.lives.result(offsets.left_out)
         lost = tuple(sorted(finds.lost, key=lambda lost_range: lost_range.phy_offset))
         return SalvageReport(
             self.out,
@@ -286,7 +309,25 @@ class _Salvage:
             offsets.renumbered(),
             lost,
             offsets.misplaced,
+            deleted.messages,
+            deleted.undeclared,
         )
+
+    def new_lives(self) -> TopicLives | None:
+        """Return what decides which records get no unit. A file, or a directory without a store, has no topics."""
+        if self.deleted:
+            return None
+        return TopicLives(KnownTopics.of(self.root, self.config, is_stopped=not (self.root / "abort").exists()))
+
+    def new_offsets(self, lives: TopicLives | None) -> QueueOffsets:
+        return QueueOffsets(self.scanner, self.config, lives)
+
+    def count_again(self, runs: Iterable[RecordRun], lives: TopicLives | None) -> QueueOffsets:
+        """Count the messages of runs, in the order of the log, anew."""
+        offsets = self.new_offsets(lives)
+        self.kept, self.kept_size = {}, 0
+        self.count(runs, offsets)
+        return offsets
 
     def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:
         """Count the messages of runs. Keep the parts until ``MAX_KEPT`` bytes are kept."""
@@ -343,7 +384,8 @@ class _Salvage:
     ) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
         requests, begin = part.requests, part.begin
-        places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
+        places = requests["phy_offset"] - run.base
+        numbers, changes, left_out = offsets.assign(requests, buffer, run.base)
         first = records = 0
         for row, inner_base in changes:
             at, end = int(requests["phy_offset"][row]), int(requests["phy_offset"][row] + requests["size"][row])
@@ -354,9 +396,9 @@ class _Salvage:
             begin, first = end, row + 1
         records += log.copy(buffer, begin, part.end, run.base, places[first:], numbers[first:])
         if self.scanner.has_inner:
-            new.read_and_build()
+            new.read_and_build(left_out)
         else:
-            new.build(part, numbers)
+            new.build(part, numbers, left_out)
         return records
 
     def declare(self, offsets: QueueOffsets) -> None:

@@ -264,13 +264,30 @@ def dispatched(root, config=CONFIG, batch_topics=()):
 
 
 def of_earlier_lives(model, records):
-    """Topic, queue id and physical offset of records whose queue offset is not below that of a later record."""
-    found, lowest = set(), {}
-    for record in reversed(records):
-        for queue, offset in reversed(list(model.queue_offsets(record))):
-            if offset >= lowest.get(queue, offset + 1):
-                found.add((*queue, record.phy_offset))
-            lowest[queue] = min(offset, lowest.get(queue, offset))
+    """Topic, queue id and physical offset of records whose queue offset is not below that of a later record.
+
+    A later record that alone does not fit does not count, and neither does the one behind it.
+    """
+    found, queues = set(), {}
+    for record in records:
+        for queue, offset in model.queue_offsets(record):
+            if offset >= 0 and record.phy_offset not in [row[0] for row in queues.get(queue, ())[-1:]]:
+                count = record.batch_size if queue == (record.topic, record.queue_id) else 1
+                queues.setdefault(queue, []).append((record.phy_offset, offset, count))
+    for queue, rows in queues.items():
+        lowest = None
+        for i in range(len(rows) - 1, -1, -1):
+            place, offset, count = rows[i]
+            if lowest is not None and offset >= lowest:
+                found.add((*queue, place))
+            before = [row[1] for row in rows[max(i - 2, 0) : i]]
+            begins = bool(before) and offset <= before[-1] and not (len(before) == 2 and before[0] < offset)
+            if begins and i + 1 < len(rows):
+                begins = rows[i + 1][1] <= before[-1] or rows[i + 1][1] in (offset + 1, offset + count)
+            elif begins:
+                begins = offset == 0
+            if begins:
+                lowest = offset if lowest is None else min(lowest, offset)
     return found
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import RowsView, paths_below, write_list
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, rows_options
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, deleted_option, rows_options
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
+from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.salvage.salvage import SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage_store
 from rocketstore.text_values import counted
@@ -20,10 +21,11 @@ COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
 @click.command()
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="The new store: a directory that is empty, or does not exist.")
+@deleted_option("Give messages of deleted topics a place in their queues too.")
 @broker_conf_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
-def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> None:
+def salvage(ctx: click.Context, /, store: Path, out: Path, deleted: bool, view: RowsView) -> None:
     """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
     STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
@@ -31,12 +33,15 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> No
 
     After a lost range, messages get other physical offsets. Before a lost range, messages get other queue offsets: the
     newest message of a queue keeps its offset, so that no consumer misses a message.
+
+    Messages of deleted topics are copied, but get no place in a queue. Standard error counts and names them.
     """
     with byte_progress("salvage") as progress:
-        report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
+        report = salvage_store(store, out, config=broker_config(ctx), deleted=deleted, progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(COLUMNS, lost, view, paths_below(store))
-    note(summary(report))
+    for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:
+        note(text)
     if report.lost:
         raise click.exceptions.Exit(1)
 
