@@ -26,7 +26,8 @@ from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
 from rocketstore.text_values import counted
 
-__all__ = ["DeletedTopics", "KnownTopics", "LeavesOut", "LeftOutRecords", "Restarts", "TopicLives", "topic_notes"]
+__all__ = ["DeletedTopics", "KnownTopics", "LeavesOut", "LeftOutRecords", "Restarts", "TopicLives"]
+__all__ += ["are_earlier", "topic_notes"]
 
 MAX_NAMED = 10  # queues and topics in a note
 TAIL = 3  # records: one that may be a restart, and two before it
@@ -102,14 +103,11 @@ class Restarts:
 
     def are_earlier(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
         """Return whether records of a queue belong to an earlier life of their topic, bool[n]."""
-        result = np.zeros(len(phy_offsets), bool)
-        if restarts := self._restarts.get(queue):
-            begins, offsets = np.array(restarts, np.int64).T
-            following = begins.searchsorted(phy_offsets, "right")  # the restart behind each record that is the lowest
-            is_before = following < len(begins)
-            result[is_before] = queue_offsets[is_before] >= offsets[following[is_before]]
-            result &= are_valid(queue_offsets)
-        return result
+        return are_earlier(self.of_queue(queue), phy_offsets, queue_offsets)
+
+    def of_queue(self, queue: QueueId) -> Sequence[tuple[int, int]]:
+        """Return physical offset and queue offset of the records with which the offsets of a queue began again."""
+        return self._restarts.get(queue, ())
 
     def queues(self) -> set[QueueId]:
         """Return the queues whose records were added."""
@@ -123,6 +121,21 @@ class Restarts:
     def last_restarts(self) -> dict[QueueId, int]:
         """Return the physical offset of the last record with which the offsets of a queue began again, by queue."""
         return {queue: restarts[-1][0] for queue, restarts in self._restarts.items()}
+
+
+def are_earlier(restarts: Sequence[tuple[int, int]], phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
+    """Return whether records of a queue belong to an earlier life of their topic, bool[n].
+
+    Parameters: restarts: as ``Restarts.of_queue`` returns them. phy_offsets, queue_offsets: of the records, int64[n].
+    """
+    result = np.zeros(len(phy_offsets), bool)
+    if restarts:
+        begins, offsets = np.array(restarts, np.int64).T
+        following = begins.searchsorted(phy_offsets, "right")  # of the restarts behind each record, the lowest
+        is_before = following < len(begins)
+        result[is_before] = queue_offsets[is_before] >= offsets[following[is_before]]
+        result &= are_valid(queue_offsets)
+    return result
 
 
 def is_restart(records: QueueTail, row: int) -> bool:
@@ -254,7 +267,7 @@ class TopicLives:
 
     def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
         """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
-        if self.known.was_deleted(queue[0]) or self._was_not_made_again(queue):
+        if self.is_queue_left_out(queue):
             return np.ones(len(phy_offsets), bool)
         return self._restarts.are_earlier(queue, phy_offsets, queue_offsets)
 
@@ -265,6 +278,14 @@ class TopicLives:
             phy_offsets, queue_offsets = requests["phy_offset"][rows], requests["msg_base_offset"][rows]
             result[rows] = self.are_left_out(queue, phy_offsets, queue_offsets)
         return result
+
+    def restarts_of(self, queue: QueueId) -> Sequence[tuple[int, int]]:
+        """Return where the offsets of a queue began again, for ``are_earlier``."""
+        return self._restarts.of_queue(queue)
+
+    def is_queue_left_out(self, queue: QueueId) -> bool:
+        """Return whether no record of a queue gets a unit: its topic was deleted, or was made again without it."""
+        return self.known.was_deleted(queue[0]) or self._was_not_made_again(queue)
 
     def _was_not_made_again(self, queue: QueueId) -> bool:
         """Return whether a queue is missing since its topic was deleted: the topic was made again without it."""
@@ -306,13 +327,16 @@ def rows_by_queue(requests: np.ndarray, queues: Sequence[QueueId]) -> Iterator[t
             yield queues[numbers[first]], order[first:last]
 
 
-def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str]) -> list[str]:
-    """Return what a command says about deleted topics. Parameters: as in ``DeletedTopics``."""
+def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], option: str = "--deleted") -> list[str]:
+    """Return what a user is told about deleted topics.
+
+    Parameters: messages, undeclared: as in ``DeletedTopics``. option: what brings the messages back.
+    """
     notes = []
     if messages:
         names = (f"{topic}/{queue_id}: {count}" for (topic, queue_id), count in messages.items())
         count = counted(sum(messages.values()), "message")
-        notes.append(f"{count} of deleted topics left out ({first_names(names)}); --deleted brings them back")
+        notes.append(f"{count} of deleted topics left out ({first_names(names)}); {option} brings them back")
     if undeclared:
         topics = counted(len(undeclared), "topic")
         reason = "that topics.json lacks: only a topic without queues, in a store that was stopped cleanly, is deleted"

@@ -200,7 +200,7 @@ def planned(root, places, runs=1):
     spilled = []
     for number, (begin, stop) in enumerate(itertools.pairwise(cuts)):
         spilled += spill_requests(reader.chunks(begin, stop), reader, set(), places.spills / f"{number}")
-    return plan_queues(spilled, rebuilder), reader
+    return plan_queues(spilled, rebuilder, None)[0], reader
 
 
 @pytest.mark.parametrize("block", [1, 1000, 1 << 20])
@@ -356,7 +356,7 @@ def made_up_runs(directory, splits, queues):
             "topic": [f"T{i:06}" for i in range(queues)], "queue_id": [0] * queues, "start": list(range(queues)),
             "items": [1] * queues, "first_offset": [split] * queues, "last_offset": [split] * queues,
             "first_end": [split * 1000 + 1] * queues, "last_end": [split * 1000 + 1] * queues,
-            "follows": [True] * queues, "has_inner": [False] * queues,
+            "follows": [True] * queues, "falls": [False] * queues, "has_inner": [False] * queues,
         }  # fmt: skip
         pd.DataFrame(columns).to_feather(f"{path}.queues")
         runs.append(module.RequestRun(split, split + 1, str(path), f"{path}.queues"))
@@ -367,7 +367,7 @@ def made_up_runs(directory, splits, queues):
 def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, splits, queues):
     monkeypatch.setattr(module, "TASK_UNITS", 10 * splits)  # ten queues
     rebuilder = Rebuilder.of(store, Build(True, False, None, False), CONFIG)
-    parts = plan_queues(made_up_runs(tmp_path / "spilled", splits, queues), rebuilder)
+    parts, _ = plan_queues(made_up_runs(tmp_path / "spilled", splits, queues), rebuilder, None)
     assert [part.queue for part in parts] == [(f"T{i:06}", 0) for i in range(queues)]
     sent = []
 

@@ -6,14 +6,15 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.text_values import counted
 
@@ -27,11 +28,14 @@ class BuildReport:
     """The result of a build.
 
     Attributes: files: paths, oldest first. items: the number of items or units in them. seconds: the time of the build.
+    deleted, undeclared: of a build of queues, as in ``RebuildReport``.
     """
 
     files: list[Path]
     items: int
     seconds: float
+    deleted: Mapping[QueueId, int] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
 
     def __repr__(self) -> str:
         where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""

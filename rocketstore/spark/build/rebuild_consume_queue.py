@@ -26,6 +26,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
+from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives, are_earlier, topic_notes
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
@@ -61,12 +62,14 @@ class RequestRun(NamedTuple):
 class QueuePart(NamedTuple):
     """A queue or some files of a queue, and the requests of their units.
 
-    Attributes: slices: SLICE[n]. paths: of all spill files; ``run`` of a slice is an index of this list.
+    Attributes: slices: SLICE[n]. paths: of all spill files; ``run`` of a slice is an index of this list. restarts: where
+    the queue offsets began again: see ``are_earlier``.
     """
 
     queue: QueueId
     slices: np.ndarray
     paths: list[str]
+    restarts: Sequence[tuple[int, int]] = ()
 
     @property
     def units(self) -> int:
@@ -77,6 +80,14 @@ class QueuePart(NamedTuple):
         for run, start, stop in self.slices.tolist():
             yield Slice(Run(self.paths[run], start, stop - start), 0, stop - start)
 
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield the requests, REQUEST[n], in the order of the log, in blocks. Raises: OSError."""
+        yield from read_entries(self.requests(), REQUEST)
+
+    def are_left_out(self, requests: np.ndarray) -> np.ndarray:
+        """Return whether the records of requests belong to an earlier life of the topic, bool[n]."""
+        return are_earlier(self.restarts, requests["phy_offset"], requests["msg_base_offset"])
+
 
 def rebuild_consume_queue(
     spark: SparkSession,
@@ -85,6 +96,7 @@ def rebuild_consume_queue(
     *,
     scratch: str | os.PathLike[str] | None = None,
     config: StoreConfig | None = None,
+    deleted: bool = False,
 ) -> BuildReport:
     """Build the consume queues of a store from its commit log. The files are those of ``rebuild``.
 
@@ -97,7 +109,7 @@ def rebuild_consume_queue(
     out : the new directory, with ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext`` if they have files.
         It appears when it is complete. Until then the files are in a hidden directory beside it.
     scratch : directory for the spill files, 48 bytes a message. Default: beside ``out``.
-    config : as for ``rebuild``.
+    config, deleted : as for ``rebuild``.
 
     Returns
     -------
@@ -130,11 +142,14 @@ def rebuild_consume_queue(
         runs = read({*rebuilder.batches})
         if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
             runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
-        parts = plan_queues(runs, rebuilder)
+        lives = None if deleted else TopicLives(opened.known_topics)
+        parts, left_out = plan_queues(runs, rebuilder, lives)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    return BuildReport(files, count, time.perf_counter() - started)
+    for text in topic_notes(left_out.messages, left_out.undeclared, "deleted=True"):
+        logger.warning("%s", text)
+    return BuildReport(files, count, time.perf_counter() - started, left_out.messages, left_out.undeclared)
 
 
 # ---- first pass: spill -----------------------------------------------------------------------------------
@@ -175,6 +190,8 @@ def write_block(
     offsets, ends = requests["msg_base_offset"], requests["phy_offset"] + requests["size"]
     follows = np.append(True, (np.diff(offsets) == 1) & (np.diff(ends) > 0))
     follows[starts] = True
+    falls = np.diff(offsets, prepend=offsets[:1]) <= 0
+    falls[starts] = False
     return pd.DataFrame(
         {
             "topic": [queues[number][0] for number in numbers.tolist()],
@@ -186,6 +203,7 @@ def write_block(
             "first_end": ends[starts],
             "last_end": ends[lasts],
             "follows": np.logical_and.reduceat(follows, starts),
+            "falls": np.logical_or.reduceat(falls, starts),
             "has_inner": np.logical_or.reduceat(requests["flags"] & INNER_DISPATCH != 0, starts),
         }
     )
@@ -204,19 +222,50 @@ def inner_topics(runs: list[RequestRun]) -> set[str]:
     return found
 
 
-def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]:
-    """Return the parts of queues that can be built independently."""
+def plan_queues(
+    runs: list[RequestRun], rebuilder: Rebuilder, lives: TopicLives | None
+) -> tuple[list[QueuePart], DeletedTopics]:
+    """Return the parts of queues that can be built independently, and the deleted topics.
+
+    Parameters: lives: new; None to leave out no records.
+    """
     spilled = [run for run in runs if run.queues]
     paths = [run.path for run in spilled]
     directory = QueueDirectory.read([run.queues for run in spilled])
-    parts = []
+    if lives is not None:
+        for queue, rows in directory.queues():
+            add_records(lives, whole_queue(queue, rows, paths), rows)
+        lives.finish()
+    parts: list[QueuePart] = []
+    left_out: dict[QueueId, int] = {}
     for queue, rows in directory.queues():
-        if is_file_name(queue[0]):
+        if not is_file_name(queue[0]):
+            logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
+        elif lives is not None and lives.is_queue_left_out(queue):
+            left_out[queue] = int(rows["items"].sum())
+        elif lives is not None and (restarts := lives.restarts_of(queue)):
+            part = whole_queue(queue, rows, paths)._replace(restarts=restarts)
+            left_out[queue] = sum(int(part.are_left_out(requests).sum()) for requests in part.blocks())
+            parts.append(part)
+        else:
             bounds = bounds_of(queue, rows, rebuilder)
             parts += [QueuePart(queue, slices, paths) for slices in slices_between(rows, bounds)]
-        else:
-            logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
-    return parts
+    return parts, DeletedTopics() if lives is None else lives.result(left_out)
+
+
+def whole_queue(queue: QueueId, rows: np.ndarray, paths: list[str]) -> QueuePart:
+    (slices,) = slices_between(rows, [(0, int(rows["items"].sum()))])
+    return QueuePart(queue, slices, paths)
+
+
+def add_records(lives: TopicLives, part: QueuePart, rows: np.ndarray) -> None:
+    """Add the records of a whole queue. If their queue offsets only rise, the last record tells as much as all."""
+    if rows["falls"].any() or (rows["first_offset"][1:] <= rows["last_offset"][:-1]).any():
+        for requests in part.blocks():
+            lives.add(part.queue, *(requests[name] for name in ("phy_offset", "msg_base_offset", "batch_size")))
+    else:
+        last = rows[-1:]
+        lives.add(part.queue, last["last_end"] - 1, last["last_offset"], np.ones(1, np.int64))
 
 
 def bounds_of(queue: QueueId, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:
@@ -294,9 +343,9 @@ def build_parts(parts: list[QueuePart], reader: LogReader, batches: set[str], pl
         with contextlib.closing(Dispatcher(root, reader.config, reader.log, None, batches)) as dispatcher:
             for part in parts:
                 places.files.stat()  # raises if the build is over; the files of this attempt would remain
-                for requests in read_entries(part.requests(), REQUEST):
+                for requests in part.blocks():
                     requests["queue"] = 0
-                    units += dispatcher.put_requests(requests, [part.queue])
+                    units += dispatcher.put_requests(requests[~part.are_left_out(requests)], [part.queue])
             dispatcher.flush()
         for path in sorted(root.rglob("*")):
             target = places.files / path.relative_to(root)
