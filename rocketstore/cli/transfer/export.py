@@ -8,19 +8,22 @@ import json
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, write_utf8
-from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import PATH, deleted_option, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
+from rocketstore.cli.store_notes import left_out as left_out_texts
 from rocketstore.cli.store_notes import (
-    left_out,
     note_bad_bodies,
     note_elsewhere,
     note_leftovers,
@@ -28,6 +31,7 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.text import note
+from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
 from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
 from rocketstore.cli.transfer.table_file import COMPRESSIONS, ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
@@ -35,9 +39,11 @@ from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option
 from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, message_columns_option, message_lines
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_small_file
+from rocketstore.dispatch.topic_lives import TopicLives, topic_notes
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -61,7 +67,8 @@ NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
 # The result of a range of the log. rows: number of messages; problems: texts on messages that were left out; unseen:
-# requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies.
+# requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies; deleted:
+# topic, queue id and count of messages of deleted topics.
 Result = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
 
@@ -105,6 +112,7 @@ format_option = click.option(
     callback=parse_partitions,
     help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.",
 )
+@deleted_option("With --topic, or a directory for each topic, write messages of deleted topics too.")
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
@@ -116,6 +124,7 @@ def export(
     columns: tuple[str, ...] | None,
     compression: str | None,
     partition_by: tuple[str, ...],
+    deleted: bool,
     resume: bool,
     force: bool,
     **options: Any,
@@ -126,7 +135,8 @@ def export(
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
 
     If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
-    names their offsets, and the exit status is 1. A message whose body cannot be decoded is written. A warning gives
+    names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and
+    named. A message whose body cannot be decoded is written. A warning gives
     the number of these messages.
     """
     form = format_of(target, form or ("parquet" if partition_by else None), "TARGET")
@@ -146,91 +156,104 @@ def export(
     chosen = [COLUMNS[name] for name in columns or ()]
     conditions["columns"] = chosen or [*message_fields(), *extra]
     has_containers = containers or raw_body
+    by_topic = bool(conditions["topics"]) or "topic" in partition_by
+    lives = find_lives(store, conditions["topics"]) if by_topic and not deleted else None
+    source = Source(store, store.commit_log, conditions, has_containers, lives)
     if partition_by:
-        export_partitions(store, target, conditions, form, partition_by, compression, has_containers)
+        export_partitions(source, target, form, partition_by, compression)
     elif target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
-        asked["compression"] = compression
+        asked |= {"compression": compression, "deleted": deleted}
         asked = json.loads(json.dumps(asked))
-        export_file(store, conditions, asked, target, resume, force)
+        export_file(source, asked, target, resume, force)
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
         write = text_writer(
             partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
         )
-        log, begin = store.commit_log, conditions["begin_offset"] or 0
-        conditions["begin_offset"] = max(begin, log.min_phy_offset)
-        report_results(store, target, conditions, [copy_messages(log, conditions, has_containers, write)])
+        begin = max(conditions["begin_offset"] or 0, source.log.min_phy_offset)
+        report_results(source, target, [copy_messages(source.between(begin_offset=begin), write)])
 
 
-def copy_messages(
-    log: CommitLog,
-    conditions: dict[str, Any],
-    has_containers: bool,
-    write: Write,
-    progress: Callable[[int], object] = lambda position: None,
-) -> Result:
+@dataclass(frozen=True)
+class Source:
+    """The messages of an export.
+
+    Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
+    leaves out messages of deleted topics; None: writes all.
+    """
+
+    store: MessageStore
+    log: CommitLog
+    conditions: dict[str, Any]
+    has_containers: bool
+    lives: TopicLives | None
+
+    def between(self, **bounds: int) -> "Source":
+        """Return the messages of a part of the log. Parameters: ``begin_offset``, ``end_offset``."""
+        return replace(self, conditions=self.conditions | bounds)
+
+
+def copy_messages(source: Source, write: Write, progress: Callable[[int], object] = lambda position: None) -> Result:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
     result: Result = {}
-    for messages in read_messages(log, conditions, has_containers, result, progress):
+    for messages in read_messages(source, result, progress):
         write(messages)
     return result
 
 
 def read_messages(
-    log: CommitLog,
-    conditions: dict[str, Any],
-    has_containers: bool,
-    result: Result,
-    progress: Callable[[int], object] = lambda position: None,
+    source: Source, result: Result, progress: Callable[[int], object] = lambda position: None
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield the messages that meet all conditions. At the end, fill in ``result``."""
-    read = dict.fromkeys([*conditions["columns"], *NEEDED_COLUMNS, "topic"])
-    scan = log.scan(**conditions | {"columns": read}, on_corrupt="skip", batch_size=BATCH_SIZE)
+    log, conditions, lives = source.log, source.conditions, source.lives
+    needed = [*conditions["columns"], *NEEDED_COLUMNS, "topic", *(LIVES_COLUMNS if lives is not None else ())]
+    scan = log.scan(**conditions | {"columns": dict.fromkeys(needed)}, on_corrupt="skip", batch_size=BATCH_SIZE)
     scan.warns = False  # the command writes one warning for all pieces together
+    left_out: Counter[QueueId] = Counter()
+
+    def without_deleted(batch: MessageBatch) -> MessageBatch:
+        if lives is None:
+            return batch
+        are_left_out, counts = rows_of_deleted_topics(log, lives, batch)
+        left_out.update(counts)
+        return batch.take(np.flatnonzero(~are_left_out)) if counts else batch
+
+    scan.choose = without_deleted
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
-        for messages in [batch] if has_containers else without_containers(log, [batch]):
+        for messages in [batch] if source.has_containers else without_containers(log, [batch]):
             yield messages
             rows += len(messages)
         if unseen:
             unseen.difference_update(batch.topic)
         progress(int(batch.phy_offset.max(initial=0)))
+    unseen -= {queue.topic for queue in left_out}
     bad_bodies = [scan.bad_bodies.count, scan.bad_bodies.first]
-    result |= {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
+    result |= {"rows": rows, "problems": left_out_texts(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
+    result["deleted"] = [[*queue, count] for queue, count in sorted(left_out.items())]
 
 
-def export_partitions(
-    store: MessageStore,
-    target: Path,
-    conditions: dict[str, Any],
-    form: str,
-    names: tuple[str, ...],
-    compression: str | None,
-    has_containers: bool,
-) -> None:
+def export_partitions(source: Source, target: Path, form: str, names: tuple[str, ...], compression: str | None) -> None:
     """Write a directory of files. It gets its name when it is complete."""
     work = target.with_name(f"{target.name}.partial")
     for path in (target, work):
         if path.exists() or path.is_symlink():
             raise click.ClickException(f"{path}: exists: give another name, or remove it")
     result: Result = {}
-    begin = max(conditions["begin_offset"] or 0, store.commit_log.min_phy_offset)
-    messages = read_messages(store.commit_log, conditions | {"begin_offset": begin}, has_containers, result)
+    begin = max(source.conditions["begin_offset"] or 0, source.log.min_phy_offset)
+    messages = read_messages(source.between(begin_offset=begin), result)
     try:
-        write_partitions(work, messages, form, conditions["columns"], names, compression)
+        write_partitions(work, messages, form, source.conditions["columns"], names, compression)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
     publish(work, target)
-    report_results(store, target, conditions, [result])
+    report_results(source, target, [result])
 
 
-def export_file(
-    store: MessageStore, conditions: dict[str, Any], asked: dict[str, Any], target: Path, resume: bool, force: bool
-) -> None:
-    log = store.commit_log
+def export_file(source: Source, asked: dict[str, Any], target: Path, resume: bool, force: bool) -> None:
     work = target.with_name(f"{target.name}.partial")
     require_file_name(target)
     if target.exists() and not force:
@@ -240,10 +263,10 @@ def export_file(
             return
         if not (resume and read_state(work)["replaces"]):
             raise FileIsThere(target)
-    state = start_export(work, log, asked, resume, force)
+    state = start_export(work, source.log, asked, resume, force)
     hint = "has the messages so far; run the same command with --resume to continue"
     try:
-        results = write_parts(log, conditions, work, state)
+        results = write_parts(source, work, state)
         if target.exists() and not state["replaces"]:  # another program may have made the file meanwhile
             raise click.ClickException(f"{target}: exists now: move it away, and run the same command with --resume")
         publish(work / ROWS, target)
@@ -254,15 +277,17 @@ def export_file(
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
         raise click.ClickException(f"{text}; {work.name} {hint}") from error
     shutil.rmtree(work)
-    report_results(store, target, conditions, results)
+    report_results(source, target, results)
 
 
-def report_results(store: MessageStore, target: Path, conditions: dict[str, Any], results: Collection[Result]) -> None:
+def report_results(source: Source, target: Path, results: Collection[Result]) -> None:
     """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
+    store, conditions = source.store, source.conditions
     bad_bodies = BadBodies()
     for result in results:
         bad_bodies.add_all(BadBodies(*result["bad_bodies"]))
     note_bad_bodies(bad_bodies)
+    note_deleted_topics(source.lives, results)
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
     problems = [problem for result in results for problem in result["problems"]]
     note_leftovers(store.commit_log)
@@ -270,6 +295,17 @@ def report_results(store: MessageStore, target: Path, conditions: dict[str, Any]
     problems += unknown_topics(store, sorted(unseen))
     finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
     note(f"{target}: {counted(rows, 'message')}")
+
+
+def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -> None:
+    """Write notes to standard error about deleted topics: the messages that were left out, and topics in doubt."""
+    left_out: Counter[QueueId] = Counter()
+    for result in results:
+        left_out.update({QueueId(topic, queue_id): count for topic, queue_id, count in result["deleted"]})
+    if lives is not None:
+        deleted = lives.result(left_out)
+        for text in topic_notes(deleted.messages, deleted.undeclared):
+            note(text)
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:
@@ -339,14 +375,15 @@ def publish(temporary: Path, path: Path) -> None:
     sync_path(path.parent)
 
 
-def write_parts(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> list[Result]:
+def write_parts(source: Source, work: Path, state: dict[str, Any]) -> list[Result]:
     """Append the messages that are missing, and save the state after each file of the log. Return all results."""
+    log, columns = source.log, source.conditions["columns"]
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
     position = parts[-1]["end"] if parts else start
     results: list[Result] = []  # of files of the log after the last part
     with (
         bar() as progress,
-        closing(open_rows(work / ROWS, asked, conditions["columns"], [part["size"] for part in parts])) as rows,
+        closing(open_rows(work / ROWS, asked, columns, [part["size"] for part in parts])) as rows,
     ):
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
 
@@ -356,8 +393,8 @@ def write_parts(log: CommitLog, conditions: dict[str, Any], work: Path, state: d
         while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.queue.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
-            bounds = {"begin_offset": position, "end_offset": stop}
-            results.append(copy_messages(log, conditions | bounds, asked["containers"], rows.write, show))
+            part_of_log = source.between(begin_offset=position, end_offset=stop)
+            results.append(copy_messages(part_of_log, rows.write, show))
             position, size = stop, rows.end_part()
             if size is not None:
                 parts.append({"end": stop, "size": size, "results": results})
