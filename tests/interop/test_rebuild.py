@@ -30,6 +30,7 @@ from interop.test_recovery import ONE_INDEX_FILE, config_of
 from interop.test_recovery import batch_topics as tell_batch_topics
 from interop.write_checks import refused_put, store_config, writing
 from rocketstore import StoreConfig, rebuild, recover
+from rocketstore.state.broker_config import extend_topics
 
 pytestmark = pytest.mark.interop
 
@@ -78,6 +79,37 @@ def test_what_rocketmq_wrote_is_built_again(store_of, tmp_path, release, profile
     tell_batch_topics(root, store.options["batchTopics"])
     rebuild(root, config=config_of(store, release), tz="UTC")
     assert_same(root, store.root, store.options["config"]["maxHashSlotNum"])
+
+
+@pytest.mark.parametrize("is_all", [False, True], ids=("some queues", "all queues"))
+@pytest.mark.parametrize("profile", ["basic", "batch", "lmq", "cqext"])
+@pytest.mark.parametrize("release", (*RELEASES, "4.9.8"))
+def test_topics_that_were_deleted_are_not_built_again(java_of, tmp_path, seed, release, profile, is_all):
+    """Some of them are made again. The queues are those that RocketMQ has."""
+    options, messages = stores.make(profile, random.Random(f"{seed} {profile}"), release)
+    topics = sorted({message["topic"] for message in messages})
+    gone, again = topics[0], topics[1:]
+    half = len(messages) // 2
+    later = [message for message in messages[half:] if message["topic"] != gone]
+    if not is_all:
+        later = [message for message in later if message.get("queueId", 0) % 2 == 0]
+    deletion = {"deleteTopics": topics}
+    java_of(release).write_store(tmp_path / "java", options, [*messages[:half], deletion, *later])
+    ours = shutil.copytree(tmp_path / "java", tmp_path / "ours")
+    extend_topics(ours, dict.fromkeys(again, 4), dict.fromkeys(options["batchTopics"], "BatchCQ"))
+    report = rebuild(ours, config=store_config(options, release))
+    assert {queue.topic for queue in report.deleted} >= {gone}
+    assert not (ours / "consumequeue" / gone).exists()
+    found, expected = queues(ours), queues(tmp_path / "java")
+    if profile == "cqext":  # ext files of deleted queues stay
+        found, expected = (
+            {path: data for path, data in files.items() if not path.startswith("consumequeue_ext")}
+            for files in (found, expected)
+        )
+    assert sorted(found) == sorted(expected)
+    assert [path for path, data in expected.items() if found[path] != data] == []
+    assert recover(ours, config=store_config(options, release)).actions == ()
+    assert queues(ours).keys() == queues(tmp_path / "java").keys()
 
 
 @pytest.mark.parametrize(("release", "profile", "more"), BUILT, ids=str)

@@ -8,8 +8,10 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -49,6 +51,7 @@ final class StoreWriter {
      * batch             a list of {body, properties, flag}: a client's batch instead of a body; with innerBatch true
      *                   kept as one record
      * compression       ZLIB, LZ4, ZSTD: the body is compressed as a client does
+     * deleteTopics      instead of all others: a list of topics to be deleted, as an administrator does
      * </pre>
      */
     static String write(String[] args) throws Exception {
@@ -102,11 +105,31 @@ final class StoreWriter {
     }
 
     private Map<String, Object> answer(Map<String, Object> message) throws Exception {
+        List<?> topics = (List<?>) message.get("deleteTopics");
+        if (topics != null) {
+            deleteTopics(topics);
+            return Json.of("status", "DELETED");
+        }
         try {
             return result(put(message));
         } catch (InvocationTargetException e) {
             return Json.of("status", "EXCEPTION", "exception", e.getCause().toString());
         }
+    }
+
+    /** Releases before 5.0 delete the queues of all topics but some. */
+    private void deleteTopics(List<?> topics) throws Exception {
+        Stores.settle(store);
+        if (Reflect.has(store, "deleteTopics", 1)) {
+            // The harness has no statistics to delete.
+            Reflect.call(Reflect.call(store, "getBrokerConfig"), "setAutoDeleteUnusedStats", false);
+            Reflect.call(store, "deleteTopics", new HashSet<>(topics));
+        } else {
+            Set<Object> kept = new HashSet<>(((Map<?, ?>) Reflect.call(store, "getConsumeQueueTable")).keySet());
+            kept.removeAll(topics);
+            Reflect.call(store, "cleanUnusedTopic", kept);
+        }
+        queueOffsets.keySet().removeIf(queue -> topics.contains(queue.substring(0, queue.lastIndexOf('-'))));
     }
 
     private PutMessageResult put(Map<String, Object> message) throws Exception {
