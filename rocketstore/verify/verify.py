@@ -16,6 +16,7 @@ from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.light_queues import with_light_queues
+from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.jobs.intent import intent_path
 from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
@@ -151,7 +152,9 @@ class Verification:
         if not multi:
             light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
         queue_files = dict(files.queues(self.topics, self.batch_topics))
-        queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, self.topics)
+        # A queue that a crash may have left without files is reported as behind, before this is asked.
+        known_topics = KnownTopics.of(self.root, self.config, is_stopped=True)
+        queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics)
         index = IndexVerifier(log, self.findings, files.index_files())
         checked = LogVerifier(log, self.config, self.findings, queues, index)
         checked.run(stop, cut, quick, threads, progress)

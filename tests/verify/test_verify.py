@@ -441,6 +441,16 @@ def test_records_of_a_topic_that_was_deleted_and_made_again_are_no_fault(of_batc
     assert found == [("topic-deleted", "0"), ("topic-deleted", "1")]
 
 
+def test_records_whose_queue_offsets_were_given_again_need_no_unit(tmp_path):
+    """The log says so, whether or not the queue begins with the later record."""
+    rows = [{"topic": "T", "queue_offset": offset} for offset in (0, 1, 2, 3, 4, 3, 4, 5)]
+    make_commit_log(tmp_path / "commitlog", planted.LOG_FILE, [{"body": b"b", "store_timestamp": 1} | r for r in rows])
+    rebuild(tmp_path, config=StoreConfig(**planted.SIZES))
+    found = {finding.kind: finding.detail for finding in verify(tmp_path).findings}
+    assert found["topic-deleted"].startswith("2 records, the topic was made again at ")
+    assert {*found} == {"topic-deleted", "log-queue-offset-again"}
+
+
 def make_topics(root, types):
     """Have topics.json say types of queues."""
     table = {topic: {"topicName": topic, "attributes": {"queue.type": kind}} for topic, kind in types.items()}

@@ -29,8 +29,8 @@ class QueueFiles:
 
     Attributes: spans: for each file the first unit it has room for, the unit after the last, and the file. covered:
     units that belong to a record. missing: units that records should have. behind: unit and physical
-    offset of the records after the last record with a unit; ``count_behind`` of them. count_deleted: records of a
-    deleted topic of the same name.
+    offset of the records after the last record with a unit; ``count_behind`` of them. lacking: unit, physical offset
+    and queue offset of other records without units. count_deleted: records of a deleted topic of the same name.
     """
 
     def __init__(self, directory: Path, is_batch: bool, size: int | None, ext: ExtFiles | None) -> None:
@@ -42,6 +42,7 @@ class QueueFiles:
         self.covered, self.missing = Ranges(), Ranges()
         self.behind: list[tuple[int, int]] = []
         self.count_behind = 0
+        self.lacking: list[np.ndarray] = []
         self.count_deleted = 0
         self.begins_at: int | None = None  # physical offset of unit 0, -1 if unknown; None until needed
         self.unreadable: list[tuple[Path, int, int]] = []  # file, begin, end: zeros were read instead

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
+from rocketstore.dispatch.topic_lives import KnownTopics, TopicLives
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, are_units_of, sort_requests
 from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
-from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
+from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.state.java_numbers import find_unreadable_offset
@@ -46,7 +47,6 @@ class QueueRows:
     first: int  # the first queue offset; -1 if the records are dispatched from other queues
     following: int  # the queue offset after the last; -1 likewise
     phy_offset: int  # of the first record
-    last_record: int  # physical offset of the last record
     count: int  # records
     count_deleted: int = 0
     breaks: list[tuple[int, int, int]] = field(default_factory=list)  # phy offset, queue offset expected, found
@@ -54,6 +54,8 @@ class QueueRows:
     covered: list[np.ndarray | tuple[int, int]] = field(default_factory=list)
     last_phy_offset: int = -1  # of the last record that has a unit
     missing: list[tuple[int, int]] = field(default_factory=list)  # unit, physical offset
+    missing_offsets: list[int] = field(default_factory=list)  # queue offsets of the records of ``missing``
+    records: tuple[np.ndarray, ...] = ()  # as ``TopicLives.add`` needs them
     faults: list[tuple[str, int, str]] = field(default_factory=list)  # kind, unit, detail
 
 
@@ -62,7 +64,8 @@ class QueueVerifier:
 
     ``compare`` runs in several threads, one chunk of the log each. ``merge`` gets the results in the order of the log.
 
-    Attributes: records: of queues without files: the number of records, and the physical offsets of the first and last.
+    Attributes: records: of queues without files: the number of records, and the physical offset of the first. lives:
+    decides which records without units belong to deleted topics.
     """
 
     def __init__(
@@ -73,15 +76,14 @@ class QueueVerifier:
         multi: bool,
         config: StoreConfig,
         batch_topics: set[str],
-        topics: Collection[str],
+        known_topics: KnownTopics,
     ) -> None:
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
-        self._topics = {*topics, *(topic for topic, _ in queues)}
-        self._may_be_deleted = len(topics) > 0  # else topics.json was lost
+        self.lives = TopicLives(known_topics)
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[QueueId, int] = {}
         self._dispatched: defaultdict[QueueId, Ranges] = defaultdict(Ranges)  # queue offsets in light queues
-        self.records: dict[QueueId, tuple[int, int, int]] = {}
+        self.records: dict[QueueId, tuple[int, int]] = {}
 
     # ---- log against queues, in threads ----------------------------------------------------------------------
 
@@ -101,8 +103,8 @@ class QueueVerifier:
     def _compare_queue(self, queue: QueueId, rows: np.ndarray) -> QueueRows:
         base, count = rows["msg_base_offset"], rows["batch_size"]
         following = base[:-1] + count[:-1]
-        first, last = rows["phy_offset"][[0, -1]].tolist()
-        result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), first, last, len(rows))
+        result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), int(rows["phy_offset"][0]), len(rows))
+        result.records = tuple(rows[name].copy() for name in ("phy_offset", "msg_base_offset", "batch_size"))
         broken = np.flatnonzero(base[1:] != following)
         for i in broken[:MAX_KEPT].tolist():
             result.breaks.append((int(rows["phy_offset"][i + 1]), int(following[i]), int(base[i + 1])))
@@ -167,6 +169,7 @@ class QueueVerifier:
         result.last_phy_offset = int(rows["phy_offset"][here | elsewhere].max(initial=-1))
         absent = ~(here | elsewhere)
         result.missing = list(zip(expected[absent].tolist(), rows["phy_offset"][absent].tolist(), strict=True))
+        result.missing_offsets = rows["msg_base_offset"][absent].tolist()
 
     def _compare_fields(
         self, result: QueueRows, files: QueueFiles, rows: np.ndarray, units: np.ndarray, numbers: np.ndarray
@@ -223,8 +226,8 @@ class QueueVerifier:
         for queue, pairs in more.items():
             rows = requests[[i for i, _ in pairs]].copy()
             rows["msg_base_offset"] = offsets = np.array([offset for _, offset in pairs])
-            first, last = rows["phy_offset"][[0, -1]].tolist()
-            result = QueueRows(queue, -1, -1, first, last, len(rows))
+            result = QueueRows(queue, -1, -1, int(rows["phy_offset"][0]), len(rows))
+            result.records = rows["phy_offset"], offsets, np.ones(len(rows), np.int64)
             result.dispatched = sorted(offsets.tolist())
             self._compare_units(result, rows, bool((np.diff(offsets) == 1).all()))
             found.append(result)
@@ -246,6 +249,8 @@ class QueueVerifier:
     def merge(self, results: Sequence[QueueRows], quick: bool) -> None:
         """Report the differences that ``compare`` found, and follow the queue offsets from chunk to chunk."""
         for rows in results:
+            if not quick:
+                self.lives.add(rows.queue, *rows.records)
             if rows.dispatched and not quick:
                 self._dispatched[rows.queue].add_all(np.array(rows.dispatched))
             if rows.first >= 0 and not quick:
@@ -256,12 +261,11 @@ class QueueVerifier:
                 self._next[rows.queue] = rows.following
             files = self.queues.get(rows.queue)
             if files is None:
-                count, first, last = self.records.get(rows.queue, (0, rows.phy_offset, 0))
-                last = max(last, rows.last_record)
-                self.records[rows.queue] = count + rows.count, min(first, rows.phy_offset), last
+                count, first = self.records.get(rows.queue, (0, rows.phy_offset))
+                self.records[rows.queue] = count + rows.count, min(first, rows.phy_offset)
                 continue
             files.count_deleted += rows.count_deleted
-            self._merge_units(rows, files)
+            self._merge_units(rows, files, quick)
 
     def end(self, queue: QueueId) -> int:
         """Return the queue offset of the next message, after all records are dispatched."""
@@ -270,14 +274,11 @@ class QueueVerifier:
 
     # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
 
-    def is_deleted(self, topic: str) -> bool:
-        """Return whether the topic was deleted: only its records are left."""
-        return self._may_be_deleted and topic not in self._topics and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
-
     def begins_at(self, queue: QueueId, files: QueueFiles) -> int:
         """Return the physical offset of the queue's first record, -1 if unit 0 does not lead to a first record.
 
-        Earlier records with the same queue name belong to a topic that was deleted and created again.
+        Earlier records with the same queue name belong to a topic that was deleted and created again: their queue
+        offsets are not below 0. That is known before the whole log was read, and if only samples of it are read.
         """
         if files.begins_at is None:
             units = files.units(0, 1)
@@ -294,12 +295,12 @@ class QueueVerifier:
         """
         files = self.queues.get(queue)
         if files is None:
-            return queue_offset == 0 or self.is_deleted(queue[0])
+            return queue_offset == 0 or self.lives.known.was_deleted(queue[0])
         return phy_offset <= self.begins_at(queue, files)
 
     # ---- units -----------------------------------------------------------------------------------------------
 
-    def _merge_units(self, rows: QueueRows, files: QueueFiles) -> None:
+    def _merge_units(self, rows: QueueRows, files: QueueFiles, quick: bool) -> None:
         for part in rows.covered:
             files.covered.add(*part) if isinstance(part, tuple) else files.covered.add_all(part)
         files.missing.add_all(np.array(sorted(unit for unit, _ in rows.missing), np.int64))
@@ -307,11 +308,28 @@ class QueueVerifier:
             self.add_missing(files, files.behind, files.count_behind)
             files.behind, files.count_behind = [], 0
         within = [pair for pair in rows.missing if pair[1] < rows.last_phy_offset]
-        self.add_missing(files, within, len(within))
+        if quick:
+            self.add_missing(files, within, len(within))
+        elif within:
+            offsets = rows.missing_offsets[: len(within)]
+            files.lacking.append(np.column_stack([np.array(within, np.int64), np.array(offsets, np.int64)]))
         files.behind += rows.missing[len(within) :][: MAX_KEPT - len(files.behind)]
         files.count_behind += len(rows.missing) - len(within)
         for kind, unit, detail in rows.faults:
             self.findings.add(kind, *files.place(unit, f"unit {unit}: {detail}"))
+
+    def add_lacking(self, queue: QueueId, files: QueueFiles) -> None:
+        """Report records without units, after the whole log was read. Count those of earlier lives of the topic."""
+        units, phy_offsets, offsets = np.concatenate([np.empty((0, 3), np.int64), *files.lacking]).T
+        are_left_out = self.lives.are_left_out(queue, phy_offsets, offsets)
+        files.count_deleted += int(are_left_out.sum())
+        pairs = zip(units[~are_left_out].tolist(), phy_offsets[~are_left_out].tolist(), strict=True)
+        self.add_missing(files, list(islice(pairs, MAX_KEPT)), int((~are_left_out).sum()))
+
+    def made_again_at(self, queue: QueueId, files: QueueFiles) -> int:
+        """Return the physical offset of a queue's first record since its topic was made again."""
+        restarts = self.lives.restarts_of(queue)
+        return restarts[-1][0] if restarts else self.begins_at(queue, files)
 
     def add_missing(self, files: QueueFiles, pairs: Sequence[tuple[int, int]], count: int) -> None:
         """Report records without units, unless a broker has appended the units meanwhile.

@@ -53,24 +53,24 @@ class UnitVerifier(NamedTuple):
 
         Parameters: has_database: light queues may be in RocksDB only. is_in_database: all queues are in RocksDB.
         """
-        made_again: dict[str, int] = {}
+        self.queues.lives.finish()
         for queue, files in sorted(self.queues.queues.items()):
             with self.findings.reporting_errors(files.directory):
+                self.queues.add_lacking(queue, files)
                 self._check_behind(files)
                 self._check_units(queue, files)
                 for kind, places, total in files.ext.faults(self.is_live) if files.ext is not None else ():
                     self.findings.add_many(kind, places, total)
             if files.count_deleted:
-                at = self.queues.begins_at(queue, files)
-                made_again[queue[0]] = min(at, made_again.get(queue[0], at))
+                at = self.queues.made_again_at(queue, files)
                 detail = f"{counted(files.count_deleted, 'record')}, the topic was made again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
-        for (topic, queue_id), (count, first, last) in sorted(self.queues.records.items()):
+        for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
             if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
                 continue
             name = "batchconsumequeue" if topic in batch_topics else "consumequeue"
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
-            if kind == "queue-missing" and (self.queues.is_deleted(topic) or last < made_again.get(topic, 0)):
+            if kind == "queue-missing" and self.queues.lives.is_queue_left_out(QueueId(topic, queue_id)):
                 kind = "topic-deleted"
             path = root / name / topic / str(queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
