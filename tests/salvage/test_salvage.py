@@ -16,14 +16,14 @@ from types import SimpleNamespace
 import pytest
 from reference.commit_log import read_files, scan, walk_file, write_file
 from reference.record import build_record, parse_record
-from support import damages, hostile_store, rebuilt
+from support import damages, deleted, hostile_store, rebuilt
 from support.damages import change_log, records
 from support.hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
 from support.puts import Pair, config_of, open_paths, path_of
 from support.sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
-from rocketstore import BrokerConfig, Message, StoreError, rebuild, recover, salvage, verify
+from rocketstore import BrokerConfig, Message, StoreConfig, StoreError, rebuild, recover, salvage, verify
 from rocketstore.layout.geometry import writing_config
 
 MIB = 1 << 20
@@ -899,3 +899,39 @@ def test_progress_ends_at_its_total(root, out):
     dones = [done for done, _ in calls]
     assert dones == sorted(dones)
     assert dones[-1] == calls[-1][1]
+
+
+# ---- deleted topics ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_messages_of_deleted_topics_are_copied_without_a_place_in_a_queue(tmp_path, is_made_again):
+    root = deleted.store_with_deleted_topic(tmp_path / "store", is_made_again=is_made_again)
+    report = salvage(root, tmp_path / "new")
+    assert report.deleted == {("Orders", 0): deleted.OLD, ("Orders", 1): deleted.OLD}
+    assert report.renumbered == {}
+    assert deleted.bodies(tmp_path / "new") == deleted.bodies(root)
+    assert {finding.kind for finding in verify(tmp_path / "new").findings} == {"topic-deleted"}
+    with rocketstore.open(root) as old, rocketstore.open(tmp_path / "new") as new:
+        assert old.commit_log.scan().count() == new.commit_log.scan().count()
+
+
+def test_deleted_topics_are_brought_back_with_queue_offsets_of_their_own(tmp_path):
+    root = deleted.store_with_deleted_topic(tmp_path / "store", is_made_again=True)
+    report = salvage(root, tmp_path / "new", deleted=True)
+    assert (report.deleted, report.renumbered) == ({}, {("Orders", 0): deleted.LIVE})
+    assert deleted.bodies(tmp_path / "new")["Orders", 0] == [(b"deleted", deleted.OLD), (b"live", deleted.LIVE)]
+    assert verify(tmp_path / "new").findings == []
+
+
+def test_lives_are_told_apart_in_the_order_of_the_log_and_not_of_the_names(tmp_path):
+    """Files that were renamed are read in the order of their names."""
+    sizes = {"mapped_file_size_commit_log": 8192}
+    root = deleted.store_with_deleted_topic(tmp_path / "store", is_made_again=True, **sizes)
+    paths = sorted((root / "commitlog").iterdir())
+    assert len(paths) > 1
+    for path, name in zip(paths, "zyxwvutsrq", strict=False):
+        path.rename(path.with_name(name))
+    report = salvage(root, tmp_path / "new", config=dataclasses.replace(StoreConfig.small(), **sizes))
+    assert report.deleted == {("Orders", 0): deleted.OLD, ("Orders", 1): deleted.OLD}
+    assert deleted.bodies(tmp_path / "new")["Orders", 0] == [(b"live", deleted.LIVE)]

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 
 import pandas as pd
 from pyspark import cloudpickle
+from support.deleted import LIVE, OLD, store_with_deleted_topic
 from support.puts import SIZES, files_under
 from support.rebuilt import (
     CONFIG,
@@ -139,6 +140,18 @@ def test_a_queue_that_has_not_all_offsets_is_built_from_its_beginning(spark, tmp
     rows = [fields(rng, i, topic="T", queue_id=0, queue_offset=offset) for i, offset in enumerate(offsets)]
     root = make_log(tmp_path / "store", [row for pair in zip(rows, KINDS["plain"](rng), strict=False) for row in pair])
     assert built(spark, root)[0] == serial(root)
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_deleted_topics_are_left_out_as_in_rebuild(spark, tmp_path, is_made_again):
+    root = store_with_deleted_topic(tmp_path / "store", is_made_again=is_made_again)
+    found, report = built(spark, root, None)
+    assert found == serial(root, None)
+    assert report.deleted == {("Orders", 0): OLD, ("Orders", 1): OLD}
+    assert report.items == 3 + (LIVE if is_made_again else 0)
+    found, report = built(spark, root, None, deleted=True)
+    assert found == files_under(rebuilt_beside(root, None, index=False, deleted=True), *QUEUE_PARTS)
+    assert report.deleted == {}
 
 
 @pytest.mark.parametrize("name", NAMES)

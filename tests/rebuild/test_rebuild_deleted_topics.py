@@ -1,0 +1,105 @@
+"""rebuild and recover of a store with topics that were deleted."""
+
+import shutil
+
+import pytest
+from support.deleted import LIVE, OLD, bodies, delete_topic, put, store_with_deleted_topic
+
+import rocketstore
+from rocketstore import rebuild, recover, verify
+
+OTHER = {("Other", 0): [(b"other", 3)]}
+LEFT_OUT = {("Orders", 0): OLD, ("Orders", 1): OLD}
+
+
+@pytest.fixture(params=[False, True], ids=["deleted", "made again"])
+def made_again(request):
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path, made_again):
+    return store_with_deleted_topic(tmp_path / "store", is_made_again=made_again)
+
+
+@pytest.fixture
+def expected(made_again):
+    return OTHER | ({("Orders", 0): [(b"live", LIVE)]} if made_again else {})
+
+
+@pytest.mark.parametrize("options", [{}, {"topics": "Orders"}, {"consume_queue": False}], ids=str)
+def test_rebuild_makes_no_units_of_deleted_topics(store, made_again, expected, options):
+    report = rebuild(store, **options)
+    assert bodies(store) == expected
+    is_recovered = made_again and options == {"consume_queue": False}  # queue 0 is there and stays
+    assert report.deleted == ({("Orders", 1): OLD} if is_recovered else LEFT_OUT)
+    assert report.undeclared == ()
+    assert [finding for finding in verify(store).findings if finding.severity != "info"] == []
+
+
+def test_rebuild_elsewhere_leaves_out_the_same(store, expected, tmp_path):
+    assert rebuild(store, out=tmp_path / "out").deleted == LEFT_OUT
+    shutil.rmtree(store / "consumequeue")
+    (tmp_path / "out" / "consumequeue").rename(store / "consumequeue")
+    assert bodies(store) == expected
+
+
+def test_deleted_topics_are_brought_back(store, made_again):
+    report = rebuild(store, deleted=True)
+    assert report.deleted == {}
+    found = bodies(store)
+    assert found["Orders", 1] == [(b"deleted", OLD)]
+    assert found["Orders", 0][0] == (b"deleted", OLD)  # of a topic that was made again, the earlier messages are first
+
+
+def test_recover_after_a_clean_stop_brings_back_no_topic(store, made_again, expected):
+    report = recover(store)
+    assert report.actions == ()
+    assert report.deleted == ({("Orders", 1): OLD} if made_again else LEFT_OUT)
+    assert bodies(store) == expected
+    assert recover(store, deleted=True).deleted == {}
+    assert bodies(store)["Orders", 1] == [(b"deleted", OLD)]
+
+
+def test_opening_for_writing_after_a_clean_stop_brings_back_no_topic(store, expected):
+    rocketstore.open(store, "a").close()
+    assert bodies(store) == expected
+    shutil.rmtree(store / "index")
+    rocketstore.open(store, "a").close()
+    assert bodies(store) == expected
+    with rocketstore.open(store) as opened:
+        found = opened.query_messages("Orders", "deleted-1")
+        assert len(found.messages) == 2  # the index has the whole log
+
+
+@pytest.mark.parametrize("made_again", [False], indirect=True)
+@pytest.mark.parametrize("function", [rebuild, recover])
+def test_after_a_crash_a_topic_is_kept_and_named(store, function):
+    (store / "abort").touch()
+    report = function(store)
+    assert (report.deleted, report.undeclared) == ({}, ("Orders",))
+    assert bodies(store)["Orders", 0] == [(b"deleted", OLD)]
+
+
+@pytest.mark.parametrize("made_again", [False], indirect=True)
+def test_a_topic_is_kept_and_named_if_all_queues_are_missing(store):
+    shutil.rmtree(store / "consumequeue")
+    assert rebuild(store).undeclared == ("Orders",)
+    assert bodies(store)["Orders", 0] == [(b"deleted", OLD)]
+
+
+@pytest.mark.parametrize("made_again", [True], indirect=True)
+def test_recover_makes_a_lost_queue_of_the_live_messages(store):
+    shutil.rmtree(store / "consumequeue" / "Orders")
+    report = recover(store)
+    assert bodies(store)["Orders", 0] == [(b"live", LIVE)]
+    assert report.deleted == {("Orders", 0): OLD}
+
+
+@pytest.mark.parametrize("made_again", [True], indirect=True)
+def test_after_a_second_deletion_only_the_last_life_is_left(store):
+    delete_topic(store, "Orders")
+    put(store, "Orders", b"last", 1, [0])
+    assert rebuild(store).deleted == {("Orders", 0): OLD + LIVE, ("Orders", 1): OLD}
+    assert bodies(store) == OTHER | {("Orders", 0): [(b"last", 1)]}
+    assert {finding.kind for finding in verify(store).findings} == {"topic-deleted"}
