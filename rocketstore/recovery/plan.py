@@ -113,8 +113,8 @@ def _plan_from_everything(
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     index = plan_index(store, log, whole_log=whole_log)
-    options = {"index_begin": index.begin, "whole_log": whole_log, "deleted": deleted}
-    return _plan_of(store, log, plan_queues(store, log, queues, empty, **options), index)
+    queue_repair = plan_queues(store, log, queues, empty, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
+    return _plan_of(store, log, queue_repair, index)
 
 
 def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:

@@ -91,11 +91,12 @@ class QueueOffsets:
         """
         if self.lives is None:
             return np.zeros(len(requests), bool)
-        is_good = requests["msg_base_offset"] <= requests["phy_offset"] // MIN_INNER_MESSAGE
-        self.lives.add_requests(requests[is_good], self.scanner.queues)
+        requests = requests.copy()  # with an offset that is damage made invalid
+        requests["msg_base_offset"][requests["msg_base_offset"] > requests["phy_offset"] // MIN_INNER_MESSAGE] = -1
+        self.lives.add_requests(requests, self.scanner.queues)
         for row, _, other, offset in named:
             self.lives.add(other, requests["phy_offset"][row : row + 1], np.array([offset]), ONE)
-        return is_good & self.lives.are_requests_left_out(requests, self.scanner.queues)
+        return self.lives.are_requests_left_out(requests, self.scanner.queues)
 
     def start(self, batch_topics: Iterable[str]) -> None:
         """Find the first offset of each queue, after all messages were counted."""
@@ -142,9 +143,9 @@ class QueueOffsets:
         for number, phy_offset in requests[["queue", "phy_offset"]][are_left_out].tolist():
             found.setdefault(self.scanner.queues[number], []).append(phy_offset)
         for row, _, other, offset in named if self.lives is not None else ():
-            phy_offsets = requests["phy_offset"][row : row + 1]
-            if self.lives is not None and self.lives.are_left_out(other, phy_offsets, np.array([offset]))[0]:
-                found.setdefault(other, []).append(int(phy_offsets[0]))
+            place = requests["phy_offset"][row : row + 1]
+            if self.lives is not None and self.lives.are_left_out(other, place, np.array([offset]))[0]:
+                found.setdefault(other, []).append(int(place[0]))
         for queue, phy_offsets in found.items():
             self.left_out[queue] = self.left_out.get(queue, 0) + len(phy_offsets)
         return {queue: np.array(sorted(phy_offsets), np.int64) for queue, phy_offsets in found.items()}
