@@ -15,8 +15,12 @@ __all__ = ["ROW", "SLICE", "QueueDirectory"]
 # number of requests. first_offset, last_offset: queue offsets of the first and the last request. first_end, last_end:
 # where the records of these two end. follows: whether each request follows the one before it without a gap. falls:
 # whether a request has no higher queue offset than the one before it.
-ROW = np.dtype([("run", "<i4"), ("follows", "?"), ("falls", "?"), ("start", "<i8"), ("items", "<i8"),
-                ("first_offset", "<i8"), ("last_offset", "<i8"), ("first_end", "<i8"), ("last_end", "<i8")])  # fmt: skip
+ROW = np.dtype(
+    [
+        ("run", "<i4"), ("follows", "?"), ("falls", "?"), ("start", "<i8"), ("items", "<i8"), ("first_offset", "<i8"),
+        ("last_offset", "<i8"), ("first_end", "<i8"), ("last_end", "<i8"),
+    ]
+)  # fmt: skip
 SLICE = np.dtype([("run", "<i4"), ("start", "<i8"), ("stop", "<i8")])  # requests of a spill file
 
 

@@ -62,8 +62,8 @@ class RequestRun(NamedTuple):
 class QueuePart(NamedTuple):
     """A queue or some files of a queue, and the requests of their units.
 
-    Attributes: slices: SLICE[n]. paths: of all spill files; ``run`` of a slice is an index of this list. restarts: where
-    the queue offsets began again: see ``are_earlier``.
+    Attributes: slices: SLICE[n]. paths: of all spill files; ``run`` of a slice is an index of this list. restarts:
+    where the queue offsets began again: see ``are_earlier``.
     """
 
     queue: QueueId
