@@ -89,11 +89,17 @@ class Restarts:
         self._tails[queue] = QueueTail(*(column[-TAIL:] for column in records))
 
     def finish(self) -> None:
-        """Judge the last record of each queue. A topic that was made again may have one message so far."""
+        """Judge the last record of each queue, which no record follows.
+
+        A topic that was made again may have one message so far. After a loss of units a broker gives the last queue
+        offsets again. Another low offset may be damaged.
+        """
         for queue, tail in self._tails.items():
             row = len(tail.phy_offsets) - 1
-            if row > 0 and tail.queue_offsets[row] == 0 and is_restart(tail, row):
-                self._add_restart(queue, int(tail.phy_offsets[row]), 0)
+            offset = int(tail.queue_offsets[row])
+            is_expected = offset == 0 or offset >= tail.queue_offsets[max(row - 2, 0)]
+            if row > 0 and is_expected and is_restart(tail, row):
+                self._add_restart(queue, int(tail.phy_offsets[row]), offset)
 
     def _add_restart(self, queue: QueueId, phy_offset: int, queue_offset: int) -> None:
         restarts = self._restarts.setdefault(queue, [])
@@ -147,7 +153,7 @@ def is_restart(records: QueueTail, row: int) -> bool:
     before, offset = offsets[row - 1], offsets[row]
     if offset > before:
         return False
-    if row > 1 and offset > offsets[row - 2]:
+    if row > 1 and before > offset > offsets[row - 2]:
         return False
     if row + 1 == len(offsets):
         return True

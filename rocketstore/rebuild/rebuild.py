@@ -392,7 +392,7 @@ class Rebuilder:
             Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
         ):
             for piece in all_pieces:
-                if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
+                if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues, lives):
                     return None
                 builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
                 if piece.last is not None and not (lives is not None and lives.must_read_again):
@@ -411,14 +411,19 @@ class Rebuilder:
             index = open_index(staging / INDEX_MADE, self.config)
         return Dispatcher(staging, self.config, log, index, self.batches, lives=lives)
 
-    def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId]) -> bool:
+    def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId], lives: TopicLives | None) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
-        return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()})
+        return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()}, lives)
 
-    def find_batches(self, topics: set[str]) -> bool:
-        """Add the topics that topics.json does not have to ``batches``. Return whether there is one."""
+    def find_batches(self, topics: set[str], lives: TopicLives | None) -> bool:
+        """Add the topics that topics.json does not have to ``batches``. Return whether there is one.
+
+        A deleted topic gets no queue, whose size need not be known.
+        """
         found = topics - self.batches - self.topics.keys()
         is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # their units may be in any queue
+        if lives is not None and not is_light:
+            found = {topic for topic in found if not lives.known.was_deleted(topic)}
         if not found or not (is_light or self.build.has_queues_of(found)):
             return False
         self.batches |= found

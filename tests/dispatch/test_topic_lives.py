@@ -33,9 +33,12 @@ CASES = {
     "made again twice": ([0, 1, 2, 0, 1, 0, 1, 2, 3], [0, 1, 2, 3, 4]),
     "offsets given again after a crash": ([0, 1, 2, 3, 4, 3, 4, 5], [3, 4]),
     "given again twice, higher": ([0, 1, 2, 3, 1, 2, 3, 4, 3, 4], [1, 2, 3, 6, 7]),
+    "the last offset given again": ([0, 1, 2, 2, 3], [2]),
+    "the last offset given again to the last record": ([0, 1, 2, 2], [2]),
+    "the last two offsets given again": ([0, 1, 2, 3, 2], [2, 3]),
     "one damaged offset that is too low": ([0, 1, 2, 0, 4, 5], []),
     "one damaged offset that is too high": ([0, 1, 9, 3, 4], []),
-    "a last offset that is too low": ([0, 1, 2, 1], []),
+    "a last offset that is far too low": ([0, 1, 2, 3, 1], []),
     "no offset": ([0, 1, -1, 2, -5], []),
     "an offset that no queue has": ([0, 1, 2**62, 3], []),
 }

@@ -83,7 +83,7 @@ def test_what_rocketmq_wrote_is_built_again(store_of, tmp_path, release, profile
 
 @pytest.mark.parametrize("is_all", [False, True], ids=("some queues", "all queues"))
 @pytest.mark.parametrize("profile", ["basic", "batch", "lmq", "cqext"])
-@pytest.mark.parametrize("release", (*RELEASES, "4.9.8"))
+@pytest.mark.parametrize("release", [*RELEASES, "4.9.8"])
 def test_topics_that_were_deleted_are_not_built_again(java_of, tmp_path, seed, release, profile, is_all):
     """Some of them are made again. The queues are those that RocketMQ has."""
     options, messages = stores.make(profile, random.Random(f"{seed} {profile}"), release)

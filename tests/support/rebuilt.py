@@ -281,11 +281,11 @@ def of_earlier_lives(model, records):
             if lowest is not None and offset >= lowest:
                 found.add((*queue, place))
             before = [row[1] for row in rows[max(i - 2, 0) : i]]
-            begins = bool(before) and offset <= before[-1] and not (len(before) == 2 and before[0] < offset)
+            begins = bool(before) and offset <= before[-1] and not (len(before) == 2 and before[0] < offset < before[1])
             if begins and i + 1 < len(rows):
                 begins = rows[i + 1][1] <= before[-1] or rows[i + 1][1] in (offset + 1, offset + count)
             elif begins:
-                begins = offset == 0
+                begins = offset == 0 or offset >= before[0]
             if begins:
                 lowest = offset if lowest is None else min(lowest, offset)
     return found

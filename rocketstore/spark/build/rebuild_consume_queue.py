@@ -139,10 +139,10 @@ def rebuild_consume_queue(
 
             return read_log(spark, reader, spill, RequestRun, places.work / "split-tasks")
 
-        runs = read({*rebuilder.batches})
-        if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
-            runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         lives = None if deleted else TopicLives(opened.known_topics)
+        runs = read({*rebuilder.batches})
+        if rebuilder.find_batches(inner_topics(runs), lives) and rebuilder.config.enable_multi_dispatch:
+            runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         parts, left_out = plan_queues(runs, rebuilder, lives)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
