@@ -16,6 +16,7 @@ from rocketstore.recovery.plan_log import (
     find_tail_begin,
     has_records_behind_end,
     plan_log_from,
+    require_sound_records,
 )
 from rocketstore.recovery.plan_queues import (
     QueueRepair,
@@ -102,7 +103,9 @@ def _plan_from_everything(
     Parameters: empty: ext files that never got their length.
     """
     queues = find_queue_ends(store)
-    begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
+    begin = store.log.min_phy_offset  # the log is cut at the first damage in any file
+    if not cut_at_damage:
+        begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     queue_repair = plan_queues(store, log, queues, empty, whole_log=whole_log)
@@ -110,6 +113,10 @@ def _plan_from_everything(
 
 
 def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:
+    """Put the plans together. Raises: CorruptFileError if records that will be dispatched follow damaged bytes."""
+    begin = min(queues.begin, index.begin)
+    if begin <= log.last_phy_offset:
+        require_sound_records(store, begin, log.end)
     return RecoveryPlan(store, log, queues, index, tuple(_steps(store, log, queues, index)))
 
 
