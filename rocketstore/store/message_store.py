@@ -224,8 +224,9 @@ class MessageStore(Previewed, StoreReader, Closable):
     def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
-        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. A queue
-        that is not on disk has no messages.
+        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. The queues
+        are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
+        queue that is not on disk has no messages.
 
         Parameters: group: None for all groups. An unknown group gives a warning.
         Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
