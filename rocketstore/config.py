@@ -232,6 +232,11 @@ class StoreConfig:
             return getattr(cls, name), str(error)  # a size of None means the size that the files show
         return value, size_problem(name, value)
 
+    @property
+    def is_of_broker_file(self) -> bool:
+        """Whether the settings are those of a broker's properties file, whose missing lines stand for defaults."""
+        return isinstance(self.other, BrokerFile)
+
     def require_usable(self, *names: str) -> None:
         """Raise ValueError if the broker's file has values of these fields that rocketstore cannot use."""
         unusable = self.other.unusable if isinstance(self.other, BrokerFile) else {}

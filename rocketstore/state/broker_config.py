@@ -124,13 +124,16 @@ class BrokerConfig:
 def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
     """Return the name of the file in which the broker keeps the offsets of its consumers.
 
-    A broker with enableLmq reads and writes only lmqConsumerOffset.json. If ``config`` does not have enableLmq, the
-    broker's file is the one that was changed last.
+    A broker with enableLmq reads and writes only lmqConsumerOffset.json, any other broker only consumerOffset.json. If
+    ``config`` is not from a broker's properties file and does not have enableLmq, the broker's file is the one that was
+    changed last.
 
     Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
     """
     if config is not None and config.enable_lmq:
         return LMQ_OFFSETS
+    if config is not None and config.is_of_broker_file:
+        return OFFSETS
     directory = to_path(store_path_root_dir) / "config"
     changed = {
         name: max(_change_time(directory / name), _change_time(_bak(directory / name)))
