@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ __all__ = [
     "planning_config",
     "read_saved",
     "require_batch_size",
+    "require_directory",
+    "require_new_place",
     "require_sizes",
     "require_store",
     "save_geometry",
@@ -45,7 +49,8 @@ __all__ = [
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
-PARTS_BELOW = 3  # names between the root of a store and a directory of the store: consumequeue/TOPIC/0
+PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
+MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
@@ -58,23 +63,71 @@ SAVED: dict[str, type] = {
 
 
 def require_store(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory."""
-    with scandir(root):
-        pass
-    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
-    if not any(part.is_dir() for part in parts) and not has_dledger_log(root):
+    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory.
+
+    The error names the stores that a user probably means.
+    """
+    require_directory(root)
+    if not has_store(root, config):
         reason = "no store is here, neither commitlog nor consumequeue nor index"
         raise StoreError(f"{root}: {reason}{hint_at_store(root)}")
 
 
+def require_directory(root: Path) -> None:
+    """Raise OSError if a path is no directory. The error names the store in which a file is."""
+    try:
+        with scandir(root):
+            pass
+    except NotADirectoryError as error:
+        reason = f"{os.strerror(errno.ENOTDIR)}{hint_at_store(root)}"
+        raise NotADirectoryError(errno.ENOTDIR, reason, str(root)) from error
+
+
+def require_new_place(root: Path, config: StoreConfig) -> None:
+    """Raise StoreError if a new store would be made among other stores, or among files of a store. Raises: OSError."""
+    require_directory(root)
+    if has_store(root, config):
+        return
+    if stores := stores_in(root):
+        raise StoreError(f"{root}: a new store is not made in a directory with other stores{one_of(stores)}")
+    for path in root.iterdir():
+        if path.name.isdecimal() and path.is_file():
+            hint = hint_at_store(root) or ": give the root of a store"
+            raise StoreError(f"{path}: is of a commit log, a queue or an index{hint}")
+
+
+def has_store(root: Path, config: StoreConfig) -> bool:
+    """Return whether a directory has a log, queues or an index."""
+    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+    return any(part.is_dir() for part in parts) or has_dledger_log(root)
+
+
 def hint_at_store(path: Path) -> str:
-    """Return a hint at the store that a user probably means: one above or directly below a path. Else an empty text."""
-    roots, root = [path / "store"], path.absolute()
+    """Return a hint at the stores that a user probably means, directly below a path or above it. Else an empty text."""
+    if stores := stores_in(path):
+        return one_of(stores)
+    root = path.absolute()
     for _ in range(PARTS_BELOW):
         root = root.parent
-        roots.append(root)
-    found = next((root for root in roots if (root / "commitlog").is_dir()), None)
-    return "" if found is None else f": did you mean {found}?"
+        if (root / "commitlog").is_dir():
+            return one_of([root])
+    return ""
+
+
+def stores_in(path: Path) -> list[Path]:
+    """Return the stores directly below a directory, sorted; none if it cannot be listed."""
+    with contextlib.suppress(OSError), scandir(path) as entries:
+        names = sorted(entry.name for entry in islice(entries, MAX_SEARCHED) if entry.is_dir())
+        return [path / name for name in names if (path / name / "commitlog").is_dir()]
+    return []
+
+
+def one_of(stores: Sequence[Path]) -> str:
+    """Return a hint at stores. Return an empty text without a store."""
+    if len(stores) < 2:
+        return "".join(f": did you mean {store}?" for store in stores)
+    more = f" and {len(stores) - MAX_HINTS} more" if len(stores) > MAX_HINTS else ""
+    return f": did you mean one of {', '.join(map(str, stores[:MAX_HINTS]))}{more}?"
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:

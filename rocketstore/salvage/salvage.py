@@ -28,7 +28,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import known_config, with_default_sizes
+from rocketstore.layout.geometry import hint_at_store, known_config, with_default_sizes
 from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
@@ -253,7 +253,7 @@ class _Salvage:
                 counted.result()
         found = [run for file in files for run in file.runs()]
         if not found:
-            raise StoreError(f"{self.root}: there is no record of a commit log")
+            raise StoreError(f"{self.root}: there is no record of a commit log{hint_at_store(self.root)}")
         finds = Finds(files)
         finds.choose()
         if sum(run.end - run.begin for run in finds.chosen) != sum(run.end - run.begin for run in found):

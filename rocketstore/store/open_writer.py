@@ -9,9 +9,8 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.errors import StoreError
 from rocketstore.index.index_service import open_index
-from rocketstore.layout.geometry import require_batch_size, writing_config
+from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
 from rocketstore.log.commit_log import CommitLog
@@ -39,10 +38,9 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     if mode == "a":
         if not root.exists():
             require_own_places(root, config or StoreConfig())  # before any file is made
-        make_root(root)
-        for path in root.iterdir():
-            if path.name.isdecimal() and path.is_file():
-                raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
+        if not root.is_file():
+            make_root(root)
+        require_new_place(root, config or StoreConfig())
     require_file_log(root, config or StoreConfig(), "written")
     layout = look_at_store(root, config)
     layout.require_written_queues("written")

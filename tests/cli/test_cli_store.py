@@ -12,7 +12,7 @@ from support.cli import assert_one_line, golden, on_terminal, rows, run
 from support.puts import open_store
 
 import rocketstore
-from rocketstore import BrokerConfig, Message, MessageStore
+from rocketstore import BrokerConfig, Message, MessageStore, StoreError
 from rocketstore.messages.text_rows import row_names
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
@@ -709,7 +709,9 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("below", ["commitlog", "index", "consumequeue/TopicTest/0"])
+@pytest.mark.parametrize(
+    "below", ["commitlog", "index", "consumequeue/TopicTest/0", "commitlog/*", "consumequeue/*/0/*"]
+)
 @pytest.mark.parametrize(
     "command",
     [["ls"], ["info"], ["verify"], ["recover"], ["rebuild"], ["query", "--topic", "T", "--key", "k"]],
@@ -717,10 +719,28 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
 )
 def test_a_directory_of_a_store_given_as_the_store_gets_a_hint_at_the_store(command, below):
     root = golden(BASIC)
-    if below == "index" and command[0] in ("info", "query"):
+    below = next(root.glob(below)).relative_to(root)
+    if below.name == "index" and command[0] in ("info", "query"):
         return  # they read index files without a store
     name, *options = command
     assert_one_line(run(name, root / below, *options), root / below, f"did you mean {root}?")
+
+
+def test_a_directory_above_stores_gets_a_hint_at_them(tmp_path):
+    roots = [shutil.copytree(golden(BASIC), tmp_path / name) for name in ("a", "b")]
+    hint = f"did you mean one of {roots[0]}, {roots[1]}?"
+    for name, *options in (["ls"], ["info"], ["cat"], ["verify"], ["recover"], ["rebuild"], ["config", "check"]):
+        assert_one_line(run(name, *options, tmp_path), tmp_path, hint)
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(StoreError, match=re.escape(hint)):
+            rocketstore.open(tmp_path, mode)
+    log_file = next((roots[0] / "commitlog").iterdir())
+    with pytest.raises(StoreError, match="there is no record of a commit log: did you mean one of"):
+        rocketstore.salvage(tmp_path, tmp_path.parent / "out")
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(NotADirectoryError, match=re.escape(f"did you mean {roots[0]}?")):
+            rocketstore.open(log_file, mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_directory_above_a_store_gets_a_hint_at_the_store(tmp_path):
