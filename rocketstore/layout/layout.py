@@ -50,8 +50,9 @@ class StoreLayout:
     ``queue_database``: the RocksDB of consume queues; None without one. ``are_queues_in_database``: consumers are
     served from it, and queues in files are older, if they exist. ``writes_one_format``: the broker's properties file
     was given, and by it the broker writes either this RocksDB or files. ``config_databases``: by name of each file of
-    ``config`` that the broker does not use, the RocksDB that it uses in its place. ``index_database``: the RocksDB that has an index. ``has_other_data``: ``rocksdbstore``
-    has timers or transactions, and no index. ``has_light_queues``: consumers of light queues have stored offsets.
+    ``config`` that the broker does not use, the RocksDB that it uses in its place. ``index_database``: the RocksDB that
+    has an index. ``has_other_data``: ``rocksdbstore`` has timers or transactions, and no index. ``has_light_queues``:
+    consumers of light queues have stored offsets.
     ``compacted_topics``: consumers of these topics are served from ``compaction``. ``is_tiered``: older messages may be
     only in tiered storage.
 

@@ -15,6 +15,7 @@ from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
@@ -169,7 +170,8 @@ class StoreReader(StoreParts):
         Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
         for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
         and at the broker's limits of bytes.
-        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read.
+        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. Messages of damaged units
+        and records are left out: those whose record cannot be read or is of another queue.
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
 
@@ -194,7 +196,7 @@ class StoreReader(StoreParts):
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        read = self.commit_log, queue, *wanted, tags, limits, ext
+        read = self.commit_log, queue, QueueId(topic, operator.index(queue_id)), *wanted, tags, limits, ext
         try:
             return get_message(*read)
         except (CorruptFileError, FileNotFoundError):

@@ -173,7 +173,9 @@ def place_in_queue(
             unit = queue[min(max(offset, least), most - 1)]
             # After a gap in the queue offsets of the records, units have lower queue offsets than their records.
             message = store.commit_log.find_message(unit.phy_offset)
-            if message is not None and message.queue_offset <= max(offset, least):
+            if message is None or (message.topic, message.queue_id) != (topic, queue_id):  # a damaged unit
+                return first
+            if message.queue_offset <= max(offset, least):
                 return max(unit.phy_offset, first)
     return first
 
@@ -197,7 +199,9 @@ def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
         queue = store.consume_queue(topic, queue_id)
         most = queue.max_queue_offset
         last = store.commit_log.find_message(queue[most - 1].phy_offset) if queue.min_queue_offset < most else None
-        return most if last is None else max(most, last.queue_offset + 1)
+        if last is None or (last.topic, last.queue_id) != (topic, queue_id):  # a damaged unit
+            return most
+        return max(most, last.queue_offset + 1)
     return None
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
 from rocketstore.state.broker_config import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
@@ -146,6 +147,6 @@ def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> 
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
         unit = store.consume_queue(lag.topic, lag.queue_id)[queue_offset]
         message = store.commit_log.find_message(unit.phy_offset)
-        if message is not None:
+        if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
             return int(message.store_timestamp)
     return None
