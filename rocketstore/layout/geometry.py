@@ -213,7 +213,10 @@ def known_config(
     """
     root = to_path(store_path_root_dir)
     saved = read_saved(saved_path(root))
-    for name in PATHS:  # in a copy of a store, these paths lead to the log of the original
+    # In a copy of a store, saved paths lead to the log of the original. A broker's file answers, also by its defaults.
+    is_of_broker = config is not None and config.is_of_broker_file
+    has_log = config is not None and all(path.is_dir() for path in config.commit_log_paths(root))
+    for name in () if is_of_broker and has_log else PATHS:
         if name in saved and (config is None or getattr(config, name) is None):
             reason = f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's"
             raise SettingError(reason, name)

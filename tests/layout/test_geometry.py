@@ -409,6 +409,12 @@ def test_the_place_of_a_log_elsewhere_is_never_taken_over_in_silence(tmp_path, n
             writing_config(tmp_path, config)
     config = StoreConfig(**{name: str(tmp_path / "log")})
     assert writing_config(tmp_path, config) == replace(config, **SMALL)
+    (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=4096\n")
+    config = StoreConfig.from_broker_conf(tmp_path / "broker.conf")
+    with pytest.raises(ValueError, match=f"{name}: give it: "):
+        writing_config(tmp_path, config)
+    (tmp_path / "commitlog").mkdir()  # a broker of a file without this line writes here
+    assert writing_config(tmp_path, config) == config
 
 
 DAMAGED = {
