@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 
 from rocketstore.cli.formats import Row, RowsView, finish, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
@@ -74,8 +75,9 @@ def rows_of(path: Path, geometry: IndexGeometry | None, problems: list[str]) -> 
     """Return the row of an index file. Add the fields of its header that are wrong to ``problems``."""
     slots, items = geometry or (None, None)
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
-        header, used = file.header, file.count_used_slots()
-        problems += find_wrong_fields(file, header, used)
+        header, ordinals = file.header, file.slots()
+        used = int(np.count_nonzero((ordinals > 0) & (ordinals < header.index_count)))
+        problems += find_wrong_fields(file, header, used, int(ordinals.max()))
         values = (
             path.name,
             header.index_count - 1,
@@ -91,9 +93,14 @@ def rows_of(path: Path, geometry: IndexGeometry | None, problems: list[str]) -> 
         return [dict(zip(OF_INDEX, values, strict=True))]
 
 
-def find_wrong_fields(file: IndexFile, header: IndexHeader, used: int) -> Iterator[str]:
-    """Yield a text for each field of a header that slots or items contradict. Parameters: used: slots that are used."""
+def find_wrong_fields(file: IndexFile, header: IndexHeader, used: int, newest: int) -> Iterator[str]:
+    """Yield a text for each field of a header that slots or items contradict.
+
+    Parameters: used: the number of slots that lead to an item. newest: the greatest ordinal to which a slot leads.
+    """
     count = header.index_count - 1
+    if newest not in (count, count + 1):  # a process that ended while it put an item left one that does not count
+        yield f"{file.path}: the header's indexCount is {header.index_count}, but slots lead to items up to {newest}"
     if header.hash_slot_count not in (used, count):  # until 4.7.0 each put was counted
         yield f"{file.path}: the header's hashSlotCount is {header.hash_slot_count}, but {used} slots are used"
     if count > 0:
