@@ -109,7 +109,8 @@ def get_message(
 ) -> GetMessageResult:
     """Read messages of a queue; the documentation is MessageStore.get_message's.
 
-    A unit that leads to a record of another queue is damaged: its message is left out, as that of a damaged record.
+    A unit that leads to a record of another queue is damaged: its message is left out, as that of a damaged record. A
+    broker returns it.
     """
     if limits not in (None, "broker"):
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
@@ -135,7 +136,7 @@ def get_message(
     messages, _ = log.find_messages(np.array(reader.found, np.int64))
     if reader.found and not len(messages) and max(reader.found) < log.min_phy_offset:  # they have expired meanwhile
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
-    rows = rows_in_queue(messages, *queue_id)
+    rows = np.arange(len(messages)) if reader.as_broker else rows_in_queue(messages, *queue_id)
     if len(rows) < len(messages):
         left_out = counted(len(messages) - len(rows), "unit leads", "units lead")
         logger.warning("%s: from offset %d, %s to records of other queues", queue.directory, queue_offset, left_out)

@@ -53,7 +53,7 @@ def bodies(store, topic, queue_id, first=0, **options):
 
 
 @pytest.mark.parametrize("to", ["Audit/0", "Orders/1"])
-@pytest.mark.parametrize("options", [{}, {"limits": "broker"}, {"max_msg_nums": 100}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"max_msg_nums": 100}], ids=str)
 def test_a_message_of_another_queue_is_not_read(root, to, options):
     redirect(root, "Orders/0", 3, to)
     with rocketstore.open(root) as store:
@@ -62,6 +62,12 @@ def test_a_message_of_another_queue_is_not_read(root, to, options):
             assert [message.queue_offset for message in found] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
             assert (found.status, found.next_begin_offset) == ("FOUND", 10)
             assert {(message.topic, message.queue_id) for message in found} == {("Orders", 0)}
+
+
+def test_a_brokers_read_has_it(root):
+    redirect(root, "Orders/0", 3, "Audit/0")
+    with rocketstore.open(root) as store:
+        assert bodies(store, "Orders", 0, 2, max_msg_nums=3, limits="broker") == ["Orders-2", "Audit-7", "Orders-4"]
 
 
 def test_cached_reads_leave_it_out_too(root, caplog):
