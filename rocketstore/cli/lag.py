@@ -13,6 +13,7 @@ from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.config import camel_case
+from rocketstore.errors import StoreError
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
@@ -41,7 +42,7 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
     the group has not consumed. topicExists is false for offsets of a topic that was deleted.
 
     The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
-    config/lmqConsumerOffset.json instead. The exit status is 1 without an offset.
+    config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.
     """
     store.layout.require_config_files("read")
     config = store.broker_config
@@ -63,8 +64,20 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
         write_rows(total_rows(lags, now), view, totals_for_people, columns=TOTALS)
     problems += [entry.problem for entry in lags if entry.problem is not None]
     if not lags and not problems:
-        problems = [f"{store.path}: {nothing_saved(config, group)}"]
+        text = f"{store.path}: {nothing_saved(config, group)}"
+        if is_empty(store):
+            problems = [text]
+        else:
+            note(text)
     finish(problems)
+
+
+def is_empty(store: MessageStore) -> bool:
+    """Return whether a store has no queue."""
+    try:
+        return next(iter(store.queues()), None) is None
+    except (OSError, StoreError):  # queues in RocksDB
+        return False
 
 
 def nothing_saved(config: BrokerConfig, group: str | None) -> str:
