@@ -92,8 +92,8 @@ def require_new_place(root: Path, config: StoreConfig) -> None:
         raise StoreError(f"{root}: a new store is not made in a directory with other stores{one_of(stores)}")
     for path in root.iterdir():
         if path.name.isdecimal() and path.is_file():
-            hint = hint_at_store(root) or ": give the root of a store"
-            raise StoreError(f"{path}: is of a commit log, a queue or an index{hint}")
+            reason = "is of a commit log, a queue or an index: give the root of a store"
+            raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
 
 
 def has_store(root: Path, config: StoreConfig) -> bool:
