@@ -170,9 +170,9 @@ class StoreReader(StoreParts):
         Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
         for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
         and at the broker's limits of bytes.
-        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no sound
-        record of the queue gives no message. With limits="broker" a record of another queue is a message, as for a
-        broker.
+        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no
+        sound record of the queue gives no message. With limits="broker" a record of another queue is a message, as for
+        a broker.
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
 
