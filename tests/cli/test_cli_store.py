@@ -132,8 +132,8 @@ def test_ls_and_lag_say_that_an_empty_store_has_nothing_to_list(tmp_path):
     root = tmp_path / "store"
     for command, text in (("ls", "has no queues"), ("lag", "no consumer group has saved an offset")):
         result = run(command, root)
-        assert (result.exit_code, result.stdout) == (0, "")
-        assert result.stderr.startswith(f"{root}: {text}")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"Error: {root}: {text}")
         assert result.stderr.count("\n") == 1
 
 
