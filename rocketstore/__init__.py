@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rocketstore.messages.message_batch import MessageBatch
     from rocketstore.messages.message_id import create_uniq_id
     from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+    from rocketstore.query.by_time import PhyOffsetByTime
     from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
     from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
     from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
@@ -91,6 +92,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageStore",
+    "PhyOffsetByTime",
     "PhyOffsets",
     "PutMessageError",
     "PutMessageResult",
@@ -153,6 +155,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "Message": "rocketstore.messages.message",
     "MessageBatch": "rocketstore.messages.message_batch",
     "MessageStore": "rocketstore.store.message_store",
+    "PhyOffsetByTime": "rocketstore.query.by_time",
     "PhyOffsets": "rocketstore.kernels.phy_offsets",
     "PutMessageError": "rocketstore.errors",
     "PutMessageResult": "rocketstore.messages.put_result",

@@ -94,8 +94,8 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         found = find_keys(store, options, begin, end)
         if found is not None:
             return [found] if found else []
-        # self.given does not have the times of filters. Skipping files assumes that store times grow, but the answer of
-        # a filter must be exact.
+        # self.given does not have the times of filters. Skipping files assumes that clocks are almost right, but the
+        # answer of a filter must be exact.
         return [[part] for part in parts_of(log, self.given, begin, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
