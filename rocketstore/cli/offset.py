@@ -73,11 +73,12 @@ def offset(
     without_message: list[int] = []
 
     def rows_of(queue_id: int) -> list[Row]:
-        search = partial(store.get_offset_by_time, topic, queue_id=queue_id, exact_times=exact_times)
-        found, queue = search(time, boundary=boundary), store.consume_queue(topic, queue_id)
+        found = store.get_offset_by_time(topic, time, queue_id, boundary, exact_times=exact_times)
+        queue = store.consume_queue(topic, queue_id)
         if upper:
-            first = max(queue.min_queue_offset, 0)
-            is_missing = found <= first and search(min(time + 1, LONG_MAX)) <= first
+            first, later = max(queue.min_queue_offset, 0), min(time + 1, LONG_MAX)
+            of_later = store.get_offset_by_time(topic, later, queue_id, exact_times=exact_times)
+            is_missing = found <= first and of_later <= first
         else:
             is_missing = found == queue.max_queue_offset
         if is_missing:

@@ -86,8 +86,9 @@ def read_first_times(log: CommitLog, starts: Sequence[int], numbers: Iterable[in
     """
     found = [number for number in numbers if 0 <= number < len(starts)]
     offsets = [starts[number] for number in found]
-    heads = log.queue.store_timestamps(offsets) if isinstance(log.queue, RemoteFileQueue) else [None] * len(offsets)
-    times: dict[int, int | None] = dict(zip(found, heads, strict=True))
+    times: dict[int, int | None] = dict.fromkeys(found)
+    if isinstance(log.queue, RemoteFileQueue):
+        times = dict(zip(found, log.queue.store_timestamps(offsets), strict=True))
     for number, offset in zip(found, offsets, strict=True):
         if times[number] is None and (message := log.find_message(offset)) is not None:
             times[number] = message.store_timestamp
