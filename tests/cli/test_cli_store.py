@@ -12,7 +12,7 @@ from support.cli import assert_one_line, golden, on_terminal, rows, run
 from support.puts import open_store
 
 import rocketstore
-from rocketstore import BrokerConfig, Message, MessageStore, StoreError
+from rocketstore import BrokerConfig, Message, StoreError
 from rocketstore.log.file_times import choose_files
 from rocketstore.messages.text_rows import row_names
 
