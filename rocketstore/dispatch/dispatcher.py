@@ -179,7 +179,7 @@ class Dispatcher:
         except ValueError as error:
             cause = str(error).partition(": ")[2]  # without the row number, which a user does not know
             reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {cause}"
-            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from None
+            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from error
 
     def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
         """Put units. A request from another queue gets no batch unit and no ext unit."""
