@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import sync_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import default_geometry
@@ -34,9 +37,10 @@ class IndexWriter:
     Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised.
     """
 
-    def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint) -> None:
+    def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint, busy: Sequence[BusyThreads]) -> None:
+        """Parameters: busy: of the writers that wait for the thread that flushes."""
         self.is_replaced = False
-        self._files, self._checkpoint = files, checkpoint
+        self._files, self._checkpoint, self._busy = files, checkpoint, busy
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
@@ -115,13 +119,16 @@ class IndexWriter:
 
     def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
         """Flush a full file after the files before it, then the checkpoint. Source: IndexService.flush."""
-        for flush in before:
-            flush.result()
-        end_timestamp = file.header.end_timestamp
-        self._flush_file(listed, file)
-        if end_timestamp > 0:
-            self._checkpoint.index_msg_timestamp = end_timestamp
-            self._checkpoint.flush()
+        with contextlib.ExitStack() as stack:
+            for busy in self._busy:
+                stack.enter_context(busy.during("the flush of an index file"))
+            for flush in before:
+                flush.result()
+            end_timestamp = file.header.end_timestamp
+            self._flush_file(listed, file)
+            if end_timestamp > 0:
+                self._checkpoint.index_msg_timestamp = end_timestamp
+                self._checkpoint.flush()
 
     def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
         """Flush a full file. It stays open for writing until then."""

@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
@@ -157,7 +156,7 @@ class CommitLog(RecordReader, Closable):
 
         Source: MappedFileQueue.flush.
         """
-        self._writing().flush()
+        self._writing().flush_all()
 
     def _writing(self) -> StandaloneLogWriter:
         if self._closed:
@@ -355,10 +354,10 @@ class CommitLog(RecordReader, Closable):
         """
         writer = None if self._is_forked else self.writer
         if writer is not None:
-            require_uninterrupted(writer.busy_threads, self.directories[0])
+            writer.busy.require_idle("close")
         try:
             if writer is not None and not self._closed:
-                writer.flush()
+                writer.flush_all()
         finally:
             self._closed = True
             self.queue.close()

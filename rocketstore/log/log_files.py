@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketstore.disk.allocate_service import AllocateMappedFileService
-from rocketstore.disk.busy_threads import marks_thread_busy
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import StoreError
@@ -21,7 +21,8 @@ class LogFileWriter:
     """Writes the files of a log in turn, and makes the next file before it is needed.
 
     Attributes: flushed_where: the log is on the disk before this physical offset. last_flushed: physical offset and
-    store time of the last record on the disk; None before the first flush. busy_threads: those in a method of it.
+    store time of the last record on the disk; None before the first flush. busy: the threads that are in a call of the
+    writer.
     Source: MappedFileQueue.getLastMappedFile, AllocateMappedFileService, MultiPathMappedFileQueue.
     """
 
@@ -35,20 +36,23 @@ class LogFileWriter:
         *,
         allocates_ahead: bool,
         before_roll: Callable[[], object],
+        busy: BusyThreads | None = None,
     ) -> None:
         """Open the file that has a physical offset, bytes, if it exists. Parameters: as ``LogWriter``."""
-        self._switch = threading.Lock()  # guards the current file; its holder never blocks
+        # Guards the current file; its holder never blocks. A signal handler may interrupt the holder, and ask where the
+        # log ends: it may enter again.
+        self._switch = threading.RLock()
         self.directories = sorted(directories, key=str)  # RocketMQ sorts by string; paths sort by components
         self._all_directories = dict.fromkeys([*self.directories, *read_only])
+        self.busy = busy or BusyThreads(self.directories[0])
         self.mapped_file_size = mapped_file_size
         self.flushed_where = phy_offset
         self.last_flushed: tuple[int, int] | None = None
-        self.busy_threads: set[int] = set()
         self._appender = appender
         self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # kept: after a failed fsync, the kernel marks the pages as clean
         self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
-        self._ahead = AllocateMappedFileService(self._open) if allocates_ahead else None
+        self._ahead = AllocateMappedFileService(self._open, self.busy) if allocates_ahead else None
         self._before_roll = before_roll
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
@@ -116,7 +120,6 @@ class LogFileWriter:
 
     # ---- flush ---------------------------------------------------------------------------------------------
 
-    @marks_thread_busy
     def flush(self, end: int | None = None) -> None:
         """Write the log to the disk, at least up to an offset; None for all of it.
 

@@ -6,7 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync, sync_path
@@ -43,7 +43,8 @@ class StoreCheckpoint:
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
     logics_physical_offset: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)  # later is newer
+    # A later flush writes newer numbers. A signal handler that flushes may interrupt a flush of its thread.
+    _lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rocketstore.config import StoreConfig, require_config
-from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import Mode, check_mode
@@ -178,7 +177,7 @@ class MessageStore(Previewed, StoreReader, Closable):
         """
         if not callable(dispatcher):
             raise TypeError(f"dispatcher={dispatcher!r}: a function was expected")
-        self._writing().reput.add(dispatcher)
+        self._writing().add_dispatcher(dispatcher)
 
     def delete_expired_files(
         self, *, hours: float | None = None, before_phy_offset: int | None = None, dry_run: bool = False
@@ -270,7 +269,7 @@ class MessageStore(Previewed, StoreReader, Closable):
         if self._writer is not None:
             if self._writer.reput.is_current:
                 raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
-            require_uninterrupted(self._writer.busy_threads, self.path)
+            self._writer.busy.require_idle("close")
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root
 from rocketstore.dispatch.dispatcher import Dispatcher
@@ -65,10 +66,11 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(log.close)
         log.whole_to = end
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, checkpoint)
+        busy = BusyThreads(root)
+        index = open_index(root / "index", config, checkpoint, busy=busy)
         stack.callback(index.close)
         batches = batch_topics(read_topics(root, config))
         dispatcher = Dispatcher(root, config, log, index, batches)
-        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end)
+        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
         stack.pop_all()  # the writer closes them from now on
     return writer

@@ -13,12 +13,12 @@ from typing import Any
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.busy_threads import marks_thread_busy
+from rocketstore.disk.busy_threads import BusyThreads, NestedCallError, marks_thread_busy
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
-from rocketstore.dispatch.reput import ReputMessageService
+from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
@@ -57,8 +57,13 @@ class StoreWriter:
         dispatcher: Dispatcher,
         batch_topics: set[str],
         phy_offset: int,
+        busy: BusyThreads,
     ) -> None:
-        """Continue a recovered store. Parameters: phy_offset: the end of the log, bytes."""
+        """Continue a recovered store.
+
+        Parameters: phy_offset: the end of the log, bytes. busy: the threads that are in a call of this writer.
+        """
+        self.busy = busy
         self.root = root
         self.config: Any = config  # every size is set
         self._compat = Compat.of(config.compat)
@@ -72,8 +77,7 @@ class StoreWriter:
         make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
         read_only = config.commit_log_paths(root)
-        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll)
-        self.busy_threads = self._log.busy_threads
+        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy)
         self._read_log = log
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
@@ -83,10 +87,12 @@ class StoreWriter:
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
-                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail
+                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail, busy
             )
             stack.callback(self.reput.stop)
-            self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
+            self._flusher = FlushService(
+                self._log, config, self._note_flushed, self._flush_dispatched, self._fail, busy
+            )
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
         if not self._log.is_sync:
@@ -103,9 +109,18 @@ class StoreWriter:
         # Hot path: test the rare conditions inline and call the full check only if one of them holds.
         if self._closed or self._failure is not None or not self.lock_file.owned:
             self._require_sound()
-        log, busy_threads, thread = self._log, self.busy_threads, get_ident()
+        thread, calls = get_ident(), self.busy.calls
+        if thread in calls:
+            self.busy.refuse("put_message")
         try:
-            busy_threads.add(thread)  # as ``marks_thread_busy``, without its call
+            calls[thread] = "put_message"  # as ``marks_thread_busy``, without its call
+            return self._put_one(message, store_timestamp)
+        finally:
+            calls.pop(thread, None)
+
+    def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        log = self._log
+        try:
             with log.lock:
                 if self._closed:
                     self._require_open()
@@ -123,26 +138,30 @@ class StoreWriter:
         except OSError as error:
             self._fail(error)
             raise
-        finally:
-            busy_threads.discard(thread)
 
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         if isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages):
-            return self._put_together(messages, store_timestamp)
+            return self._put_part(messages, store_timestamp)
         rows, results = 0, []
         for part in in_parts(messages):
-            results.append(self._put_together(part, store_timestamp, first_row=rows))
+            results.append(self._put_part(part, store_timestamp, rows))
             rows += len(part)
         return PutMessagesResult.join(results)
 
+    @marks_thread_busy("put_messages")
+    def _put_part(
+        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp, first_row: int = 0
+    ) -> PutMessagesResult:
+        return self._put_together(messages, store_timestamp, first_row=first_row)
+
+    @marks_thread_busy("put_batch")
     def put_batch(
         self, batch: Message, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         return self._put_together(messages, store_timestamp, batch)
 
-    @marks_thread_busy
     def _put_together(
         self,
         messages: Sequence[Message] | MessageBatch,
@@ -167,14 +186,14 @@ class StoreWriter:
             self._fail(error)
             raise
         if singles is not None:
-            return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in singles])
+            return PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
         if result:
             self.reput.waiting.count_records(len(result))
             if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
-    @marks_thread_busy
+    @marks_thread_busy("put_encoded")
     def put_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
         """Append the records of other encoders, and write them to the disk. After any error the writer is stopped.
 
@@ -190,7 +209,8 @@ class StoreWriter:
         except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
             raise
-        self.flush()
+        self._require_sound()
+        self._flush_all()
 
     def _complete_and_append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Complete the properties of an inner batch or of a message for light queues, and append the message."""
@@ -228,7 +248,7 @@ class StoreWriter:
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
-    @marks_thread_busy
+    @marks_thread_busy("create_topic")
     def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
@@ -256,17 +276,29 @@ class StoreWriter:
 
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
-    def dispatch_pending(self) -> None:
-        """Wait until queues and index have all messages. Raises: StoreError if they could not be written."""
-        if self.lock_file.owned and self.reput.dispatched < self._log.phy_offset:
-            self._wait_for_dispatch()
+    @marks_thread_busy("add_dispatcher")
+    def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
+        self.reput.add(dispatcher)
 
-    @marks_thread_busy
+    def dispatch_pending(self) -> None:
+        """Wait until queues and index have all messages, before a query.
+
+        Raises: StoreError if they could not be written; NestedCallError if this thread is in a call of the writer.
+        """
+        if self.lock_file.owned:
+            self.busy.require_idle("a query")
+            if self.reput.dispatched < self._log.phy_offset:
+                self._wait_for_query()
+
+    @marks_thread_busy("a query")
+    def _wait_for_query(self) -> None:
+        self._wait_for_dispatch()
+
     def _wait_for_dispatch(self) -> None:
         self.reput.wait()
         self._require_no_failure()
 
-    @marks_thread_busy
+    @marks_thread_busy("flush")
     def flush(self) -> None:
         """Write the log, then queues and index, then the checkpoint to the disk."""
         self._require_sound()
@@ -275,8 +307,7 @@ class StoreWriter:
     def _flush_all(self) -> None:
         with self._failing():
             self._log.check_file()
-        self.reput.wait()
-        self._require_no_failure()
+        self._wait_for_dispatch()
         self._flush_dispatched()
 
     def _flush_dispatched(self) -> None:
@@ -312,12 +343,12 @@ class StoreWriter:
                 self.checkpoint.confirm_phy_offset = phy_offset
         self.checkpoint.flush()
 
-    @marks_thread_busy
+    @marks_thread_busy("delete_expired_files")
     def delete_expired_files(
         self, queues: Iterable[tuple[str, int]], hours: float | None, before_phy_offset: int | None, dry_run: bool
     ) -> ExpiredFiles:
         self._require_sound()
-        self.dispatch_pending()
+        self._wait_for_dispatch()
         with self.reput.lock:
             self._read_log.refresh()
             writers = (self.dispatcher.queue(*queue) for queue in queues)
@@ -334,9 +365,14 @@ class StoreWriter:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds."""
+        """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds.
+
+        The error of a signal handler that calls the writer in between says nothing about the data, as Ctrl-C does not.
+        """
         try:
             yield
+        except NestedCallError:
+            raise
         except Exception as error:
             self._fail(error)
             raise
@@ -364,7 +400,7 @@ class StoreWriter:
                 f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
             ) from self._failure
 
-    @marks_thread_busy
+    @marks_thread_busy("close")
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
         if not self.lock_file.owned:  # after a fork, missing threads may hold the other locks forever
