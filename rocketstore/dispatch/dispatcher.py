@@ -13,6 +13,7 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
@@ -56,13 +57,14 @@ class Dispatcher:
         batch_topics: Collection[str],
         *,
         as_broker: bool = False,
+        held: HeldDirectory | None = None,
     ) -> None:
         """Prepare to build.
 
         Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
         BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
         write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
-        raise errors.
+        raise errors. held: the root of the store, below which files are found and made; None to use their paths.
         """
         self.root = root
         self.config = config
@@ -71,6 +73,7 @@ class Dispatcher:
         self._log = log
         self._batch_topics = batch_topics
         self._as_broker = as_broker
+        self._held = held
         self._scanner = RequestScanner(
             message_delay_level=config.message_delay_level,
             indexes_tags=Compat.of(config.compat).indexes_tags,
@@ -100,14 +103,15 @@ class Dispatcher:
         if topic in self._batch_topics:
             directory = self.root / "batchconsumequeue" / topic / str(queue_id)
             size = config.mapper_file_size_batch_consume_queue
-            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker)
+            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker, held=self._held)
         ext = None
         if config.enable_consume_queue_ext:
             directory = self.root / "consumequeue_ext" / topic / str(queue_id)
-            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
+            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext, self._held)
         directory = self.root / "consumequeue" / topic / str(queue_id)
         size = config.mapped_file_size_consume_queue
-        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker, compat=config.compat)
+        keeps_files = not self._as_broker
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=keeps_files, compat=config.compat, held=self._held)
 
     def queues(self) -> dict[QueueId, Writer]:
         """Return the writers that were used, by topic and queue id."""

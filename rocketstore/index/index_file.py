@@ -14,6 +14,7 @@ import numpy as np
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.closable import Closable
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file import MappedFile, Mode
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
@@ -71,6 +72,7 @@ class IndexFile(IndexFileKernel, Closable):
         end_phy_offset: int = 0,
         end_timestamp: Time = 0,
         compat: str = DEFAULT_COMPAT,
+        _held: HeldDirectory | None = None,
     ) -> Self:
         """Make an index file and open it for writing.
 
@@ -84,14 +86,14 @@ class IndexFile(IndexFileKernel, Closable):
         geometry = checked_geometry(hash_slot_num, index_num)
         end_time = time_as_long(end_timestamp, "end_timestamp")
         require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
-        file = MappedFile(path, "r+", create_size=geometry.file_size)
+        file = MappedFile(path, "r+", create_size=geometry.file_size, held=_held)
         try:
             self = cls(file, geometry, compat, unpublished=True)
             self._seed_header(end_phy_offset, end_time)
             return self
         except BaseException:
             file.close()
-            file.path.unlink()
+            unlink_path(file.path, _held)
             raise
 
     @classmethod

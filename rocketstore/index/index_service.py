@@ -14,6 +14,7 @@ from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.held_directory import unlink_path
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError
@@ -309,7 +310,9 @@ class IndexService(Closable):
         Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexService.deleteExpiredFile.
         """
-        self._writing().await_flushes()
+        writer = self._writing()
+        writer.await_flushes()
+        writer.held.require_in_place()
         deleted: list[Path] = []
         n_forgotten = 0
         try:
@@ -318,7 +321,7 @@ class IndexService(Closable):
                     break
                 n_forgotten += 1
                 self._files.forget(listed)
-                listed.path.unlink()
+                unlink_path(listed.path, writer.held)
                 deleted.append(listed.path)
         finally:
             del self._files.listed[:n_forgotten]

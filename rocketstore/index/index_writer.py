@@ -14,6 +14,7 @@ import numpy as np
 
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import default_geometry
 from rocketstore.index.index_directory import IndexDirectory, index_file_name
@@ -34,13 +35,15 @@ MAX_UNFLUSHED = 8  # full files that are being flushed; each of them is open
 class IndexWriter:
     """Appends items to the index files of a directory. A thread flushes full files.
 
-    Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised.
+    Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised. held: the
+    directory.
     """
 
     def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint, busy: Sequence[BusyThreads]) -> None:
         """Parameters: busy: of the writers that wait for the thread that flushes."""
         self.is_replaced = False
         self._files, self._checkpoint, self._busy = files, checkpoint, busy
+        self.held = HeldDirectory(files.path)
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
@@ -90,6 +93,7 @@ class IndexWriter:
             return done
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
+        self.held.check()
         slots, items = self._files.geometry or default_geometry([])
         end = last.header if last is not None else None
         for attempt in range(1, CREATE_ATTEMPTS + 1):
@@ -102,12 +106,13 @@ class IndexWriter:
                     end_phy_offset=end.end_phy_offset if end else 0,
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self._files.compat,
+                    _held=self.held,
                 )
                 try:
-                    sync_path(self._files.path)
+                    sync_path(self._files.path, self.held)
                 except OSError:
                     file.close()
-                    path.unlink()
+                    unlink_path(path, self.held)
                     raise
                 return file
             except OSError as error:
@@ -169,5 +174,6 @@ class IndexWriter:
             flush.result()
 
     def shutdown(self) -> None:
-        """End the thread that flushes."""
+        """End the thread that flushes, and close the directory."""
         self._flusher.shutdown()
+        self.held.close()

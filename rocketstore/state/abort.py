@@ -10,27 +10,35 @@ from pathlib import Path
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.processes import has_files_open, is_alive, start_time
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreLockedError
 
-__all__ = ["make_abort", "require_no_writer"]
+__all__ = ["make_abort", "remove_abort", "require_no_writer"]
 
 MAX_PID_DIGITS = 10
 CLOCK_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
 
 
-def make_abort(root: Path) -> None:
+def make_abort(root: Path, held: HeldDirectory | None = None) -> None:
     """Write ``abort`` with the number of this process, and flush its directory.
 
     The file belongs to the owner of the store. A symbolic link in its place is replaced.
+    Parameters: held: the root as it was opened; None to find it by its path.
     Raises: OSError; CorruptFileError for a pipe or a device in its place. Source: DefaultMessageStore.createTempFile.
     """
-    with os.fdopen(open_own_file(root / "abort"), "w") as file:
+    with os.fdopen(open_own_file(root / "abort", held), "w") as file:
         file.truncate()
         file.write(str(os.getpid()))
-    sync_path(root)  # without it, a loss of power could look like a clean stop
+    sync_path(root, held)  # without it, a loss of power could look like a clean stop
+
+
+def remove_abort(root: HeldDirectory) -> None:
+    """Remove ``abort``, and flush its directory. Raises: OSError. Source: DefaultMessageStore.shutdown."""
+    unlink_path(root.path / "abort", root, missing_ok=True)
+    sync_path(root.path, root)
 
 
 def require_no_writer(root: Path) -> None:

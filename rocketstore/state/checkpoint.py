@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync, sync_path
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.layout import CHECKPOINT, struct_of
@@ -45,16 +46,17 @@ class StoreCheckpoint:
     logics_physical_offset: int = 0
     # A later flush writes newer numbers. A signal handler that flushes may interrupt a flush of its thread.
     _lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+    _held: HeldDirectory | None = field(default=None, repr=False, compare=False)  # the root of a store that is written
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, _held: HeldDirectory | None = None) -> Self:
         """Read a checkpoint file. Missing bytes count as zeros: a broker extends a short file when it maps it."""
         path = to_path(path)
         try:
             data = read_file_start(path, FIELDS.size)
         except FileNotFoundError:
-            return cls(path)
-        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")))
+            return cls(path, _held=_held)
+        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")), _held=_held)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, *self._numbers())
@@ -69,7 +71,7 @@ class StoreCheckpoint:
         if self.path is None:
             return
         with self._lock:
-            fd = open_own_file(local_path(self.path))
+            fd = open_own_file(local_path(self.path), self._held)
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE
                 if is_new:
@@ -79,7 +81,7 @@ class StoreCheckpoint:
             finally:
                 os.close(fd)
             if is_new:
-                sync_path(self.path.parent)
+                sync_path(self.path.parent, self._held)
 
     def _numbers(self) -> tuple[int, ...]:
         return tuple(getattr(self, name) for name in CHECKPOINT.names or ())

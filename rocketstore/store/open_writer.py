@@ -9,6 +9,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
 from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
@@ -52,6 +53,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         for lock in locks:
             stack.callback(lock.release)
+        place = HeldDirectory(root, [lock.path for lock in locks])
+        stack.callback(place.close)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
         extend_topics(root, {})  # fails now, before any put, if topics.json cannot be extended
@@ -65,12 +68,12 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         )
         stack.callback(log.close)
         log.whole_to = end
-        checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        checkpoint = StoreCheckpoint.open(root / "checkpoint", _held=place)
         busy = BusyThreads(root)
         index = open_index(root / "index", config, checkpoint, busy=busy)
         stack.callback(index.close)
         batches = batch_topics(read_topics(root, config))
-        dispatcher = Dispatcher(root, config, log, index, batches)
-        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
+        dispatcher = Dispatcher(root, config, log, index, batches, held=place)
+        writer = StoreWriter(place, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
         stack.pop_all()  # the writer closes them from now on
     return writer

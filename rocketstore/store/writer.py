@@ -14,7 +14,7 @@ from typing import Any
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import BusyThreads, NestedCallError, marks_thread_busy
-from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
@@ -31,7 +31,7 @@ from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
-from rocketstore.state.abort import make_abort
+from rocketstore.state.abort import make_abort, remove_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
@@ -48,7 +48,7 @@ class StoreWriter:
 
     def __init__(
         self,
-        root: Path,
+        place: HeldDirectory,
         config: StoreConfig,
         locks: list[StoreLock],
         log: CommitLog,
@@ -61,23 +61,24 @@ class StoreWriter:
     ) -> None:
         """Continue a recovered store.
 
-        Parameters: phy_offset: the end of the log, bytes. busy: the threads that are in a call of this writer.
+        Parameters: place: the root. phy_offset: the end of the log, bytes. busy: the threads that are in a call of this writer.
         """
         self.busy = busy
-        self.root = root
+        self.place = place
+        self.root = root = place.path
         self.config: Any = config  # every size is set
         self._compat = Compat.of(config.compat)
         self.index = index
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
         self.lock_file, *self._other_locks = locks
-        self._topic_queues = TopicQueues(root, config, batch_topics)
+        self._topic_queues = TopicQueues(place, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
-        make_abort(root)
+        make_abort(root, place)
         directories = config.commit_log_paths(root, writable=True)
         read_only = config.commit_log_paths(root)
-        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy)
+        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
@@ -193,12 +194,16 @@ class StoreWriter:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
-    @marks_thread_busy("put_encoded")
     def put_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
         """Append the records of other encoders, and write them to the disk. After any error the writer is stopped.
 
         Parameters: store_timestamp: epoch ms; None: the records keep theirs.
         """
+        self._append_encoded(blocks, store_timestamp)
+        self.flush()
+
+    @marks_thread_busy("put_encoded")
+    def _append_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
         self._require_sound()
         try:
             for block in blocks:
@@ -209,8 +214,6 @@ class StoreWriter:
         except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
             raise
-        self._require_sound()
-        self._flush_all()
 
     def _complete_and_append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Complete the properties of an inner batch or of a message for light queues, and append the message."""
@@ -351,6 +354,7 @@ class StoreWriter:
         self._wait_for_dispatch()
         with self.reput.lock:
             self._read_log.refresh()
+            self.place.require_in_place()  # the log was listed by its path
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
                 self._read_log.queue.files,
@@ -361,6 +365,7 @@ class StoreWriter:
                 hours,
                 before_phy_offset,
                 dry_run,
+                self._log.held,
             )
 
     @contextlib.contextmanager
@@ -378,10 +383,20 @@ class StoreWriter:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = self._failure or error
+        self._failure = self._failure or self._explained(error)
         self._log.plain_put.close()
         if not (self._flusher.is_current or self.reput.is_current):
             self._is_told = True  # the caller's thread raises the error
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the error that says where the store was moved, if that is why another error was raised."""
+        try:
+            if isinstance(error, OSError | StoreError):
+                self.place.require_in_place()
+        except (OSError, StoreError) as reason:
+            reason.__cause__ = None if error is reason else error
+            return reason
+        return error
 
     def _require_sound(self) -> None:
         self._require_open()
@@ -441,10 +456,9 @@ class StoreWriter:
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self.lock_file)]
         with contextlib.ExitStack() as stack:
-            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks]):
+            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, self.place.close, *locks]):
                 stack.callback(step)
 
     def _unmark(self) -> None:
         if self._failure is None:
-            (self.root / "abort").unlink(missing_ok=True)
-            sync_path(self.root)
+            remove_abort(self.place)
