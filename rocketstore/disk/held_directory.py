@@ -103,7 +103,7 @@ def exists(path: Path, held: HeldDirectory | None = None) -> bool:
 
 def unlink_path(path: Path, held: HeldDirectory | None = None, *, missing_ok: bool = False) -> None:
     """Delete a file below a held directory, or by its path. Raises: OSError."""
-    missing = contextlib.suppress(FileNotFoundError) if missing_ok else contextlib.nullcontext()
+    missing = contextlib.suppress(*([FileNotFoundError] if missing_ok else []))
     with missing, _place(path, held) as (name, dir_fd):
         os.unlink(name, dir_fd=dir_fd)
 

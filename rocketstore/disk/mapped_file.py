@@ -197,7 +197,7 @@ class MappedFile(Closable):
             os.close(copy)
 
     def check_file(self) -> None:
-        """Raise StoreError if another file has taken the name of this file, which is open for writing, or it was cut."""
+        """Raise StoreError if the file, which is open for writing, was removed, replaced or cut."""
         try:
             found = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -206,8 +206,8 @@ class MappedFile(Closable):
             raise replaced(self.path)
         if found.st_size != self.buffer.size:
             raise StoreError(
-                f"{self.path}: has {found.st_size} bytes, but had {self.buffer.size} when it was opened: another process "
-                "has changed it while it was written"
+                f"{self.path}: has {found.st_size} bytes, but had {self.buffer.size} when it was opened: another "
+                "process has changed it while it was written"
             )
 
     def _copy(self) -> int:

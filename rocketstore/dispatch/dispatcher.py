@@ -17,6 +17,7 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
@@ -74,6 +75,7 @@ class Dispatcher:
         self._batch_topics = batch_topics
         self._as_broker = as_broker
         self._held = held
+        self._buffer: Buffer | None = None  # of the file of the log that was read last
         self._scanner = RequestScanner(
             message_delay_level=config.message_delay_level,
             indexes_tags=Compat.of(config.compat).indexes_tags,
@@ -149,6 +151,9 @@ class Dispatcher:
         file = queue.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self.root}: the commit log has no file for {begin}")
+        if self._held is not None and window.buffer is not self._buffer:
+            self._held.require_in_place()  # the file was found by its path
+            self._buffer = window.buffer
         stop = self._scanner.scan(*window, begin, end, MAX_CHUNK)
         file_end = self._log.end_of(file)
         # A scan that stops before the end of its chunk has reached the blank at the end of the file.

@@ -49,7 +49,8 @@ def last_version(root: Path, app: str) -> int:
 def commit_transaction(root: Path, transaction: Transaction, intent: Path, held: HeldDirectory | None = None) -> None:
     """End a write whose records are on the disk, and save its version, in one step.
 
-    Parameters: held: the root, below which files are found; None to use their paths. intent: the file of the write's intent, which is renamed.
+    Parameters: intent: the file of the write's intent, which is renamed. held: the root, below which files are found;
+    None to use their paths.
     Raises: OSError: then the intent has its old name again, and the version is not saved.
     """
     directory = root / DIRECTORY

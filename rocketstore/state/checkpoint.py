@@ -56,7 +56,8 @@ class StoreCheckpoint:
             data = read_file_start(path, FIELDS.size)
         except FileNotFoundError:
             return cls(path, _held=_held)
-        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")), _held=_held)
+        numbers = dict(zip(CHECKPOINT.names or (), FIELDS.unpack(data.ljust(FIELDS.size, b"\0")), strict=True))
+        return cls(path, **numbers, _held=_held)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, *self._numbers())

@@ -47,6 +47,13 @@ class MessageStore(Previewed, StoreReader, Closable):
     It is a context manager. Each part is opened when it is first used. A part that is damaged, missing or in an
     unsupported format raises an error at its first use; the other parts work.
 
+    Methods of a writer raise RuntimeError if the thread is in another call of the same writer, since they could wait
+    for that call forever. This happens in a signal handler, a finalizer, a callback of the garbage collector, or a
+    method of a value that is being encoded. A put that need not wait for the call may succeed.
+
+    If the root of a writer is moved, removed or replaced, its methods raise StoreError within about a second. What was
+    put is then in the moved store.
+
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too.
     Source: DefaultMessageStore.
@@ -262,8 +269,8 @@ class MessageStore(Previewed, StoreReader, Closable):
 
         If a writer is not closed, by this method or by ``with``, the next opening for writing, or a broker, recovers
         the store as after a crash. Later calls for messages, queues and index, and to write, raise StoreClosedError.
-        Raises: OSError, StoreError if messages that were put cannot be written to the disk; RuntimeError from a signal
-        handler that interrupts a call of this thread, since closing would wait for that call.
+        Raises: OSError, StoreError if messages that were put cannot be written to the disk; RuntimeError in the middle
+        of another call of this thread, for example from a signal handler.
         Source: DefaultMessageStore.shutdown.
         """
         if self._writer is not None:

@@ -8,7 +8,6 @@ import threading
 from _thread import get_ident
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rocketstore.compat import Compat
@@ -61,7 +60,8 @@ class StoreWriter:
     ) -> None:
         """Continue a recovered store.
 
-        Parameters: place: the root. phy_offset: the end of the log, bytes. busy: the threads that are in a call of this writer.
+        Parameters: place: the root. phy_offset: the end of the log, bytes. busy: the threads that are in a call of this
+        writer.
         """
         self.busy = busy
         self.place = place
@@ -390,12 +390,14 @@ class StoreWriter:
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return the error that says where the store was moved, if that is why another error was raised."""
-        try:
-            if isinstance(error, OSError | StoreError):
+        if isinstance(error, OSError | StoreError):
+            try:
                 self.place.require_in_place()
-        except (OSError, StoreError) as reason:
-            reason.__cause__ = None if error is reason else error
-            return reason
+            except StoreError as moved:
+                moved.__cause__ = error
+                return moved
+            except OSError:
+                return error
         return error
 
     def _require_sound(self) -> None:
@@ -456,7 +458,7 @@ class StoreWriter:
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self.lock_file)]
         with contextlib.ExitStack() as stack:
-            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, self.place.close, *locks]):
+            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks, self.place.close]):
                 stack.callback(step)
 
     def _unmark(self) -> None:

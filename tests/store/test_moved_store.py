@@ -141,3 +141,26 @@ def test_paths_are_compared_at_most_once_a_second(monkeypatch, tmp_path):
             store.put_message(Message("T", b"", queue_id=0))
         seconds = time.monotonic() - begin
     assert len(checks) <= 3 * (seconds + 1)  # the root, the log, the index
+
+
+def test_records_of_another_store_at_the_old_path_are_not_dispatched(tmp_path):
+    """The next file of the log is found by its path."""
+    with open_store(tmp_path / "store", allocate_file_ahead=False) as store:
+        for _ in range(5):
+            store.put_message(Message("T", bytes(700), queue_id=0))
+    shutil.copytree(tmp_path / "store", tmp_path / "other")
+    with open_store(tmp_path / "other") as other:
+        for _ in range(20):
+            other.put_message(Message("Other", bytes(700), queue_id=0))
+    with opened(tmp_path / "store", allocate_file_ahead=False, flush_interval_commit_log=60_000) as store:
+        store.put_message(Message("T", bytes(700), queue_id=0))
+        store.flush()
+        (tmp_path / "store").rename(tmp_path / "moved")
+        (tmp_path / "other").rename(tmp_path / "store")
+        with pytest.raises((StoreError, OSError)):
+            for _ in range(1_000_000):
+                store.put_message(Message("T", bytes(700), queue_id=0))
+    assert not (tmp_path / "moved" / "consumequeue" / "Other").exists()
+    with open_store(tmp_path / "moved") as again:
+        assert again.queue_ids("T") == [0]
+    assert rocketstore.verify(tmp_path / "moved").ok
