@@ -31,8 +31,13 @@ class Wakeup:
 
     def set(self) -> None:
         if self._lock.locked():
-            with contextlib.suppress(RuntimeError):  # another thread was faster
+            try:
                 self._lock.release()
+            except RuntimeError as error:
+                # The lock's own error, without frames below this one, means that another thread was faster. Any other
+                # error is that of a signal handler, which runs here.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
 
     def wait(self, seconds: float = -1) -> bool:
         """Wait for ``set``, at most some seconds. Return whether ``set`` was called."""

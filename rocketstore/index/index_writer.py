@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.disk.busy_threads import BusyThreads
+from rocketstore.disk.busy_threads import BusyThreads, NestedCallError
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.errors import StoreError
@@ -83,6 +83,8 @@ class IndexWriter:
         """Flush a full file in another thread, or in this one if the interpreter is ending."""
         try:
             return self._flusher.submit(self._flush_full, *full)
+        except NestedCallError:  # of a signal handler, which runs here
+            raise
         except RuntimeError:
             done: Future[None] = Future()
             try:
