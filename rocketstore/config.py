@@ -10,9 +10,10 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
-from rocketstore.broker_file import BrokerFile, parse_boolean, parse_int, read_properties, trim, warn_once
+from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.text_values import parse_integer
@@ -254,10 +255,10 @@ class StoreConfig:
         Raises: ValueError if ``writable`` leaves none. Source: CommitLog, MultiPathMappedFileQueue.
         """
         root = to_path(store_path_root_dir)
-        text = (self.store_path_commit_log or "").strip()
+        text = trim(self.store_path_commit_log or "")
         is_multi_path = "," in text and parse_release(self.compat) >= MULTI_PATH
         given = list(dict.fromkeys(filter(None, text.split(",")))) if is_multi_path else [text] * bool(text)
-        read_only = (self.read_only_commit_log_store_paths or "").strip().split(",") if is_multi_path else []
+        read_only = trim(self.read_only_commit_log_store_paths or "").split(",") if is_multi_path else []
         names = [*given, *(name for name in read_only if name and name not in given)]
         if writable and names and read_only:
             excluded = set(map(Path, filter(None, read_only)))

@@ -20,6 +20,7 @@ from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import StoreError
+from rocketstore.java_text import parse_long
 from rocketstore.state.abort import require_no_writer
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
@@ -147,7 +148,9 @@ def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> None:
     """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
     for entries in lists:
-        numbered = sorted((entry for entry in entries if entry.name.isdecimal()), key=lambda entry: entry.name)
+        numbered = sorted(
+            (entry for entry in entries if parse_long(entry.name) is not None), key=lambda entry: entry.name
+        )
         changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == "checkpoint")]
         for entry in changed:
             if entry.is_file() and entry.stat().st_nlink > 1:

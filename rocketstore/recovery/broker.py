@@ -10,21 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.broker_file import parse_int
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
-from rocketstore.dispatch.light_queues import is_multi_dispatched
+from rocketstore.dispatch.light_queues import find_unreadable_offset, names_and_offsets
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
+from rocketstore.java_text import parse_int
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
-from rocketstore.messages.topics import split_names
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
@@ -35,7 +34,6 @@ from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.state.java_numbers import find_unreadable_offset
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
@@ -221,11 +219,8 @@ class BrokerRecovery:
 
     def _check_light_queues(self, phy_offset: int, fields: dict[str, Any]) -> None:
         """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
-        names = split_names(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
-        offsets = split_names(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
-        if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
-            return
-        if len(names) == len(offsets) and find_unreadable_offset(names, offsets) is not None:
+        names, offsets = names_and_offsets(fields["topic"], fields["properties"], self.config, self.batch_topics)
+        if find_unreadable_offset(names, offsets) is not None:
             reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
             raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
 

@@ -10,6 +10,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import scandir
 from rocketstore.errors import CorruptFileError
+from rocketstore.java_text import trim
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 
 __all__ = [
@@ -60,7 +61,7 @@ def store_type(config: StoreConfig | None) -> str | None:
     Source: MessageStoreConfig.storeType.
     """
     given = config.other.get("storeType", FILES if config.is_of_broker_file else None) if config is not None else None
-    return None if given is None else ROCKSDB if given.strip().lower() == ROCKSDB else FILES
+    return None if given is None else ROCKSDB if trim(given).lower() == ROCKSDB else FILES
 
 
 def is_double_write_enabled(config: StoreConfig | None) -> bool:
@@ -80,7 +81,7 @@ def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict
     Source: RocksDBConfigManager, ConfigStorage.
     """
     version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
-    if store_type(config) == FILES and version.strip() != "v2":
+    if store_type(config) == FILES and trim(version) != "v2":
         return {}
     for name in ONE_DATABASE:
         if is_rocksdb(root / name):

@@ -14,13 +14,12 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.lock_file import is_held
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import IndexGeometry, geometry_of
-from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.layout import StoreLayout
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
-from rocketstore.state.java_numbers import parse_long
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles
@@ -139,9 +138,9 @@ class FileListing:
 
     def _check_index_names(self, directory: Path) -> None:
         for entry in self.entries(directory):
-            if parse_long(entry.name) is not None and is_true(entry.is_dir):
+            if is_index_name(entry.name) and is_true(entry.is_dir):
                 self.findings.add("foreign-file-fatal", Path(entry.path), 0, "a directory by the name of an index file")
-            elif not entry.name.isdecimal() or not is_true(entry.is_file):
+            elif not is_index_name(entry.name) or not is_true(entry.is_file):
                 self.findings.add("foreign-file", Path(entry.path), 0, "no index file")
             elif len(entry.name) != 17 or not entry.name.isascii():
                 self.findings.add("index-file-name", Path(entry.path), 0, entry.name)

@@ -33,7 +33,7 @@ from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message import MAX_BATCH, number_property
+from rocketstore.messages.message import MAX_BATCH, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
@@ -312,7 +312,7 @@ def messages_in(log: CommitLog, phy_offset: int) -> int:
     """Return the number of messages in an inner batch; 1 if its record cannot be read."""
     with contextlib.suppress(KeyError, CorruptFileError):
         if (message := log.find_message(phy_offset)) is not None:
-            return number_property(message, "INNER_NUM", MAX_BATCH)
+            return find_inner_batch(message)[1]
     return 1
 
 
