@@ -55,7 +55,8 @@ class MappedFile(Closable):
     """A whole file in memory, shared with other processes that have it open. A context manager.
 
     Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping for
-    kernels; ``fd``, the descriptor of a file open for writing, otherwise -1.
+    kernels; ``size_in_file``, the bytes of the mapping that are in the file, zeros follow; ``fd``, the descriptor of a
+    file open for writing, otherwise -1.
 
     RocketMQ's files are sparse. Here a file is allocated before it is mapped, so that a full disk raises OSError and
     does not kill the process. Source: DefaultMappedFile.
@@ -72,14 +73,16 @@ class MappedFile(Closable):
         mode: Mode = "r",
         *,
         create_size: int | None = None,
+        least_size: int = 0,
         tolerant: bool = False,
         held: HeldDirectory | None = None,
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
-        Parameters: tolerant: read zeros where the disk cannot read; ``buffer.lost_ranges`` lists these places. False:
-        calls that read these bytes raise DiskReadError. held: the directory below which the file is found or made; None
-        to use its path.
+        Parameters: least_size: bytes; zeros are read behind the end of a shorter file, and a shorter file that is open
+        for writing becomes as long, as RocketMQ makes it. tolerant: read zeros where the disk cannot read;
+        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError. held: the
+        directory below which the file is found or made; None to use its path.
         """
         check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
@@ -95,11 +98,21 @@ class MappedFile(Closable):
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
             require_regular(self.path, status)
-            if status.st_size == 0:
+            size = max(status.st_size, least_size)
+            if size == 0:
                 raise CorruptFileError(self.path, 0, "file size", "the file is empty")
+            if mode != "r" and size > status.st_size:
+                allocate(descriptor, size, status.st_size)
+            self.size_in_file = size if mode != "r" else status.st_size
             place = self.path if copy is None else None
             self._map = Mapping(
-                descriptor, status.st_size, self.path, writable=mode != "r", place=place, tolerant=tolerant
+                descriptor,
+                size,
+                self.path,
+                size_in_file=self.size_in_file,
+                writable=mode != "r",
+                place=place,
+                tolerant=tolerant,
             )
         except BaseException:
             self._descriptor()

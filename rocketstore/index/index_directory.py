@@ -14,7 +14,7 @@ from rocketstore.disk.mapped_file import Mode
 from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.index.geometry import IndexGeometry, default_geometry, shown_geometry
+from rocketstore.index.geometry import IndexGeometry, default_geometry, longest_first, shown_geometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList, ListedIndexFile, max_open_files
 from rocketstore.java_text import parse_long
@@ -110,7 +110,7 @@ class IndexDirectory:
     def _infer_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
         """Find the geometry, unless it is known. A reader of an empty directory has none until a file comes."""
         for_writing = self.mode != "r"
-        for path in paths if self.geometry is None else ():
+        for path in longest_first(paths) if self.geometry is None else ():
             with self._ignoring_damage(damaged):
                 self.geometry = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
             if self.geometry is not None:

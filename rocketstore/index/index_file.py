@@ -23,6 +23,7 @@ from rocketstore.index.geometry import (
     given_geometry,
     infer_geometry,
     other_geometry,
+    require_items,
 )
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.columns import require_int64
@@ -113,14 +114,22 @@ class IndexFile(IndexFileKernel, Closable):
         space of a file that is not full. hash_slot_num, index_num: the geometry, which no file holds. By default it is
         RocketMQ's default if the length fits and sampled items agree. In mode "r" it may also be the only other
         geometry with which sampled items agree.
-        Raises: CorruptFileError if the file cannot be an index of this geometry, or if sampled items agree only with
-        another geometry; ValueError if the geometry does not follow from the file; FileNotFoundError; OSError.
+        A file that is shorter than its geometry is read as if zeros followed; open for writing, it becomes as long. So
+        does RocketMQ.
+        Raises: CorruptFileError if the file cannot be an index of this geometry, also because items were cut off, or if
+        sampled items agree only with another geometry; ValueError if the geometry does not follow from the file;
+        FileNotFoundError; OSError.
         Source: IndexFile.load.
         """
         Compat.of(compat)
         given = given_geometry(hash_slot_num, index_num)
-        file = MappedFile(path, mode)
+        if given and mode != "r":
+            with contextlib.closing(MappedFile(path, least_size=given.file_size)) as read:
+                require_items(read, given)  # before the file is made longer
+        file = MappedFile(path, mode, least_size=given.file_size if given else 0)
         try:
+            if given:
+                require_items(file, given)
             self = cls(file, given or infer_geometry(file, guess=mode == "r"), compat)
             other = other_geometry(file, given) if given and not _is_known else None
             if other and given:
@@ -150,8 +159,9 @@ class IndexFile(IndexFileKernel, Closable):
 
     @property
     def identity(self) -> object:
-        """A value that differs if another file takes the path of this one."""
-        return self._file.identity
+        """A value that differs if another file takes the path of this one, or if a short file may have grown."""
+        is_short = self._file.size_in_file < self._file.buffer.size
+        return ("short", self._file.identity) if is_short else self._file.identity
 
     @property
     def closed(self) -> bool:

@@ -20,7 +20,7 @@ from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir, to_path
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
-from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry
+from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
@@ -320,7 +320,7 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> In
     if not lengths:
         return None
     paths = list(lengths)
-    length = lengths[paths[-1]]
+    length = max(lengths.values())  # a file whose end was cut off has the other files' geometry
     if slots is None and items is None:
         slots, items = _shown_geometry(paths)
     slots = slots or max(1, (length - IndexGeometry(0, items or 0).file_size) // INDEX_SLOT.itemsize)
@@ -328,11 +328,21 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> In
     geometry = IndexGeometry(slots, items)
     expected = geometry.file_size
     for path, length in lengths.items():
-        if length != expected:
+        is_cut = length < expected and (expected in lengths.values() or _shows_items(path, geometry))
+        if length != expected and not is_cut:
             reason = f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}"
             raise SettingError(reason, SLOTS, ITEMS)
     _check_items(paths, geometry)
     return geometry
+
+
+def _shows_items(path: Path, geometry: IndexGeometry) -> bool:
+    """Return whether a file that is shorter than its geometry has items, and all at the places that it gives them."""
+    with contextlib.suppress(CorruptFileError), MappedFile(path, least_size=geometry.file_size) as file:
+        require_items(file, geometry)
+        with file.reading() as view:
+            return unpack_header(view).index_count > 1
+    return False
 
 
 def _shown_geometry(paths: list[Path]) -> IndexGeometry:
@@ -353,7 +363,7 @@ def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
     """Raise ValueError if the newest items are found with another geometry only."""
     slots, items = geometry
     for path in reversed(paths):
-        with MappedFile(path) as file:
+        with MappedFile(path, least_size=geometry.file_size) as file:
             other = other_geometry(file, geometry)
             with file.reading() as view:
                 is_empty = unpack_header(view).index_count <= 1

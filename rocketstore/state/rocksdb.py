@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from rocketstore.broker_file import parse_boolean, trim
 from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import scandir
 from rocketstore.errors import CorruptFileError
-from rocketstore.java_text import trim
+from rocketstore.java_text import parse_boolean, trim
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 
 __all__ = [

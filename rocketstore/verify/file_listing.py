@@ -13,7 +13,7 @@ from typing import Any
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.lock_file import is_held
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.geometry import IndexGeometry, geometry_of
+from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.layout import StoreLayout
@@ -127,14 +127,17 @@ class FileListing:
         return checked
 
     def _has_length(self, path: Path, geometry: IndexGeometry) -> bool:
-        """Return whether an index file has the length of its geometry. Report another length."""
+        """Return whether an index file has the length of its geometry, or can be read as if zeros followed it.
+
+        Report another length.
+        """
         length, size = path.stat().st_size, geometry.file_size
         if length == 0 and not self.last_exit_ok:
             self.findings.add("index-torn-put", path, 0, "the file has not got its length yet")
         elif length != size:
             detail = f"{length} bytes, {geometry.hash_slot_num} slots and {geometry.index_num} items need {size}"
-            self.findings.add("index-file-size", path, length, detail)
-        return length == size
+            self.findings.add("index-file-size" if length > size else "index-file-short", path, length, detail)
+        return 0 < length <= size
 
     def _check_index_names(self, directory: Path) -> None:
         for entry in self.entries(directory):
@@ -150,7 +153,7 @@ class FileListing:
         config = self.config
         if config.max_hash_slot_num and config.max_index_num:
             return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
-        for path in paths:
+        for path in longest_first(paths):
             with contextlib.suppress(ValueError, CorruptFileError):
                 return geometry_of([path], for_writing=False)
         lengths = {path.stat().st_size for path in paths}

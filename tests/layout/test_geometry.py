@@ -276,7 +276,7 @@ def test_half_of_a_geometry_without_files_has_rocketmqs_other_half(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("slots", "items"), [(97, 401), (96, 400), (98, None), (10**9, None), (None, 10**9), (None, 399)]
+    ("slots", "items"), [(97, 399), (96, 400), (98, None), (10**9, None), (None, 10**9), (None, 399)]
 )
 def test_a_geometry_that_the_length_or_the_items_contradict_is_refused(store, slots, items):
     """Corner 75."""
