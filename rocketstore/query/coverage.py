@@ -22,6 +22,7 @@ from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 __all__ = ["Coverage", "overlaps"]
 
 MAX_KEPT = 10_000  # cached answers about parts of the log
+MOST_SEARCHED = 64  # files for the entries of one message; two have them after a full file
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
 _FileId = tuple[str, object]  # name and identity of an index file
 
@@ -152,10 +153,13 @@ class Coverage:
         return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
 
     def _has_entries(self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers) -> bool:
-        """Return whether all keys of a message have their entries. The entries may be in several files."""
+        """Return whether all keys of a message have their entries. The entries may be in several files.
+
+        Of many files around a message, as there are only among copies, not all are searched.
+        """
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
-        for name in headers.names_around(at):
-            if (file := files.find(name)) is not None:
+        for name in headers.names_around(at)[:MOST_SEARCHED]:
+            if lacking and (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking
 

@@ -282,11 +282,15 @@ class IndexVerifier:
         diffs: np.ndarray,
         times: np.ndarray,
     ) -> None:
-        """Compare the times of items with the store times of their records. Source: IndexFile.putKey."""
-        for number, part in enumerate(parts):
+        """Compare the times of items with the store times of their records. Source: IndexFile.putKey.
+
+        Parameters: owners: the numbers of the items' files among ``parts``, in ascending order.
+        """
+        ends = np.searchsorted(owners, np.arange(len(parts) + 1)).tolist()
+        for part, (first, last) in zip(parts, pairwise(ends), strict=True):
             # The time of the first item is relative to the end time of the file before, which may have expired.
-            is_known = (ordinals != 1) | (part.end_before is not None)
-            rows = np.flatnonzero((owners == number) & is_known & (times != -1))
+            is_known = (ordinals[first:last] != 1) | (part.end_before is not None)
+            rows = first + np.flatnonzero(is_known & (times[first:last] != -1))
             begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
             seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
             wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))
