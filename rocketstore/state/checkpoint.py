@@ -67,6 +67,11 @@ class StoreCheckpoint:
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
         self.confirm_phy_offset = self.logics_physical_offset = 0
 
+    def clear_negative_numbers(self) -> None:
+        """Replace negative numbers by 0: no time and no offset of a record is negative."""
+        for name in CHECKPOINT.names or ():
+            setattr(self, name, max(getattr(self, name), 0))
+
     def flush(self) -> None:
         """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
         if self.path is None:

@@ -31,7 +31,7 @@ from support.rebuilt import (
     records_in_bodies,
 )
 
-from rocketstore import StoreConfig, rebuild, recover
+from rocketstore import StoreCheckpoint, StoreConfig, rebuild, recover, verify
 from rocketstore.rebuild import rebuild as module
 
 OTHERS = ("5.3.3", "4.9.8", "4.6.0")
@@ -445,3 +445,11 @@ def test_a_file_that_begins_inside_the_keys_of_a_message(tmp_path, seed):
     files = model.index.files
     assert any(one.item(one.index_count - 1)[1] == other.item(1)[1] for one, other in itertools.pairwise(files))
     assert_rebuilt(root, model, names=index_names(model))
+
+
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3", "4.9.8"])
+def test_a_rebuild_leaves_no_negative_number_in_the_checkpoint(store, release):
+    config = dataclasses.replace(CONFIG, compat=release)
+    StoreCheckpoint(store / "checkpoint", 0, 0, 0, -1, -5, -7).flush()
+    built(store, config)
+    assert "checkpoint-negative" not in {finding.kind for finding in verify(store, config=config).findings}
