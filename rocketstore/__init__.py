@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
     from rocketstore.rebuild.rebuild import RebuildReport, rebuild
     from rocketstore.recovery.recover import RecoveryReport, recover
-    from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
+    from rocketstore.salvage.salvage import LostRange, SalvageReport, UnverifiedRange, salvage
     from rocketstore.state.broker_config import BrokerConfig
     from rocketstore.state.checkpoint import StoreCheckpoint
     from rocketstore.store.expiry import ExpiredFiles
@@ -115,6 +115,7 @@ __all__ = [
     "StringColumn",
     "Topic",
     "UnsupportedFormatError",
+    "UnverifiedRange",
     "VerifyReport",
     "create_uniq_id",
     "hash_keys",
@@ -178,6 +179,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "StringColumn": "rocketstore.kernels.value_columns",
     "Topic": "rocketstore.store.topic",
     "UnsupportedFormatError": "rocketstore.errors",
+    "UnverifiedRange": "rocketstore.salvage.salvage",
     "VerifyReport": "rocketstore.verify.report",
     "create_uniq_id": "rocketstore.messages.message_id",
     "hash_keys": "rocketstore.kernels.keys",

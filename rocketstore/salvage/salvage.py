@@ -36,14 +36,14 @@ from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
-from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
+from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
 from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
 from rocketstore.text_values import counted
 
-__all__ = ["LostRange", "SalvageReport", "salvage"]
+__all__ = ["LostRange", "SalvageReport", "UnverifiedRange", "salvage"]
 
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
@@ -65,7 +65,7 @@ class SalvageReport(Previewed, ArrowStream):
     at another place than the name of their file says. moved: records that have another physical offset now.
     renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
     log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
-    queue id.
+    queue id. unverified: records that were copied without a CRC property, though other records of their file have one.
 
     Examples:
     >>> report = rocketstore.salvage("demo", "copied")
@@ -84,6 +84,7 @@ class SalvageReport(Previewed, ArrowStream):
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
+    unverified: tuple[UnverifiedRange, ...] = ()
 
     def _preview(self) -> Preview:
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
@@ -109,10 +110,13 @@ def salvage(
 
     A record is known by its own physical offset, at any place: files may be damaged, cut, renamed, swapped, doubled or
     missing. A record is intact if RocketMQ can read it, and its CRC is right. If any record of its file has a right CRC
-    property, its CRC property must be right too: a record without one came with a message from another log. These are
-    not intact: a record in the body of another one; a record behind the blank that ends a file; a record in which
-    another one begins behind its body, because bytes are missing. The last record must not end in a zero, except with a
-    ``compat`` whose properties may end so.
+    property, its CRC property must be right too. There, records without a CRC property are copied, and ``unverified``
+    of the report names them: their properties may have been overwritten, or a broker wrote them without
+    ``enabled_append_prop_crc``. With ``enabled_append_prop_crc`` one such record alone is lost.
+
+    These are not intact: a record in the body of another one; a record behind the blank that ends a file; a record in
+    which another one begins behind its body, because bytes are missing. The last record must not end in a zero, except
+    with a ``compat`` whose properties may end so.
 
     The records keep their bytes and their order, except for these:
 
@@ -286,6 +290,7 @@ class _Salvage:
             offsets.renumbered(),
             lost,
             offsets.misplaced,
+            tuple(part for file in files for part in file.unverified_ranges()),
         )
 
     def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:

@@ -14,6 +14,7 @@ from rocketstore.text_values import counted
 
 __all__ = ["salvage"]
 
+MOST_NOTES = 20  # of ranges of unverified records
 COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
 
 
@@ -37,6 +38,9 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> No
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(COLUMNS, lost, view, paths_below(store))
     note(summary(report))
+    for part in report.unverified[:MOST_NOTES]:
+        records = counted(part.records, "record")
+        note(f"{part.path}: {records} from byte {part.offset} on without a CRC property: unverified")
     if report.lost:
         raise click.exceptions.Exit(1)
 
@@ -51,6 +55,7 @@ def summary(report: SalvageReport) -> str:
         for count, noun, state in (
             (len(report.lost), "range", "lost"),
             (report.duplicates, "record", "found twice"),
+            (sum(part.records for part in report.unverified), "record", "unverified"),
             (report.out_of_order, "record", "out of order"),
             (report.moved, "record", "at other physical offsets"),
             (numbers, "message", f"of {counted(queues, 'queue')} with other queue offsets"),
