@@ -43,9 +43,12 @@ class _Headers(dict[_FileId, IndexHeader]):
         self._names = [name for name, _ in headers]
 
     def names_around(self, phy_offset: int) -> list[str]:
-        """Return the names of the files between whose first and last message a physical offset is."""
+        """Return the names of the files between whose first and last message a physical offset is.
+
+        Of many, as there are only among copies, the first ``MOST_SEARCHED``.
+        """
         is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
-        return [self._names[number] for number in np.flatnonzero(is_around).tolist()]
+        return [self._names[number] for number in np.flatnonzero(is_around)[:MOST_SEARCHED].tolist()]
 
 
 class Coverage:
@@ -153,12 +156,9 @@ class Coverage:
         return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
 
     def _has_entries(self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers) -> bool:
-        """Return whether all keys of a message have their entries. The entries may be in several files.
-
-        Of many files around a message, as there are only among copies, not all are searched.
-        """
+        """Return whether all keys of a message have their entries. The entries may be in several files."""
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
-        for name in headers.names_around(at)[:MOST_SEARCHED]:
+        for name in headers.names_around(at):
             if lacking and (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking
