@@ -6,7 +6,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,9 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
 
 __all__ = [
+    "has_messages",
     "hint_at_store",
+    "is_stated",
     "known_config",
     "planning_config",
     "read_saved",
@@ -139,7 +141,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     known = known_config(root, config)
     names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
     names += [SLOTS, ITEMS] if known.message_index_enable else []
-    if any(getattr(known, name) is None for name in names) and _has_messages(root, known):
+    if any(getattr(known, name) is None for name in names) and has_messages(root, known):
         require_sizes(root, known, names)
     return with_default_sizes(known)
 
@@ -240,16 +242,35 @@ def known_config(
     return replace(config, **sizes)
 
 
-def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
-    """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError."""
+def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig, *, is_new: bool = False) -> None:
+    """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError.
+
+    A setting besides sizes that nobody stated is an assumption, and is not saved.
+
+    Parameters: is_new: whether the store has no messages, so that all settings of its first writer are facts.
+    """
     path = saved_path(Path(store_path_root_dir))
     root = Path(store_path_root_dir).absolute()
+    saved = read_saved(path)
     is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
     names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
+    if not is_new:
+        names = {name for name in names if name in DEFAULT_SIZES or is_stated(config, name, saved)}
     values = {name: value for name in SAVED if name in names and (value := getattr(config, name)) is not None}
-    if read_saved(path) != values:
+    if saved != values:
         make_directory(path.parent)
         replace_file(path, json.dumps(values, indent="\t").encode())
+
+
+def is_stated(config: StoreConfig, name: str, saved: Mapping[str, Any]) -> bool:
+    """Return whether a setting is known, and not only RocketMQ's default in the absence of a statement.
+
+    A broker's properties file states all settings, also those that it leaves out.
+
+    Parameters: saved: the settings in ``config/rocketstore.json``.
+    """
+    is_default = getattr(config, name) == getattr(StoreConfig, name)
+    return name in saved or isinstance(config.other, BrokerFile) or not is_default
 
 
 def saved_path(root: Path) -> Path:
@@ -271,7 +292,8 @@ def read_saved(path: Path) -> dict[str, Any]:
     return values
 
 
-def _has_messages(root: Path, config: StoreConfig) -> bool:
+def has_messages(root: Path, config: StoreConfig) -> bool:
+    """Return whether the commit log of a store has bytes."""
     for directory in config.commit_log_paths(root):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             queue = MappedFileQueue([directory])

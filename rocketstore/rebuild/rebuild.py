@@ -20,7 +20,6 @@ from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.index.index_service import open_index
@@ -55,6 +54,7 @@ from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repa
 from rocketstore.recovery.plan import RecoveryPlan, plan_files
 from rocketstore.recovery.plan_log import LogRepair, plan_log
 from rocketstore.recovery.queues import find_queues
+from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
@@ -97,8 +97,9 @@ def rebuild(
     out : a new directory for the result. The store is only read then, and may be read-only.
     consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
     topics : build only the queues of this topic or these topics, and no index.
-    config : sizes of files that no file shows, as for ``open``. Light queues are built if ``config`` says so, or if the
-        store has directories of light queues.
+    config : sizes of files that no file shows, as for ``open``, and the broker's settings. Where ``config`` has
+        RocketMQ's defaults, the units of the store show the delay levels, light queues and ext units of the broker.
+        Levels without a sound unit are assumed: a UserWarning and ``assumptions`` of the report say so.
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
     threads : number of threads that read the log; None: one for each processor.
     tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
@@ -130,9 +131,12 @@ def rebuild(
     build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
     rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
     if out is not None:
-        return rebuilder.build_in(local_path(out))
-    with lock_for_writing(rebuilder.root, rebuilder.known):
-        return rebuilder.build_and_swap()
+        report = rebuilder.build_in(local_path(out))
+    else:
+        with lock_for_writing(rebuilder.root, rebuilder.known):
+            report = rebuilder.build_and_swap()
+    warn_of(report.assumptions, rebuilder.root)
+    return report
 
 
 def places_of(root: Path) -> tuple[Path, Path]:
@@ -151,14 +155,19 @@ class Rebuilder:
     threads: int
     zone: ZoneInfo | None
     progress: Progress | None
-    config: Any = field(init=False)  # ``known`` with every size
+    settings: BrokerSettings = field(init=False)  # ``known`` with the settings that the store's units show
+    config: Any = field(init=False)  # these settings with every size
+    assumed: Assumptions = field(init=False)
     layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+    rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
     def __post_init__(self) -> None:
-        self.config = with_default_sizes(self.known)
+        self.settings = find_settings(self.root, self.known, places=places_of(self.root)[1:])
+        self.config = with_default_sizes(self.settings.config)
+        self.assumed = Assumptions(self.settings)
         self.layout = look_at_store(self.root, self.known)
         self.topics = read_topics(self.root, self.known, must_be_good=True)  # it has the types of queues
         self.batches = batch_topics(self.topics)
@@ -185,9 +194,6 @@ class Rebuilder:
         require_log_directory(root, config or StoreConfig())
         require_store(root, config or StoreConfig())
         known = known_config(root, config, replaced=build.replaced_sizes())
-        known = with_light_queues(
-            known, (topic for place in places_of(root) for topic in topics_in(place / "consumequeue"))
-        )
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
@@ -232,7 +238,7 @@ class Rebuilder:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(repair)
             self._build(store.log, repair.end, staging)
-            save_geometry(self.root, self.config)  # the old files may be the only ones that show it
+            save_geometry(self.root, with_default_sizes(self.known))  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (self.root / part).exists():
                     make_directory(staging / part)
@@ -313,6 +319,7 @@ class Rebuilder:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
         if rest is not None:
             with rest.store.log:
+                self.rest_assumptions = rest.with_assumptions(rest.report(), self.settings).assumptions
                 apply_plan(rest)
         has_index = self.config.message_index_enable
         ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
@@ -325,7 +332,13 @@ class Rebuilder:
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
         notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
-        return RebuildReport(log.min_phy_offset, end, count, len(headers), items, backups, out, notes)
+        assumptions = self.find_assumptions()
+        return RebuildReport(log.min_phy_offset, end, count, len(headers), items, backups, out, notes, assumptions)
+
+    def find_assumptions(self) -> tuple[str, ...]:
+        """Return, in words, the settings that were assumed, and how built units differ from the old ones."""
+        built = (*self.assumed.texts(), *self.settings.conflicts) if self.build.consume_queue else ()
+        return tuple(dict.fromkeys([*built, *self.rest_assumptions]))
 
     # ---- build ---------------------------------------------------------------------------------------------
 
@@ -354,7 +367,7 @@ class Rebuilder:
         begin = log.min_phy_offset
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
-        self.is_wanted = []
+        self.is_wanted, self.assumed = [], Assumptions(self.settings)
         pieces = RequestChunks(log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM))
         with (
             contextlib.closing(self._dispatcher(log, staging)) as dispatcher,
@@ -364,12 +377,15 @@ class Rebuilder:
             for piece in all_pieces:
                 if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
                     return False
-                builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
+                wanted = self._wanted(piece.requests, pieces.queues)
+                self.assumed.add(wanted, pieces.queues)
+                builder.build_consume_queues(wanted)
                 if piece.last is not None:
                     builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
                     self.progress(piece.end - begin, end - begin)
             builder.flush()
+        self.assumed.add_queues(queue for queue in pieces.queues if self._is_wanted(queue[0]))
         return True
 
     def _dispatcher(self, log: CommitLog, staging: Path) -> Dispatcher:

@@ -23,6 +23,8 @@ class RebuildReport(ArrowStream):
 
     Attributes: min_phy_offset, max_phy_offset: the part of the log that was read, bytes. backups: the old directories.
     out: the root of the new directories. notes: instructions for the operator of a store that had RocksDB.
+    assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units
+    depend; and how new units differ from the old ones.
 
     Examples:
     >>> report = rocketstore.rebuild("demo", out="rebuilt")
@@ -38,6 +40,7 @@ class RebuildReport(ArrowStream):
     backups: tuple[Path, ...]
     out: Path
     notes: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the numbers and the directory as an Arrow stream."""

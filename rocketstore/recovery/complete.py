@@ -6,23 +6,29 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory
-from rocketstore.layout.geometry import save_geometry
+from rocketstore.layout.geometry import has_messages, save_geometry
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.settings import BrokerSettings, find_settings
 
 __all__ = ["complete_store"]
 
 
-def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
+def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
-    The geometry of the files is saved. ``abort`` stays if anything was changed. Raises: as ``plan_recovery``; OSError.
+    The stated settings are saved. ``abort`` stays if anything was changed.
+
+    Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
+    Returns: the report, with the assumptions. Raises: as ``plan_recovery``; OSError.
     """
-    plan = plan_recovery(root, config, thorough=False)
+    settings = settings or find_settings(root, config)
+    plan = plan_recovery(root, settings.config, thorough=False)
     with plan.store.log:
-        save_geometry(root, config)
+        report = plan.with_assumptions(plan.report(), settings)
+        save_geometry(root, config, is_new=not has_messages(root, config))
         for path in config.commit_log_paths(root, writable=True):
             make_directory(path)
         apply_plan(plan)
-        return plan.report()
+        return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
@@ -29,6 +29,7 @@ from rocketstore.recovery.plan_queues import (
 )
 from rocketstore.recovery.queues import empty_ext_files
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.settings import Assumptions, BrokerSettings
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 
 __all__ = ["RecoveryPlan", "plan_files", "plan_recovery"]
@@ -58,6 +59,20 @@ class RecoveryPlan:
             notes=log.notes,
             lost=log.lost,
         )
+
+    def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings) -> RecoveryReport:
+        """Return a report with the settings that are assumed for the records that are dispatched.
+
+        Call this before the plan is applied. Parameters: report: of this plan.
+        """
+        assumed, log, end = Assumptions(settings), self.store.log, self.log.end
+        index_begin = min(self.index.begin, end)
+        assumed.add_log(log, self.queues.begin, index_begin)
+        assumed.forget_items()
+        assumed.add_log(log, index_begin, end)
+        is_noticed = not settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
+        notes = assumed.index_notes() if is_noticed else ()
+        return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))
 
 
 def plan_recovery(

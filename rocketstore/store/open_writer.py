@@ -17,6 +17,7 @@ from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.complete import complete_store
+from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
@@ -60,7 +61,10 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         extend_topics(root, {})  # fails now, before any put, if topics.json cannot be extended
         if batch_topics(read_topics(root, config)):
             require_batch_size(config)
-        end = complete_store(root, config).max_phy_offset
+        settings = find_settings(root, config)
+        report = complete_store(root, config, settings)
+        warn_of(report.assumptions, root, stacklevel=5)
+        config, end = settings.config, report.max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root),
             mapped_file_size=config.mapped_file_size_commit_log,
