@@ -40,7 +40,8 @@ TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
 }
-OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "compat", "other")  # fields that RocketMQ lacks
+# Fields that RocketMQ lacks.
+OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "allow_unreadable", "compat", "other")
 
 # The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
 TAKEN_SINCE: dict[str, tuple[int, ...]] = {
@@ -87,6 +88,9 @@ class StoreConfig:
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
     write_elsewhere : writers also change directories that belong to another store, and take the lock of that store.
+    allow_unreadable : write also if the store has records that the release ``compat`` cannot read.
+    message_delay_level, enable_consume_queue_ext, enable_multi_dispatch, enable_lmq : RocketMQ's default also stands
+        for the value that the store's units show, unless this is the configuration of a broker's properties file.
     enable_lmq : give messages offsets in the light queues that INNER_MULTI_DISPATCH names.
     enable_multi_dispatch : build these light queues.
     compat : the release to write as.
@@ -144,6 +148,7 @@ class StoreConfig:
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
     write_elsewhere: bool = False
+    allow_unreadable: bool = False
     compat: str = DEFAULT_COMPAT
     other: Mapping[str, str] = field(default_factory=dict, hash=False)
 

@@ -28,6 +28,7 @@ __all__ += ["compat_option", "geometry_options", "offset_from_end"]
 __all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
 __all__ += [
+    "allow_unreadable_option",
     "columns_option",
     "exact_times_option",
     "full_option",
@@ -334,6 +335,13 @@ write_elsewhere_option = click.option(
     "--write-elsewhere",
     is_flag=True,
     help="Allow changes in directories of another store. The command also takes the lock of that store.",
+)
+
+
+allow_unreadable_option = click.option(
+    "--allow-unreadable",
+    is_flag=True,
+    help="Write also if STORE has messages that the RocketMQ release cannot read.",
 )
 
 

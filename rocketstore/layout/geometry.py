@@ -284,7 +284,7 @@ def read_saved(path: Path) -> dict[str, Any]:
             if name not in SAVED or type(value) is not SAVED[name]:
                 raise ValueError(f"{name}={value!r} is not known here")
         with_default_sizes(StoreConfig(**values))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (ValueError, AttributeError, RecursionError) as error:
         reason = f"{error}: repair the file, or remove it and give what it had"

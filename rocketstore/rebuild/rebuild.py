@@ -56,6 +56,7 @@ from rocketstore.recovery.plan_log import LogRepair, plan_log
 from rocketstore.recovery.queues import find_queues
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
 __all__ = ["RebuildReport", "rebuild"]
@@ -109,8 +110,9 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing can be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreError : topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and
-        the message says that ``rebuild`` must be called again.
+    StoreError : the log has records that ``config.compat`` cannot read, and ``config.allow_unreadable`` is not set; or
+        topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and the message
+        says that ``rebuild`` must be called again.
     UnsupportedFormatError : the log is DLedger's; or only a part is rebuilt in place, and the queues are in RocksDB.
     StoreLockedError, FileExistsError, TypeError, OSError. After all errors but a failed swap the old files are as they
         were, and a store that was stopped cleanly still is.
@@ -162,6 +164,7 @@ class Rebuilder:
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+    unreadable: Sequence[str] = ()  # in words: records that the release cannot read
     rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
     def __post_init__(self) -> None:
@@ -304,6 +307,8 @@ class Rebuilder:
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not store.log.queue.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
+        unreadable = count_unreadable(store.log, self.config.compat, store.log.min_phy_offset, repair.end)
+        self.unreadable = unreadable.require_none(self.root, self.config)
         return store, repair
 
     def _plan_rest(self, store: StoreFiles) -> RecoveryPlan | None:
@@ -336,9 +341,9 @@ class Rebuilder:
         return RebuildReport(log.min_phy_offset, end, count, len(headers), items, backups, out, notes, assumptions)
 
     def find_assumptions(self) -> tuple[str, ...]:
-        """Return, in words, the settings that were assumed, and how built units differ from the old ones."""
+        """Return, in words, unreadable records, assumed settings, and how built units differ from the old ones."""
         built = (*self.assumed.texts(), *self.settings.conflicts) if self.build.consume_queue else ()
-        return tuple(dict.fromkeys([*built, *self.rest_assumptions]))
+        return tuple(dict.fromkeys([*self.unreadable, *built, *self.rest_assumptions]))
 
     # ---- build ---------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from rocketstore.recovery.queues import empty_ext_files
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable
 
 __all__ = ["RecoveryPlan", "plan_files", "plan_recovery"]
 
@@ -59,6 +60,11 @@ class RecoveryPlan:
             notes=log.notes,
             lost=log.lost,
         )
+
+    def count_unreadable(self, begin: int = 0) -> UnreadableRecords:
+        """Count the records from a physical offset on that the release of the configuration cannot read."""
+        log = self.store.log
+        return count_unreadable(log, self.store.config.compat, max(begin, log.min_phy_offset), self.log.end)
 
     def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings) -> RecoveryReport:
         """Return a report with the settings that are assumed for the records that are dispatched.

@@ -72,7 +72,9 @@ def recover(
         changed. "broker": a broker does not
         start; the changes that it makes before that stay.
     UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
-    StoreLockedError, StoreError, ValueError, TypeError, OSError.
+    StoreError : the log has records that ``config.compat`` cannot read, unless ``config.allow_unreadable``; a dry run
+        notes them.
+    StoreLockedError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
 
@@ -114,6 +116,7 @@ def recover(
             plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage)
             with plan.store.log:
                 report = plan.with_assumptions(plan.report(dry_run=True), learned)
+                report = replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
         warn_of(report.assumptions, root)
         return replace(report, notes=(*notes, *report.notes))
     with lock_for_writing(root, given):
@@ -124,6 +127,8 @@ def recover(
             plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage)
             with plan.store.log:
                 report = plan.with_assumptions(plan.report(), learned)
+                unreadable = plan.count_unreadable().require_none(root, config)
+                report = replace(report, notes=(*report.notes, *unreadable))
                 apply_plan(plan)
         if has_sizes:
             save_geometry(root, settings)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
 from rocketstore.text_values import counted
 
-__all__ = ["Assumptions", "BrokerSettings", "find_settings", "warn_of"]
+__all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -45,6 +46,7 @@ MAX_LEVELS = 64
 MAX_SECONDS = 999_999_999  # of a delay level: nine digits
 LEVELS, MULTI, LMQ = "message_delay_level", "enable_multi_dispatch", "enable_lmq"
 EXT, INDEX = "enable_consume_queue_ext", "message_index_enable"
+LEARNED = (LEVELS, MULTI, LMQ, EXT, INDEX)
 ADVICE = "give the broker's properties file (--broker-conf FILE, StoreConfig.from_broker_conf)"
 UNREADABLE = (OSError, StoreError, ValueError)
 
@@ -87,10 +89,15 @@ class Assumptions:
         Call ``add_queues`` once for all requests together.
         """
         self.items = self.items or len(items) > 0
-        if self._multi:
-            multi = replace(self.settings.config, enable_multi_dispatch=True)
-            numbers = requests["queue"][requests["flags"] & MULTI_DISPATCH != 0].tolist()
-            self.named += sum(is_multi_dispatched(queues[number][0], multi, ()) for number in numbers)
+        numbers = requests["queue"][requests["flags"] & MULTI_DISPATCH != 0] if self._multi else ()
+        for number, count in Counter(numbers).items():
+            self.add_named(queues[number][0], count)
+
+    def add_named(self, topic: str, count: int) -> None:
+        """Add messages of a topic that name light queues."""
+        multi = replace(self.settings.config, enable_multi_dispatch=True)
+        if self._multi and is_multi_dispatched(topic, multi, ()):
+            self.named += count
 
     def add_queues(self, queues: Iterable[QueueId]) -> None:
         """Add queues that get units. The queue of a delay level has the level's number minus one."""
@@ -152,7 +159,7 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
     """
     places = (root, *places)
     saved = read_saved(saved_path(root))
-    unstated = frozenset(name for name in (LEVELS, MULTI, LMQ, EXT, INDEX) if not is_stated(config, name, saved))
+    unstated = find_unstated(config, saved)
     if config.message_delay_level == StoreConfig.message_delay_level and not isinstance(config.other, BrokerFile):
         config = replace(config, message_delay_level=saved.get(LEVELS, config.message_delay_level))
     topics = {topic for place in places for topic in topics_in(place / "consumequeue")}
@@ -176,6 +183,11 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
         )
     has_index = (root / "index").is_dir() and bool(index_paths(root / "index"))
     return BrokerSettings(config, unstated, delays, has_index, tuple(conflicts))
+
+
+def find_unstated(config: StoreConfig, saved: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the settings that nobody stated. Parameters: saved: those of ``config/rocketstore.json``."""
+    return frozenset(name for name in LEARNED if not is_stated(config, name, saved))
 
 
 def _open_log(root: Path, config: StoreConfig) -> CommitLog:

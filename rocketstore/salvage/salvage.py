@@ -35,6 +35,8 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, find_settings, find_unstated, warn_of
+from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
 from rocketstore.salvage.new_store import NewStore, RunPart
@@ -66,6 +68,8 @@ class SalvageReport(Previewed, ArrowStream):
     renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
     log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
     queue id. unverified: records that were copied without a CRC property, though other records of their file have one.
+    assumptions: the broker's settings that neither ``config`` nor the old store states, and on which the bytes of units
+    depend.
 
     Examples:
     >>> report = rocketstore.salvage("demo", "copied")
@@ -85,6 +89,7 @@ class SalvageReport(Previewed, ArrowStream):
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
     unverified: tuple[UnverifiedRange, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def _preview(self) -> Preview:
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
@@ -148,9 +153,9 @@ def salvage(
 
     Raises
     ------
-    StoreError : ``path`` has no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
-        empty. ValueError : ``out`` is inside ``path``, or inside the directory of ``path`` if that is a file. OSError.
-        After an error ``out`` is empty again.
+    StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read. UnsupportedFormatError : the
+        log is DLedger's. FileExistsError : ``out`` is not empty. ValueError : ``out`` is inside ``path``, or inside the
+        directory of ``path`` if that is a file. OSError. After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
 
@@ -165,7 +170,9 @@ def salvage(
     paths = _log_files(root, config)
     _check_out(root, paths, new)
     with lock_owner_of(new):
-        return _salvage_into(root, paths, new, config, progress)
+        report = _salvage_into(root, paths, new, config, progress)
+    warn_of(report.assumptions, root)
+    return report
 
 
 def _salvage_into(
@@ -228,7 +235,11 @@ class _Salvage:
     ) -> None:
         self.root, self.out, self.work = root, out, out / WORK
         self.paths, self.given, self.progress = paths, config, progress
-        self.config = _old_config(root, self.work, config)
+        known = _old_config(root, self.work, config)
+        self.settings = _find_settings(root, known)
+        self.known, self.config = known, self.settings.config
+        self.assumed = Assumptions(self.settings)
+        self.unreadable = UnreadableRecords(self.config.compat)
         self.scanner = RequestScanner(
             message_delay_level=self.config.message_delay_level,
             indexes_tags=Compat.of(self.config.compat).indexes_tags,
@@ -263,7 +274,9 @@ class _Salvage:
         if sum(run.end - run.begin for run in finds.chosen) != sum(run.end - run.begin for run in found):
             offsets = QueueOffsets(self.scanner, self.config)
             self.kept, self.kept_size = {}, 0
+            self.unreadable = UnreadableRecords(self.config.compat)
             self.count(finds.chosen, offsets)
+        unreadable = self.unreadable.require_none(self.root, self.config)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
@@ -273,7 +286,8 @@ class _Salvage:
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
         self.declare(offsets)
-        with NewStore.open(self.work, config, log, self.scanner.queues) as new:
+        stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
+        with NewStore.open(self.work, config, stated, log, self.scanner.queues) as new:
             records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
         self.report_progress(self.total)
@@ -291,6 +305,7 @@ class _Salvage:
             lost,
             offsets.misplaced,
             tuple(part for file in files for part in file.unverified_ranges()),
+            (*unreadable, *self.assumed.texts(), *self.settings.conflicts),
         )
 
     def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:
@@ -300,6 +315,9 @@ class _Salvage:
             with run.buffer() as buffer:
                 for part in self.read_parts(buffer, run, run.begin):
                     offsets.count(part.requests, buffer, run.base)
+                    if self.unreadable.can_exist:
+                        places = part.requests["phy_offset"] - part.begin
+                        self.unreadable.add_bytes(run.bytes(part.begin, part.end), places)
                     if self.kept_size < MAX_KEPT:
                         kept.append(part)
                         self.kept_size += part.requests.nbytes + part.items.nbytes
@@ -331,6 +349,7 @@ class _Salvage:
     ) -> tuple[int, int]:
         """Write the new log. Return the number of records, and how many of them were out of order."""
         records = out_of_order = 0
+        self.assumed.add_queues(self.scanner.queues)
         for run in runs:
             log.go_to(run.begin + shift)
             with run.buffer() as buffer:
@@ -348,6 +367,7 @@ class _Salvage:
     ) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
         requests, begin = part.requests, part.begin
+        self.assumed.add(requests, self.scanner.queues)
         places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
         first = records = 0
         for row, inner_base in changes:
@@ -388,6 +408,13 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
         return with_default_sizes(known_config(new, config))
     (new / saved).unlink(missing_ok=True)
     return config or StoreConfig()
+
+
+def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings:
+    """Return the settings that the sound units of the old store show. A file of a log alone shows none."""
+    with contextlib.suppress(ValueError, StoreError, OSError):
+        return find_settings(root, known)
+    return BrokerSettings(known, find_unstated(known, {}))
 
 
 def _copy_config(root: Path, new: Path) -> None:

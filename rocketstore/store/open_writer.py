@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
@@ -23,6 +24,8 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
 
 __all__ = ["open_writer"]
+
+logger = logging.getLogger("rocketstore")
 
 USED_BY_WRITERS = (
     "flush_interval_commit_log",
@@ -64,6 +67,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         settings = find_settings(root, config)
         report = complete_store(root, config, settings)
         warn_of(report.assumptions, root, stacklevel=5)
+        for note in report.notes:
+            logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root),

@@ -8,6 +8,7 @@ import click
 from rocketstore.cli.formats import RowsView, paths_below, write_list
 from rocketstore.cli.options import (
     PATH,
+    allow_unreadable_option,
     broker_conf_option,
     broker_config,
     compat_option,
@@ -43,6 +44,7 @@ COLUMNS = ("what", "path", "offset", "size")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
+@allow_unreadable_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def recover(
@@ -54,6 +56,7 @@ def recover(
     cut_at_damage: bool,
     compat: str | None,
     write_elsewhere: bool,
+    allow_unreadable: bool,
     geometry: IndexGeometry | None,
     view: RowsView,
 ) -> None:
@@ -65,7 +68,12 @@ def recover(
 
     A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
     """
-    settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere, **geometry_settings(geometry)}
+    settings: dict[str, Any] = {
+        "compat": compat,
+        "write_elsewhere": write_elsewhere,
+        "allow_unreadable": allow_unreadable,
+        **geometry_settings(geometry),
+    }
     config = config_with(broker_config(ctx, compat), store, **settings)
     report = recover_store(store, policy=policy, dry_run=dry_run, cut_at_damage=cut_at_damage, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)

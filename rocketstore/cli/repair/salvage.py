@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import RowsView, paths_below, write_list
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, rows_options
+from rocketstore.cli.options import (
+    PATH,
+    allow_unreadable_option,
+    broker_conf_option,
+    broker_config,
+    config_with,
+    rows_options,
+)
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
 from rocketstore.salvage.salvage import SalvageReport
@@ -22,9 +29,10 @@ COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="The new store: a directory that is empty, or does not exist.")
 @broker_conf_option
+@allow_unreadable_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
-def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> None:
+def salvage(ctx: click.Context, /, store: Path, out: Path, allow_unreadable: bool, view: RowsView) -> None:
     """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
     STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
@@ -34,7 +42,8 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, view: RowsView) -> No
     newest message of a queue keeps its offset, so that no consumer misses a message.
     """
     with byte_progress("salvage") as progress:
-        report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
+        config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
+        report = salvage_store(store, out, config=config, progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(COLUMNS, lost, view, paths_below(store))
     note(summary(report))

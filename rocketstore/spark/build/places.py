@@ -27,11 +27,13 @@ class BuildReport:
     """The result of a build.
 
     Attributes: files: paths, oldest first. items: the number of items or units in them. seconds: the time of the build.
+    assumptions: the broker's settings that nothing states, and on which the bytes of the files depend.
     """
 
     files: list[Path]
     items: int
     seconds: float
+    assumptions: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""

@@ -26,11 +26,12 @@ from rocketstore.config import StoreConfig
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
-from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
+from rocketstore.kernels.dispatch import INNER_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.places import BuildReport, Places, new_place, publish, sweep, working_places
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
@@ -134,7 +135,11 @@ def rebuild_consume_queue(
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    return BuildReport(files, count, time.perf_counter() - started)
+    rebuilder.assumed.add_queues(part.queue for part in parts)
+    for topic, count in named_messages(runs):
+        rebuilder.assumed.add_named(topic, count)
+    assumptions = warn_of(rebuilder.find_assumptions(), rebuilder.root)
+    return BuildReport(files, count, time.perf_counter() - started, assumptions)
 
 
 # ---- first pass: spill -----------------------------------------------------------------------------------
@@ -186,6 +191,7 @@ def write_block(
             "first_end": ends[starts],
             "last_end": ends[lasts],
             "follows": np.logical_and.reduceat(follows, starts),
+            "named": np.add.reduceat(np.int64(requests["flags"] & MULTI_DISPATCH != 0), starts),
             "has_inner": np.logical_or.reduceat(requests["flags"] & INNER_DISPATCH != 0, starts),
         }
     )
@@ -202,6 +208,14 @@ def inner_topics(runs: list[RequestRun]) -> set[str]:
             block = pd.read_feather(run.queues, columns=["topic", "has_inner"])
             found.update(block.loc[block["has_inner"], "topic"])
     return found
+
+
+def named_messages(runs: list[RequestRun]) -> Iterator[tuple[str, int]]:
+    """Yield a topic, and the number of messages in a block that name more queues than their own."""
+    for run in runs:
+        if run.queues:
+            block = pd.read_feather(run.queues, columns=["topic", "named"])
+            yield from block.loc[block["named"] > 0].itertuples(index=False, name=None)
 
 
 def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]:
