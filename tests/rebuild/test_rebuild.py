@@ -57,6 +57,7 @@ def built(root, config=CONFIG, **options):
 # ---- built parts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # a log alone shows no delay levels
 @pytest.mark.parametrize("name", KINDS)
 def test_a_log_of_each_kind_of_record(tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **options_of(name))
@@ -102,6 +103,7 @@ def test_the_queues_and_index_of_a_writer_are_rebuilt_byte_for_byte(tmp_path, se
         assert (kept[part] / rest).read_bytes() == data
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # a log alone shows no delay levels
 @pytest.mark.parametrize("enable_consume_queue_ext", [False, True], ids=("plain", "ext"))
 @pytest.mark.parametrize("release", ["5.5.1", *(pytest.param(release, marks=pytest.mark.slow) for release in OTHERS)])
 def test_as_each_release_builds_it(tmp_path, seed, release, enable_consume_queue_ext):
