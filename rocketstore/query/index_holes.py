@@ -23,7 +23,7 @@ __all__ = ["FileId", "IndexHoles", "hashes_at"]
 
 FileId = tuple[str, object]  # name and identity of an index file
 MAX_COMPARED = 32 << 20  # bytes of the log whose messages are all compared with the index, in one call
-SAMPLES = 512  # places that are compared in one call, in all files whose part of the log is larger
+SAMPLES = 128  # places that are compared in one call, in all files whose part of the log is larger
 SAMPLE = 1 << 16  # bytes of the log
 COMPARED, SAMPLED = 4096, 64  # messages that are compared at once, and of a sample
 
@@ -39,7 +39,7 @@ class IndexHoles:
     """Compares messages of the log with the items of index files. Each part of the log is compared once.
 
     All messages are compared if an index file covers at most 32 MiB of the log. Otherwise samples are compared, so that
-    a hole of less than 1/500 of the indexed part of the log may not be noticed; ``verify`` compares all messages.
+    a hole of less than 1/100 of the indexed part of the log may not be noticed; ``verify`` compares all messages.
     """
 
     def __init__(self, log: CommitLog) -> None:
