@@ -236,6 +236,7 @@ def test_writers_refuse_what_they_do_not_write(root_of, name):
     assert everything(root) == before
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # units in RocksDB are not read
 @pytest.mark.parametrize("name", ["rocksdb-cq", "rocksdb-cq-separate", "rocksdb-migrated"])
 def test_rebuild_makes_queues_of_files_and_says_how_the_broker_must_be_started(root_of, tmp_path, name):
     root = shutil.copytree(root_of(name), tmp_path / name)
