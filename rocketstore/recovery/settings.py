@@ -48,6 +48,10 @@ LEVELS, MULTI, LMQ = "message_delay_level", "enable_multi_dispatch", "enable_lmq
 EXT, INDEX = "enable_consume_queue_ext", "message_index_enable"
 LEARNED = (LEVELS, MULTI, LMQ, EXT, INDEX)
 ADVICE = "give the broker's properties file (--broker-conf FILE, StoreConfig.from_broker_conf)"
+BITMAPS = (
+    "enableCalcFilterBitMap was on: ext units have bitmaps of filters. The ext units that are built have none, so that "
+    "a broker applies these filters when it reads the messages"
+)
 UNREADABLE = (OSError, StoreError, ValueError)
 
 
@@ -143,11 +147,15 @@ class Assumptions:
 
 
 def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[str, ...]:
-    """Log each text and give it as a UserWarning, which Python writes to standard error. Return the texts."""
+    """Log each text and give it as a UserWarning, which Python writes to standard error. Return the texts.
+
+    Lost bitmaps are only logged: consumers get the same messages without them.
+    """
     found = tuple(texts)
     for text in found:
         logger.warning("%s: %s", root, text)
-        warnings.warn(f"{root}: {text}", stacklevel=stacklevel)
+        if text != BITMAPS:
+            warnings.warn(f"{root}: {text}", stacklevel=stacklevel)
     return found
 
 
@@ -177,10 +185,7 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
     if EXT in unstated and any(_has_ext_units(place) for place in places):
         config = replace(config, enable_consume_queue_ext=True)
     if config.enable_consume_queue_ext and any(_has_bitmaps(place) for place in places):
-        conflicts.append(
-            "enableCalcFilterBitMap was on: ext units have bitmaps of filters. The ext units that are built have none, "
-            "so that a broker applies these filters when it reads the messages"
-        )
+        conflicts.append(BITMAPS)
     has_index = (root / "index").is_dir() and bool(index_paths(root / "index"))
     return BrokerSettings(config, unstated, delays, has_index, tuple(conflicts))
 
