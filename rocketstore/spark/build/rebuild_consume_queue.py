@@ -132,12 +132,12 @@ def rebuild_consume_queue(
         if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
             runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         parts = plan_queues(runs, rebuilder)
+        rebuilder.assumed.add_queues(part.queue for part in parts)
+        for topic, messages in named_messages(runs):
+            rebuilder.assumed.add_named(topic, messages)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
-    rebuilder.assumed.add_queues(part.queue for part in parts)
-    for topic, count in named_messages(runs):
-        rebuilder.assumed.add_named(topic, count)
     assumptions = warn_of(rebuilder.find_assumptions(), rebuilder.root)
     return BuildReport(files, count, time.perf_counter() - started, assumptions)
 
