@@ -17,7 +17,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static rs_guard *all_guards, *free_guards;
 static struct sigaction previous_bus, previous_segv;
-static int has_passed_on;
+static int has_passed_on, was_sent_again;
 static size_t page_size;
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
@@ -74,15 +74,23 @@ static void end_by_default(int number, bool is_sent)
         raise(number);
 }
 
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
 /* Pass a signal that is not about guarded memory to the handler that was installed before. Python's faulthandler then
- * sends the signal to its own process again. That second signal ends the process. */
+ * sends the signal to its own process again. That second signal ends the process. It may come to this handler, since
+ * faulthandler restores the handler that it found. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
     const struct sigaction *previous = number == SIGBUS ? &previous_bus : &previous_segv;
     bool is_sent = info->si_code <= 0;
     bool has_siginfo = (previous->sa_flags & SA_SIGINFO) != 0;
+    bool is_again = __atomic_exchange_n(&was_sent_again, 0, __ATOMIC_SEQ_CST) && info->si_pid == getpid();
     if ((!has_siginfo && (previous->sa_handler == SIG_DFL || previous->sa_handler == SIG_IGN)) ||
-        (is_sent && __atomic_load_n(&has_passed_on, __ATOMIC_SEQ_CST))) {
+        (is_sent && (is_again || __atomic_load_n(&has_passed_on, __ATOMIC_SEQ_CST)))) {
         end_by_default(number, is_sent);
         return;
     }
@@ -92,6 +100,8 @@ static void pass_on(int number, siginfo_t *info, void *context)
         previous->sa_sigaction(number, info, context);
     else
         previous->sa_handler(number);
+    if (is_sent && is_pending(number)) /* it is blocked until this handler returns */
+        __atomic_store_n(&was_sent_again, 1, __ATOMIC_SEQ_CST);
 }
 
 static void on_fault(int number, siginfo_t *info, void *context)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rocketstore.messages.message_batch import MessageBatch
     from rocketstore.messages.message_id import create_uniq_id
     from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+    from rocketstore.query.by_time import PhyOffsetByTime
     from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
     from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
     from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
     from rocketstore.rebuild.rebuild import RebuildReport, rebuild
     from rocketstore.recovery.recover import RecoveryReport, recover
-    from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
+    from rocketstore.salvage.salvage import LostRange, SalvageReport, UnverifiedRange, salvage
     from rocketstore.state.broker_config import BrokerConfig
     from rocketstore.state.checkpoint import StoreCheckpoint
     from rocketstore.store.expiry import ExpiredFiles
@@ -91,6 +92,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageStore",
+    "PhyOffsetByTime",
     "PhyOffsets",
     "PutMessageError",
     "PutMessageResult",
@@ -113,6 +115,7 @@ __all__ = [
     "StringColumn",
     "Topic",
     "UnsupportedFormatError",
+    "UnverifiedRange",
     "VerifyReport",
     "create_uniq_id",
     "hash_keys",
@@ -153,6 +156,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "Message": "rocketstore.messages.message",
     "MessageBatch": "rocketstore.messages.message_batch",
     "MessageStore": "rocketstore.store.message_store",
+    "PhyOffsetByTime": "rocketstore.query.by_time",
     "PhyOffsets": "rocketstore.kernels.phy_offsets",
     "PutMessageError": "rocketstore.errors",
     "PutMessageResult": "rocketstore.messages.put_result",
@@ -175,6 +179,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "StringColumn": "rocketstore.kernels.value_columns",
     "Topic": "rocketstore.store.topic",
     "UnsupportedFormatError": "rocketstore.errors",
+    "UnverifiedRange": "rocketstore.salvage.salvage",
     "VerifyReport": "rocketstore.verify.report",
     "create_uniq_id": "rocketstore.messages.message_id",
     "hash_keys": "rocketstore.kernels.keys",

@@ -5,23 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import re
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.java_text import trim
 
-__all__ = [
-    "BrokerFile",
-    "Property",
-    "parse_boolean",
-    "parse_int",
-    "parse_number",
-    "read_properties",
-    "trim",
-    "warn_once",
-]
+__all__ = ["BrokerFile", "Property", "read_properties", "warn_once"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -34,7 +24,6 @@ _VALUE = rf"([^\\\r\n]*+(?:(?:{_JOIN}|\\.)[^\\\r\n]*+)*)"
 PROPERTY = re.compile(rf"{_BLANK}(?:[#!][^\r\n]*|{_KEY}{_BLANK}[=:]?{_BLANK}{_VALUE})(?:\r\n?|\n|\Z)")
 ESCAPE = re.compile(rf"{_JOIN}|((?:\\u[0-9a-fA-F]{{4}})+)|\\(.)")
 ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim removes
 
 
 class BrokerFile(dict[str, str]):
@@ -107,35 +96,6 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1]:
         return bytes.fromhex(match[1].replace("\\u", "")).decode("utf-16-be", "replace")
     return ESCAPED.get(match[2] or "", match[2] or "")
-
-
-def parse_int(text: str) -> int | None:
-    """Return the int that a text stands for; None if Java refuses it. Source: Integer.parseInt."""
-    return parse_number(text, INT_MIN, INT_MAX)
-
-
-def parse_number(text: str, least: int, most: int) -> int | None:
-    """Return the number that a text stands for; None if Java refuses it. Java reads digits of any script up to U+FFFF.
-
-    Parameters: least, most: the range of the Java type, inclusive. Source: Integer.parseInt, Long.parseLong.
-    """
-    if re.fullmatch(r"[+-]?\d+", text) is None or max(text) > "\uffff":
-        return None
-    digits = "".join(str(unicodedata.digit(digit)) for digit in text.lstrip("+-")).lstrip("0")
-    if len(digits) > len(str(most)):
-        return None
-    number = int(digits or "0") * (-1 if text[0] == "-" else 1)
-    return number if least <= number <= most else None
-
-
-def parse_boolean(text: str) -> bool:
-    """Return whether a text is "true" in any case; any other text is false. Source: Boolean.parseBoolean."""
-    return text.lower() == "true"
-
-
-def trim(text: str) -> str:
-    """Remove blanks and control characters from both ends. Source: String.trim."""
-    return text.strip(JAVA_BLANKS)
 
 
 @functools.lru_cache(1024)

@@ -10,9 +10,10 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
-from rocketstore.broker_file import BrokerFile, parse_boolean, parse_int, read_properties, trim, warn_once
+from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.text_values import parse_integer
@@ -39,7 +40,8 @@ TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
 }
-OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "compat", "other")  # fields that RocketMQ lacks
+# Fields that RocketMQ lacks.
+OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "allow_unreadable", "compat", "other")
 
 # The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
 TAKEN_SINCE: dict[str, tuple[int, ...]] = {
@@ -86,6 +88,9 @@ class StoreConfig:
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
     write_elsewhere : writers also change directories that belong to another store, and take the lock of that store.
+    allow_unreadable : write also if the store has records that the release ``compat`` cannot read.
+    message_delay_level, enable_consume_queue_ext, enable_multi_dispatch, enable_lmq : RocketMQ's default also stands
+        for the value that the store's units show, unless this is the configuration of a broker's properties file.
     enable_lmq : give messages offsets in the light queues that INNER_MULTI_DISPATCH names.
     enable_multi_dispatch : build these light queues.
     compat : the release to write as.
@@ -143,6 +148,7 @@ class StoreConfig:
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
     write_elsewhere: bool = False
+    allow_unreadable: bool = False
     compat: str = DEFAULT_COMPAT
     other: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -232,6 +238,11 @@ class StoreConfig:
             return getattr(cls, name), str(error)  # a size of None means the size that the files show
         return value, size_problem(name, value)
 
+    @property
+    def is_of_broker_file(self) -> bool:
+        """Whether the settings are those of a broker's properties file, whose missing lines stand for defaults."""
+        return isinstance(self.other, BrokerFile)
+
     def require_usable(self, *names: str) -> None:
         """Raise ValueError if the broker's file has values of these fields that rocketstore cannot use."""
         unusable = self.other.unusable if isinstance(self.other, BrokerFile) else {}
@@ -249,10 +260,10 @@ class StoreConfig:
         Raises: ValueError if ``writable`` leaves none. Source: CommitLog, MultiPathMappedFileQueue.
         """
         root = to_path(store_path_root_dir)
-        text = (self.store_path_commit_log or "").strip()
+        text = trim(self.store_path_commit_log or "")
         is_multi_path = "," in text and parse_release(self.compat) >= MULTI_PATH
         given = list(dict.fromkeys(filter(None, text.split(",")))) if is_multi_path else [text] * bool(text)
-        read_only = (self.read_only_commit_log_store_paths or "").strip().split(",") if is_multi_path else []
+        read_only = trim(self.read_only_commit_log_store_paths or "").split(",") if is_multi_path else []
         names = [*given, *(name for name in read_only if name and name not in given)]
         if writable and names and read_only:
             excluded = set(map(Path, filter(None, read_only)))

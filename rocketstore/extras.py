@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
-__all__ = ["import_extra"]
+__all__ = ["find_imported", "import_extra"]
 
 
 def import_extra(module: str, extra: str) -> Any:
@@ -15,3 +16,16 @@ def import_extra(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         text = f'{error.name} is missing: pip install "rocketstore[{extra}]"'
         raise ModuleNotFoundError(text, name=error.name) from None
+
+
+def find_imported(module: str, *names: str) -> Any | None:
+    """Return a module if the process has imported it, else None. Import nothing, and wait for nobody.
+
+    While another thread imports a module, ``sys.modules`` has the module without most of its names. That module counts
+    as not imported: no caller can have an object of it yet. A module without the names is another one of the same name.
+
+    Parameters: names: attributes that the caller uses.
+    """
+    found = sys.modules.get(module)
+    is_being_imported = getattr(getattr(found, "__spec__", None), "_initializing", False)
+    return None if is_being_imported or not all(hasattr(found, name) for name in names) else found

@@ -245,7 +245,7 @@ def write_parts(
     No part is read after those that have more rows than the view shows.
     """
     rows: list[Row] = []
-    found = list(problems)
+    found: list[object] = []
     for part in parts:
         if view.limit is not None and len(rows) > view.limit:
             break
@@ -254,4 +254,4 @@ def write_parts(
         except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
             found.append(error)
     write_rows(rows, view, columns=columns)
-    finish(found)
+    finish([*problems, *found])  # a part may have added a problem

@@ -3,6 +3,7 @@
 import contextlib
 
 import click
+import numpy as np
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import finish, format_option
@@ -22,6 +23,7 @@ from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
@@ -78,9 +80,8 @@ def get(
     note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [
-        f"{place} {number}: the record at physical offset {at} cannot be read: "
-        f"{command('hexdump', store.path, at)} shows its bytes"
-        for number, at in damaged_units(log, units)
+        f"{place} {number}: {problem}: {command('hexdump', store.path, at)} shows its bytes"
+        for number, at, problem in damaged_units(log, units, topic, queue_id)
     ]
     finish(problems)
 
@@ -94,10 +95,21 @@ def reason_of(found: GetMessageResult, tags: str | None) -> str:
     return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"
 
 
-def damaged_units(log: CommitLog, units: ConsumeQueueUnits) -> list[tuple[int, int]]:
-    """Return queue offset and physical offset of each unit that points into the log but not at a sound record."""
-    _, statuses = log.find_messages(units.phy_offsets, columns=["phy_offset"])
+def damaged_units(log: CommitLog, units: ConsumeQueueUnits, topic: str, queue_id: int) -> list[tuple[int, int, str]]:
+    """Return queue offset, physical offset and problem of each unit that leads into the log to no record of the queue.
+
+    Parameters: topic, queue_id: of the queue.
+    """
+    batch, statuses = log.find_messages(units.phy_offsets, columns=["topic", "queue_id", "properties"])
     bad = (statuses != 0) & (units.phy_offsets >= log.min_phy_offset) & ~units.is_filler
     if bad.any():
         bad &= units.phy_offsets < LogEnd(log).find()
-    return list(zip(units.queue_offsets[bad].tolist(), units.phy_offsets[bad].tolist(), strict=True))
+    problems = dict.fromkeys(np.flatnonzero(bad).tolist(), "cannot be read")
+    own = rows_in_queue(batch, topic, queue_id)
+    rows = np.flatnonzero(statuses == 0).tolist()
+    for place in sorted(set(range(len(batch))).difference(own.tolist())):
+        problems[rows[place]] = f"is of another queue, {batch[place].topic}/{batch[place].queue_id}"
+    return [
+        (int(units.queue_offsets[row]), at := int(units.phy_offsets[row]), f"the record at physical offset {at} {text}")
+        for row, text in sorted(problems.items())
+    ]

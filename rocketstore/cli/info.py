@@ -1,9 +1,11 @@
 """``rocketstore info``: summarize a store or index files."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 
 from rocketstore.cli.formats import Row, RowsView, finish, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
@@ -13,6 +15,7 @@ from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of
 from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_header import IndexHeader
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
 
@@ -41,8 +44,8 @@ def info(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVi
     """Summarize PATH: a store, an index directory or an index file. Times are UTC.
 
     For a store: the number of messages, their times, the part of the log that the index covers, and whether the store
-    was stopped cleanly. For index files: the contents of the headers. slotsUsed is the header's count, which
-    RocketMQ makes by a rule of its own.
+    was stopped cleanly. For index files: the contents of the headers. slotsUsed is counted in the slots. A header that
+    disagrees with slots and items is a problem.
     """
     if isinstance(path, MessageStore):
         summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}
@@ -54,7 +57,8 @@ def info(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVi
     else:
         paths = index_paths(path)
         geometry = geometry or common_geometry(paths)
-        write_parts((partial(rows_of, file, geometry) for file in paths), view)
+        problems: list[str] = []
+        write_parts((partial(rows_of, file, geometry, problems) for file in paths), view, problems)
 
 
 def common_geometry(paths: list[Path]) -> IndexGeometry | None:
@@ -67,15 +71,18 @@ def common_geometry(paths: list[Path]) -> IndexGeometry | None:
     return None
 
 
-def rows_of(path: Path, geometry: IndexGeometry | None) -> list[Row]:
+def rows_of(path: Path, geometry: IndexGeometry | None, problems: list[str]) -> list[Row]:
+    """Return the row of an index file. Add the fields of its header that are wrong to ``problems``."""
     slots, items = geometry or (None, None)
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
-        header = file.header
+        header, ordinals = file.header, file.slots()
+        used = int(np.count_nonzero((ordinals > 0) & (ordinals < header.index_count)))
+        problems += find_wrong_fields(file, header, used, int(ordinals.max()))
         values = (
             path.name,
-            len(file),
+            header.index_count - 1,
             file.index_num - 1,
-            header.hash_slot_count,
+            used,
             file.hash_slot_num,
             header.begin_timestamp or None,
             header.end_timestamp or None,
@@ -84,3 +91,21 @@ def rows_of(path: Path, geometry: IndexGeometry | None) -> list[Row]:
             file.geometry.file_size,
         )
         return [dict(zip(OF_INDEX, values, strict=True))]
+
+
+def find_wrong_fields(file: IndexFile, header: IndexHeader, used: int, newest: int) -> Iterator[str]:
+    """Yield a text for each field of a header that slots or items contradict.
+
+    Parameters: used: the number of slots that lead to an item. newest: the greatest ordinal to which a slot leads.
+    """
+    count = header.index_count - 1
+    if newest not in (count, count + 1):  # a process that ended while it put an item left one that does not count
+        yield f"{file.path}: the header's indexCount is {header.index_count}, but slots lead to items up to {newest}"
+    if header.hash_slot_count not in (used, count):  # until 4.7.0 each put was counted
+        yield f"{file.path}: the header's hashSlotCount is {header.hash_slot_count}, but {used} slots are used"
+    if count > 0:
+        first, last = (int(file.items(ordinal, ordinal + 1)["phy_offset"][0]) for ordinal in (1, count))
+        if header.begin_phy_offset != first:
+            yield f"{file.path}: the header's beginPhyOffset is {header.begin_phy_offset}, but item 1 leads to {first}"
+        if header.end_phy_offset != last:
+            yield f"{file.path}: the header's endPhyOffset is {header.end_phy_offset}, but item {count} leads to {last}"

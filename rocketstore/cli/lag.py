@@ -13,10 +13,12 @@ from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.config import camel_case
+from rocketstore.errors import StoreError
+from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
-from rocketstore.text_values import find_similar, format_duration
+from rocketstore.text_values import counted, find_similar, format_duration
 
 __all__ = ["lag"]
 
@@ -33,11 +35,14 @@ TOTALS = ["group", "topics", "queues", "lag", "oldestTimestamp", AGE]
 def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
 
+    The queues are the read queues of each topic of which the group has an offset, as a broker reports them. A queue
+    without an offset counts from 0.
+
     A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
     the group has not consumed. topicExists is false for offsets of a topic that was deleted.
 
     The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
-    config/lmqConsumerOffset.json instead.
+    config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.
     """
     store.layout.require_config_files("read")
     config = store.broker_config
@@ -49,22 +54,64 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
         problems.append(f"{store.path}: no group {group!r} in {name}: {hint}")
     with warnings.catch_warnings(action="ignore"):  # the unknown group is among the problems
         lags = list(store.consumer_lag(group))
-    other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
-    if (store.path / "config" / other).exists():
-        note(
-            f"{store.path}: these offsets are from {name}. {other} is ignored: it was changed earlier, or the "
-            f"broker's properties file has enableLmq=true. A broker with enableLmq=true reads {LMQ_OFFSETS}, any "
-            f"other broker reads {OFFSETS}."
-        )
+    note_other_offsets(store, name)
+    note_queues_not_read(config, group)
     note_elsewhere(store, {entry.topic for entry in lags})
     now = time.time_ns() // 1_000_000
     if not totals:
         write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=COLUMNS)
     if totals or (is_table(view.output_format) and view.columns is None):
         write_rows(total_rows(lags, now), view, totals_for_people, columns=TOTALS)
+    problems += [entry.problem for entry in lags if entry.problem is not None]
     if not lags and not problems:
-        note(f"{store.path}: no consumer group has saved an offset in {name}")
-    finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
+        text = f"{store.path}: {nothing_saved(config, group)}"
+        if is_empty(store):
+            problems = [text]
+        else:
+            note(text)
+    finish(problems)
+
+
+def is_empty(store: MessageStore) -> bool:
+    """Return whether a store has no queue."""
+    try:
+        return next(iter(store.queues()), None) is None
+    except (OSError, StoreError):  # queues in RocksDB
+        return False
+
+
+def nothing_saved(config: BrokerConfig, group: str | None) -> str:
+    """Return why no queue is shown. Parameters: group: the wanted group; None for all."""
+    if not config.consumer_offsets:
+        return f"no consumer group has saved an offset in {config.offsets_file}"
+    who = "the groups" if group is None else f"group {group!r}"
+    return f"the topics of {who} have neither messages nor saved offsets"
+
+
+def note_other_offsets(store: MessageStore, name: str) -> None:
+    """Write a note to standard error if the store also has the other file of consumer offsets than ``name``."""
+    other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
+    if not (store.path / "config" / other).exists():
+        return
+    reason = f"the broker's properties file has enableLmq={str(name == LMQ_OFFSETS).lower()}"
+    if not store.config.is_of_broker_file:
+        reason = (
+            "it was changed earlier. The broker's properties file (--broker-conf) decides: with enableLmq=true a "
+            f"broker reads {LMQ_OFFSETS}, else {OFFSETS}"
+        )
+    note(f"{store.path}: these offsets are from {name}. {other} is ignored: {reason}.")
+
+
+def note_queues_not_read(config: BrokerConfig, group: str | None) -> None:
+    """Write a note to standard error with the number of saved offsets of queues that consumers do not read."""
+    count = sum(
+        queue_id >= config.topics[topic].read_queue_nums
+        for name, topic, queue_id, _ in config.next_offsets()
+        if group in (None, name) and topic in config.topics
+    )
+    if count:
+        offsets = counted(count, "saved offset is of a queue", "saved offsets are of queues")
+        note(f"{offsets} beyond readQueueNums, which no consumer reads: left out, as a broker leaves them out.")
 
 
 def row_of(entry: ConsumerLag, now: int) -> Row:

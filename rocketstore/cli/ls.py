@@ -8,7 +8,6 @@ from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import Row, RowsView, write_parts
 from rocketstore.cli.options import rows_options, store_argument
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
-from rocketstore.cli.text import note
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
@@ -26,7 +25,8 @@ COLUMNS = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
 def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     """List the topics and queues of STORE, with their queue offsets.
 
-    maxOffset is the offset that the next message will get. bytes is the size of the records in the commit log.
+    maxOffset is the offset that the next message will get. bytes is the size of the records in the commit log. The exit
+    status is 1 if there is no queue.
     """
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     parts = (partial(rows_of, store, *queue) for queue in queues)
@@ -35,7 +35,7 @@ def ls(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     note_elsewhere(store, [topic for topic, _ in queues])
     problems += store.layout.problems()
     if not queues and not problems:
-        note(f"{store.path}: has no queues")
+        problems = [f"{store.path}: has no queues"]
     write_parts(parts, view, problems, columns=COLUMNS)
 
 

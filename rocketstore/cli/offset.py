@@ -6,7 +6,8 @@ import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import Row, RowsView, write_parts, write_rows
-from rocketstore.cli.options import QUEUE_ID, once_option, rows_options, store_argument, time_option
+from rocketstore.cli.options import QUEUE_ID, exact_times_option, once_option, rows_options, store_argument, time_option
+from rocketstore.cli.store_notes import note_assumptions
 from rocketstore.cli.text import note
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.consume_queue import Boundary
@@ -32,21 +33,32 @@ __all__ = ["offset"]
     help="Only this queue id. May be repeated.",
 )
 @click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
+@exact_times_option
 @rows_options("topic", "queueId", "queueOffset", "phyOffset")
 def offset(
-    store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool, view: RowsView
+    store: MessageStore,
+    time: int,
+    topic: str | None,
+    queue_ids: tuple[int, ...],
+    upper: bool,
+    exact_times: bool,
+    view: RowsView,
 ) -> None:
     """Find the first message of STORE that was stored at a time or later.
 
     Without a message of that time or later, the result is the offset that the next message will get. With --upper and
     without a message of that time or earlier, the result is the first offset of the queue. A note says so.
+
+    If files of the log are not read because their times are far from TIME, a note says which clocks this assumes. With
+    --topic, the result is that of a broker, which assumes that no clock was set back. --exact-times assumes nothing.
     """
     nothing = f"no message was stored at {format_time(time) or time} or"
     if topic is None:
         if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")
-        found = store.get_phy_offset_by_time(time)
+        found, _, reasons = store.find_phy_offset_by_time(time, exact_times=exact_times)
         write_rows([{"phyOffset": found}], view)
+        note_assumptions(store, reasons)
         if found >= store.commit_log.max_phy_offset:
             note(f"{store.path}: {nothing} later: {found} is the end of the log")
         return
@@ -61,10 +73,12 @@ def offset(
     without_message: list[int] = []
 
     def rows_of(queue_id: int) -> list[Row]:
-        found, queue = store.get_offset_by_time(topic, time, queue_id, boundary), store.consume_queue(topic, queue_id)
+        found = store.get_offset_by_time(topic, time, queue_id, boundary, exact_times=exact_times)
+        queue = store.consume_queue(topic, queue_id)
         if upper:
-            later = store.get_offset_by_time(topic, min(time + 1, LONG_MAX), queue_id, "lower")
-            is_missing = later <= max(queue.min_queue_offset, 0)
+            first, later = max(queue.min_queue_offset, 0), min(time + 1, LONG_MAX)
+            of_later = store.get_offset_by_time(topic, later, queue_id, exact_times=exact_times)
+            is_missing = found <= first and of_later <= first
         else:
             is_missing = found == queue.max_queue_offset
         if is_missing:

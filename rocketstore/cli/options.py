@@ -27,7 +27,16 @@ __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET
 __all__ += ["compat_option", "deleted_option", "geometry_options", "offset_from_end"]
 __all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["columns_option", "full_option", "once_option", "rows_options", "size_option", "write_elsewhere_option"]
+__all__ += [
+    "allow_unreadable_option",
+    "columns_option",
+    "exact_times_option",
+    "full_option",
+    "once_option",
+    "rows_options",
+    "size_option",
+    "write_elsewhere_option",
+]
 
 Command = Callable[..., Any]
 BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
@@ -236,6 +245,14 @@ def time_options(command: Command) -> Command:
     return with_all(command, time_option("--since", since), time_option("--until", until))
 
 
+exact_times_option = click.option(
+    "--exact-times",
+    is_flag=True,
+    help="Read every file of the log. Without it, files are skipped if their first messages, and those of their "
+    "neighbours, are more than a day before or after the requested times.",
+)
+
+
 def time_range(since: int | None, until: int | None) -> tuple[int | None, int | None]:
     """Return both times. Raises UsageError if --until is not after --since."""
     if since is not None and until is not None and until <= since:
@@ -323,6 +340,13 @@ write_elsewhere_option = click.option(
     "--write-elsewhere",
     is_flag=True,
     help="Allow changes in directories of another store. The command also takes the lock of that store.",
+)
+
+
+allow_unreadable_option = click.option(
+    "--allow-unreadable",
+    is_flag=True,
+    help="Write also if STORE has messages that the RocketMQ release cannot read.",
 )
 
 

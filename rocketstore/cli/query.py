@@ -15,6 +15,7 @@ from rocketstore.cli.formats import RowsView, finish, format_option, write_list
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.options import (
     COUNT,
+    exact_times_option,
     geometry_options,
     once_option,
     store_or_index_argument,
@@ -22,15 +23,24 @@ from rocketstore.cli.options import (
     time_options,
     time_range,
 )
-from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
+from rocketstore.cli.store_notes import (
+    left_out,
+    note_assumptions,
+    note_bad_bodies,
+    note_elsewhere,
+    or_nothing_found,
+    unknown_topics,
+)
 from rocketstore.cli.text import command, note
 from rocketstore.cli.view.inner_batches import without_containers
 from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
+from rocketstore.disk.ranges import merge_ranges
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
-from rocketstore.limits import CLOCK_SLACK, INT_MAX, LONG_MIN
+from rocketstore.limits import INT_MAX, LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message import Message
@@ -50,14 +60,28 @@ class Question(NamedTuple):
     """The question of a query.
 
     Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: the first store
-    time, and the exclusive end of the store times, epoch ms; None: no limit. most: the largest number of messages.
+    time, and the exclusive end of the store times, epoch ms; None: no limit. exact_times: read every file of the log
+    if the messages are searched by time alone. most: the largest number of messages.
     """
 
     by: str
     values: list[str]
     topic: str | None
     times: tuple[int | None, int | None]
+    exact_times: bool
     most: int
+
+
+class Answer(NamedTuple):
+    """The messages that a query found.
+
+    Attributes: batches: the messages. problems: why messages may be missing; the exit status is 1. assumptions: why
+    messages may be missing if a clock was very wrong; they do not change the exit status.
+    """
+
+    batches: list[MessageBatch]
+    problems: Sequence[str] = ()
+    assumptions: Sequence[str] = ()
 
 
 @click.command(epilog=BODY_RULE)
@@ -68,6 +92,7 @@ class Question(NamedTuple):
 @tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
 @once_option("--id", help="The offset message id. It needs no topic.")
 @time_options
+@exact_times_option
 @click.option("--limit", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
 @geometry_options
 @view_options
@@ -77,6 +102,7 @@ def query(
     most: int,
     since: int | None,
     until: int | None,
+    exact_times: bool,
     topic: str | None,
     geometry: IndexGeometry | None,
     view: MessageView,
@@ -87,14 +113,17 @@ def query(
 
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
     first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
-    If a clock was set back by more than an hour, --since may miss messages: rocketstore cat --since reads all.
+
+    A search by --since and --until alone does not read files of the log whose first messages are far from these times.
+    If it does so, a note says which clocks this assumes. With --exact-times, and with a key, a tag or an id, no message
+    is missed because of a wrong clock.
 
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.
 
     The exit status is 1 if nothing is found.
     """
-    question = question_of(names, topic, since, until, most)
+    question = question_of(names, topic, since, until, exact_times=exact_times, most=most)
     if isinstance(path, MessageStore):
         query_store(path, question, view, output_format)
     else:
@@ -102,7 +131,13 @@ def query(
 
 
 def question_of(
-    names: dict[str, str | None], topic: str | None, since: int | None, until: int | None, most: int
+    names: dict[str, str | None],
+    topic: str | None,
+    since: int | None,
+    until: int | None,
+    *,
+    exact_times: bool,
+    most: int,
 ) -> Question:
     """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
     given = {name: value for name, value in names.items() if value is not None}
@@ -112,7 +147,8 @@ def question_of(
     by, value = next(iter(given.items()), ("time", ""))
     if by == "id" and (topic, since, until) != (None, None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
-    return Question(by, value.split("||") if by == "tags" else [value], topic, time_range(since, until), most)
+    values = value.split("||") if by == "tags" else [value]
+    return Question(by, values, topic, time_range(since, until), exact_times, most)
 
 
 # ---- a store ---------------------------------------------------------------------------------------------
@@ -122,10 +158,10 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     """Show the answer of a store, and whether more messages were found than --limit allows."""
     one_more = min(question.most + 1, INT_MAX)
     ask = by_id if question.by == "id" else by_time if question.by == "time" else by_key
-    batches, problems = ask(store, question, one_more)
-    found: Iterable[MessageBatch | Sequence[Message]] = batches
+    answer = ask(store, question, one_more)
+    found: Iterable[MessageBatch | Sequence[Message]] = answer.batches
     if not view.has_containers:
-        found = without_containers(store.commit_log, batches, newest_first=question.by != "time")
+        found = without_containers(store.commit_log, answer.batches, newest_first=question.by != "time")
     found = list(found)
     count, bad_bodies = sum(map(len, found)), BadBodies()
     shown = list(first_messages(found, question.most))
@@ -138,23 +174,24 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     more = "; there are more: --limit N shows up to N" if count > question.most else ""
     if count:
         note(f"{min(count, question.most)} found{more}")
+    note_assumptions(store, answer.assumptions)
     note_elsewhere(store, None if question.topic is None else [question.topic])
     unknown = [] if count or question.topic is None else unknown_topics(store, [question.topic])
-    finish(or_nothing_found(store, count, unknown or problems))
+    finish(or_nothing_found(store, count, unknown or answer.problems))
 
 
-def by_id(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+def by_id(store: MessageStore, question: Question, most: int) -> Answer:
     try:
         message = store.query_message_by_id(question.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
-        return [], [explain_missing_message(store, question.values[0])]
+        return Answer([], [explain_missing_message(store, question.values[0])])
     offsets = np.array([message.phy_offset], np.int64)
-    return newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most), []
+    return Answer(newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most))
 
 
-def by_key(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+def by_key(store: MessageStore, question: Question, most: int) -> Answer:
     times, index_type = (question.times[0] or 0, question.times[1]), INDEX_TYPES[question.by]
     topics = [question.topic] if question.topic is not None else known_topics(store)
     # Each search has topics and keys. A search of tags has one topic, any other search has pairs of a topic and a key.
@@ -166,13 +203,14 @@ def by_key(store: MessageStore, question: Question, most: int) -> tuple[list[Mes
     found = newest_first(store.commit_log, [result.messages for result in results], most)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
-        return found, []
+        return Answer(found)
     option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[question.by]
     of_topic = [] if question.topic is None else ["--topic", question.topic]
     scan = command("cat", store.path, *of_topic, option, "||".join(question.values))
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
-    return found, [f"{text}. {scan} reads the log; {command('rebuild', store.path, '--index')} mends the index"]
+    problem = f"{text}. {scan} reads the log; {command('rebuild', store.path, '--index')} mends the index"
+    return Answer(found, [problem])
 
 
 def known_topics(store: MessageStore) -> list[str]:
@@ -197,24 +235,34 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
     return [batch for part in parts for batch in log.with_bodies(part, INT_MAX, BadBodies())]
 
 
-def by_time(store: MessageStore, question: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
+def by_time(store: MessageStore, question: Question, most: int) -> Answer:
     (first, end), log = question.times, store.commit_log
-    begin = log.min_phy_offset
-    if first is not None:  # a clock that was set back gives a later file an earlier time
-        begin = store.get_phy_offset_by_time(max(first - CLOCK_SLACK, LONG_MIN))
-    topics = None if question.topic is None else [question.topic]
-    scan = log.scan(
-        begin,
-        topics=topics,
-        begin_timestamp=first,
-        end_timestamp=end,
-        on_corrupt="skip",
-        batch_size=min(most, BATCH_SIZE),
-        limit=most,
-    )
-    scan.warns = False  # query_store counts the bodies of the messages that it shows
-    found = list(scan)
-    return found, left_out(log, scan)
+    log.refresh()
+    times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
+    chosen = choose_files(log, log.min_phy_offset, LONG_MAX, *times, exact_times=question.exact_times)
+    found: list[MessageBatch] = []
+    problems: list[str] = []
+    count = 0
+    for begin, stop in merge_ranges(chosen.ranges):
+        scan = log.scan(
+            begin,
+            stop,
+            topics=None if question.topic is None else [question.topic],
+            begin_timestamp=first,
+            end_timestamp=end,
+            on_corrupt="skip",
+            batch_size=min(most, BATCH_SIZE),
+            limit=most - count,
+        )
+        scan.warns = False  # query_store counts the bodies of the messages that it shows
+        found += scan
+        problems += left_out(log, scan)
+        count = sum(map(len, found))
+        if count == most:
+            break
+    last = int(found[-1].phy_offset[-1]) if count == most else LONG_MAX  # more messages are not searched
+    skipped = [part for part in chosen.skipped if part[0] < last]
+    return Answer(found, problems, describe_skipped(skipped))
 
 
 def first_messages(
@@ -238,6 +286,8 @@ def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyErro
 def query_index_files(path: Path, question: Question, geometry: IndexGeometry | None, view: RowsView) -> None:
     if question.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
+    if question.exact_times:
+        raise click.UsageError("--exact-times needs a store: index files are searched as a broker searches them")
     if question.topic is None:
         raise click.UsageError("index files have hashes of topic and key: give --topic")
     if question.most > MAX_MSGS_NUM_BATCH:

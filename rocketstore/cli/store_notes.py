@@ -15,7 +15,8 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import counted
 
-__all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found", "unknown_topics"]
+__all__ = ["left_out", "note_assumptions", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found"]
+__all__ += ["unknown_topics"]
 
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
@@ -39,6 +40,12 @@ def note_bad_bodies(bad_bodies: BadBodies) -> None:
         bad = counted(bad_bodies.count, "message has a body", "messages have bodies")
         first = error_text(bad_bodies.first)
         note(f"Warning: {bad} that cannot be decoded: {BODY_ERROR} says why. The first: {first}")
+
+
+def note_assumptions(store: MessageStore, assumptions: Iterable[str]) -> None:
+    """Write a note to standard error for each assumption with which files were skipped by time."""
+    for assumption in assumptions:
+        note(f"{store.path}: {assumption}; --exact-times reads every file")
 
 
 def left_out(log: CommitLog, scan: Scan) -> list[str]:

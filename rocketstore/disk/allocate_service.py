@@ -6,6 +6,7 @@ import contextlib
 import weakref
 from collections.abc import Callable
 
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 
@@ -15,14 +16,17 @@ __all__ = ["AllocateMappedFileService"]
 class AllocateMappedFileService:
     """Creates one file at a time in its own thread, while its owner lives. Source: AllocateMappedFileService."""
 
-    def __init__(self, make: Callable[[int], MappedFile]) -> None:
-        """Start the thread. Parameters: make: the owner's method that opens or creates the file at a log offset."""
+    def __init__(self, make: Callable[[int], MappedFile], busy: BusyThreads) -> None:
+        """Start the thread.
+
+        Parameters: make: the owner's method that opens or creates the file at a log offset. busy: of the owner.
+        """
         self._make = weakref.WeakMethod(make, self._end)
         self._asked = self._made = -1
         self._file: MappedFile | None = None  # the last created file; None if that failed
         self._is_stopped = False
         self._wake, self._ready = Wakeup(), Wakeup()
-        self._thread = ServiceThread("rocketstore-allocate", self._run)
+        self._thread = ServiceThread("rocketstore-allocate", self._run, busy)
         with contextlib.suppress(RuntimeError):  # no thread can start: files are created when they are needed
             self._thread.start(self._end)
 

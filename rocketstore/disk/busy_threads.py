@@ -1,45 +1,109 @@
-"""Threads that are in a call of a writer: a signal handler that runs there cannot close the writer."""
+"""Threads that are in a call of a writer. A second call in such a thread could wait for the first one forever.
+
+A second call begins in a signal handler, a finalizer, a callback of the garbage collector, or a method of a value that
+is being encoded. Python runs these in the middle of the first call, which has locks, or for which other threads wait.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import weakref
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["marks_thread_busy", "require_uninterrupted"]
+__all__ = ["BusyThreads", "NestedCallError", "marks_thread_busy"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-W = TypeVar("W", bound=Any)  # an object with ``busy_threads``
+W = TypeVar("W", bound=Any)  # an object with ``busy``, its BusyThreads
 
 
-def marks_thread_busy(method: Callable[Concatenate[W, P], T]) -> Callable[Concatenate[W, P], T]:
-    """Have a method of a writer keep its thread in ``busy_threads`` while it runs. Such methods may call each other.
+ALL: weakref.WeakSet[BusyThreads] = weakref.WeakSet()
 
-    Ctrl-C ends the call between any two statements. The mark is set inside ``try`` and by one call of C, so that
-    ``finally`` always removes it.
+
+class NestedCallError(RuntimeError):
+    """A call of a writer was refused because its thread is in another call of the writer. Nothing has changed."""
+
+
+class BusyThreads:
+    """The threads that are in a call of one writer, and the names of these calls.
+
+    Attributes: calls: by thread. A thread changes its own entry only, with one call of C. So neither Ctrl-C nor another
+    thread comes in between, with or without a GIL.
     """
 
-    @functools.wraps(method)
-    def call(self: W, /, *args: P.args, **options: P.kwargs) -> T:
-        thread = get_ident()
-        if thread in self.busy_threads:
-            return method(self, *args, **options)
-        try:
-            self.busy_threads.add(thread)
-            return method(self, *args, **options)
-        finally:
-            self.busy_threads.discard(thread)
+    def __init__(self, place: Path) -> None:
+        """Parameters: place: what errors name."""
+        self.place = place
+        self.calls: dict[int, str] = {}
+        ALL.add(self)
 
-    return call
+    def require_idle(self, name: str) -> None:
+        """Raise NestedCallError if this thread is in a call of the writer. Parameters: name: of the second call."""
+        if get_ident() in self.calls:
+            self.refuse(name)
 
-
-def require_uninterrupted(busy_threads: set[int], place: Path) -> None:
-    """Raise RuntimeError if this thread is in a call of the writer: closing would wait for that call forever."""
-    if get_ident() in busy_threads:
-        raise RuntimeError(
-            f"{place}: cannot be closed by a signal's handler while this thread puts or flushes: "
-            "have it raise, as sys.exit does, or set what the loop that puts looks at"
+    def refuse(self, name: str) -> NoReturn:
+        """Raise the error of ``require_idle``."""
+        outer = self.calls.get(get_ident())
+        raise NestedCallError(
+            f"{self.place}: {name} is refused, because this thread is in {outer} of the same writer, and would wait "
+            f"for itself forever. A signal handler, a finalizer, a callback of the garbage collector, or a method of a "
+            "value calls it. Have it raise an exception, as sys.exit does, or set a variable that the loop that puts "
+            "reads"
         )
+
+    @contextlib.contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """Mark a thread of the writer itself as busy for a ``with`` block. Not for threads that Ctrl-C interrupts."""
+        thread = get_ident()
+        outer = self.calls.get(thread)
+        self.calls[thread] = name
+        try:
+            yield
+        finally:
+            if outer is None:
+                self.calls.pop(thread, None)
+            else:
+                self.calls[thread] = outer
+
+
+def marks_thread_busy(
+    name: str,
+) -> Callable[[Callable[Concatenate[W, P], T]], Callable[Concatenate[W, P], T]]:
+    """Have a method of a writer mark its thread as busy while it runs, and raise NestedCallError in a busy thread.
+
+    Ctrl-C ends the call between any two statements. The mark is set inside ``try`` and by one call of C, so that
+    ``finally`` always removes it. A call that is refused leaves the mark of the other call.
+
+    Parameters: name: of the method, for users.
+    """
+
+    def decorate(method: Callable[Concatenate[W, P], T]) -> Callable[Concatenate[W, P], T]:
+        @functools.wraps(method)
+        def call(self: W, /, *args: P.args, **options: P.kwargs) -> T:
+            thread, calls = get_ident(), self.busy.calls
+            if thread in calls:
+                self.busy.refuse(name)
+            try:
+                calls[thread] = name
+                return method(self, *args, **options)
+            finally:
+                calls.pop(thread, None)
+
+        return call
+
+    return decorate
+
+
+def _forget_threads() -> None:
+    """After a fork one thread is left. The calls of the others never end, and new threads may get their numbers."""
+    for busy in list(ALL):
+        busy.calls.clear()
+
+
+os.register_at_fork(after_in_child=_forget_threads)

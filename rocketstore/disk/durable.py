@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from rocketstore.disk.create import create_directory, create_file
+from rocketstore.disk.held_directory import HeldDirectory, link_path, open_path, rename_path, stat_path, unlink_path
 
 __all__ = ["UNSUPPORTED", "ZEROS", "allocate", "make_directory", "make_root", "replace_file", "sync", "sync_path"]
 __all__ += ["zero_range"]
@@ -36,16 +37,21 @@ def sync(fd: int) -> None:
     os.fsync(fd)
 
 
-def sync_path(path: Path) -> None:
-    """Bring the bytes of a file to the disk, or the names in a directory."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync_path(path: Path, held: HeldDirectory | None = None) -> None:
+    """Bring the bytes of a file to the disk, or the names in a directory.
+
+    Parameters: held: the directory below which the file is found; None to find it by its path.
+    """
+    fd = open_path(path, os.O_RDONLY, held=held)
     try:
         sync(fd)
     finally:
         os.close(fd)
 
 
-def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None) -> None:
+def replace_file(
+    path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None, held: HeldDirectory | None = None
+) -> None:
     """Replace the bytes of a file atomically. After a crash the file has either the old bytes or the new bytes.
 
     Parameters
@@ -54,13 +60,14 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
     data : its new bytes.
     like : the file whose mode and owner the new file gets.
     kept : another name under which the old file stays.
+    held : as for ``sync_path``.
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # a killed process with the same number may have left it
-    with os.fdopen(create_file(temporary), "wb") as file:
+    unlink_path(temporary, held, missing_ok=True)  # a killed process with the same number may have left it
+    with os.fdopen(create_file(temporary, held=held), "wb") as file:
         try:
             if like:
-                status = like.stat()
+                status = stat_path(like, held)
                 os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
                 with contextlib.suppress(PermissionError):
                     os.fchown(file.fileno(), status.st_uid, status.st_gid)
@@ -68,12 +75,12 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
             file.flush()
             sync(file.fileno())
             if kept:
-                kept.hardlink_to(path)
-            temporary.replace(path)
+                link_path(path, kept, held)
+            rename_path(temporary, path, held)
         except BaseException:
-            temporary.unlink(missing_ok=True)  # it is missing if Ctrl-C comes after the replacement
+            unlink_path(temporary, held, missing_ok=True)  # it is missing if Ctrl-C comes after the replacement
             raise
-    sync_path(path.parent)
+    sync_path(path.parent, held)
 
 
 def zero_range(path: Path, position: int, size: int) -> None:
@@ -102,18 +109,25 @@ def allocate(fd: int, size: int, begin: int = 0) -> None:
         begin += os.pwrite(fd, ZEROS[: size - begin], begin)
 
 
-def make_directory(directory: Path) -> None:
+def make_directory(directory: Path, held: HeldDirectory | None = None) -> None:
     """Make a directory inside a store, and missing directories above it, and bring their names to the disk.
 
-    Raises: OSError.
+    Parameters: held: as for ``sync_path``; it is not made. Raises: OSError.
     """
-    if not directory.is_dir():
-        make_directory(directory.parent)
+    if not _is_directory(directory, held):
+        make_directory(directory.parent, held)
         with contextlib.suppress(FileExistsError):  # another process has made it just now
-            create_directory(directory)
-        if not directory.is_dir():
+            create_directory(directory, held)
+        if not _is_directory(directory, held):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
-        sync_path(directory.parent)
+        sync_path(directory.parent, held)
+
+
+def _is_directory(path: Path, held: HeldDirectory | None) -> bool:
+    try:
+        return stat.S_ISDIR(stat_path(path, held).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def make_root(directory: Path, mode: int = 0o777) -> None:

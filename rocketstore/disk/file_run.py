@@ -13,6 +13,7 @@ from typing import Any
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import sync
+from rocketstore.disk.held_directory import HeldDirectory, exists, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file import replaced
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
@@ -31,10 +32,17 @@ class FileRun(ABC):
     Source: MappedFileQueue, DefaultMappedFile.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
-        """Open nothing yet. Parameters: mapped_file_size: the length of every file, bytes."""
+    def __init__(
+        self, directory: str | os.PathLike[str], mapped_file_size: int, held: HeldDirectory | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Parameters: mapped_file_size: the length of every file, bytes. held: the directory below which the files are
+        found and made, the root of a store; None to use their paths.
+        """
         self.directory = local_path(directory)
         self.mapped_file_size = mapped_file_size
+        self._held = held
         self._starts: list[int] = []
         self._end = 0
         self._recovered = False
@@ -60,7 +68,7 @@ class FileRun(ABC):
         except FileNotFoundError:
             files = []
         if files and files[-1].size == 0:  # a crash came before the file got its length
-            files.pop().path.unlink()
+            unlink_path(files.pop().path, self._held)
             self._changed_directories.add(self.directory)
         for file in files:
             if file.size != self.mapped_file_size or file.file_from_offset % self.mapped_file_size:
@@ -81,6 +89,8 @@ class FileRun(ABC):
         self.load()
         self._recovered = False
         self._recover(zero)
+        if self._held is not None:
+            self._held.require_in_place()  # the directory was listed by its path
         self._recovered = True
 
     @abstractmethod
@@ -95,12 +105,12 @@ class FileRun(ABC):
         self._require_open()
         for start in sorted(self._unflushed):
             try:
-                _sync(self._path(start), self._unflushed, start, self._opened.get(start))
+                _sync(self._path(start), self._unflushed, start, self._held, self._opened.get(start))
             except (FileNotFoundError, StoreError):
                 if start in self._unflushed:  # otherwise this object deleted it meanwhile
                     raise replaced(self._path(start)) from None
         for directory in sorted(self._changed_directories):
-            _sync(directory, self._changed_directories, directory)
+            _sync(directory, self._changed_directories, directory, self._held)
 
     def release(self) -> None:
         """Close the descriptor until it is needed again. A store may have more queues than descriptors."""
@@ -141,7 +151,7 @@ class FileRun(ABC):
         if start != self._open_start:
             self.release()
             try:
-                self._keep(os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC), start)
+                self._keep(open_path(self._path(start), os.O_RDWR, held=self._held), start)
             except FileNotFoundError:
                 raise replaced(self._path(start)) from None
             status = os.fstat(self._fd)
@@ -155,14 +165,16 @@ class FileRun(ABC):
 
     def _create(self, start: int) -> None:
         self.release()
-        made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
+        if self._held is not None:
+            self._held.check()
+        made = self._missing_directories()
         for path in reversed(made):
             with contextlib.suppress(FileExistsError):  # another queue of this topic has made it just now
-                create_directory(path)
+                create_directory(path, self._held)
         self._changed_directories.update([self.directory, *(path.parent for path in made)])
         path, end = self._path(start), self._end
         try:
-            self._keep(create_file(path), start)
+            self._keep(create_file(path, held=self._held), start)
             os.ftruncate(self._fd, self.mapped_file_size)
             self._opened[start] = os.fstat(self._fd)
             self._end = start
@@ -175,8 +187,14 @@ class FileRun(ABC):
             self._unflushed.discard(start)
             self._end = end
             self.release()
-            path.unlink(missing_ok=True)
+            unlink_path(path, self._held, missing_ok=True)
             raise
+
+    def _missing_directories(self) -> list[Path]:
+        """Return the directories that must be made for a file, the innermost first. A held directory is not made."""
+        held = self._held
+        places = [path for path in (self.directory, *self.directory.parents) if held is None or held.has(path)]
+        return [path for path in places if (held is None or path != held.path) and not exists(path, held)]
 
     def _last_file(self, first_start: int = 0) -> int:
         """Return the start of the last file that has room. Make a file if all are full. Source: getLastMappedFile."""
@@ -192,9 +210,9 @@ class FileRun(ABC):
                 self.release()
             self._unflushed.discard(start)
             try:
-                self._path(start).unlink(missing_ok=True)
+                unlink_path(self._path(start), self._held, missing_ok=True)
             finally:
-                if not self._path(start).exists():  # Ctrl-C may come after the unlink
+                if not exists(self._path(start), self._held):  # Ctrl-C may come after the unlink
                     del self._starts[bisect_left(self._starts, start)]
                     self._opened.pop(start, None)
             self._changed_directories.add(self.directory)
@@ -234,9 +252,15 @@ class FileRun(ABC):
         self._unflushed.add(start)  # only now: a flush before the last write would remove the mark
 
 
-def _sync(path: Path, waiting: set[Any], item: object, opened: os.stat_result | None = None) -> None:
+def _sync(
+    path: Path,
+    waiting: set[Any],
+    item: object,
+    held: HeldDirectory | None,
+    opened: os.stat_result | None = None,
+) -> None:
     """Bring a file or directory to the disk. Use a new descriptor: another thread may close that of the run."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_path(path, os.O_RDONLY, held=held)
     try:
         if opened is not None and not os.path.samestat(os.fstat(fd), opened):
             raise replaced(path)

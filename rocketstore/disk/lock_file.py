@@ -37,7 +37,7 @@ class StoreLock:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._fd = -1
-        self._identity = (-1, -1)
+        self._identity = self._directory = (-1, -1)
         self.owned = False
 
     def acquire(self) -> None:
@@ -59,7 +59,7 @@ class StoreLock:
                 if not is_link and os.pread(fd, 4, 0) != b"lock":
                     os.pwrite(fd, b"lock", 0)
                     sync(fd)
-                self._identity = _identity(os.fstat(fd))
+                self._identity, self._directory = _identity(os.fstat(fd)), _identity(self.path.parent.stat())
                 HELD[self._identity] = self
             except BaseException:
                 os.close(fd)
@@ -122,8 +122,13 @@ def _ask(fd: int) -> tuple[int, ...]:
 
 
 def _is_held_here(path: Path) -> bool:
+    """Return whether this process holds the lock of a store, also if the file was deleted meanwhile."""
     with contextlib.suppress(FileNotFoundError):
-        return _identity(path.stat()) in HELD
+        if _identity(path.stat()) in HELD:
+            return True
+    with contextlib.suppress(FileNotFoundError):
+        directory = _identity(path.parent.stat())
+        return any((lock._directory, lock.path.name) == (directory, path.name) for lock in HELD.values())
     return False
 
 

@@ -16,9 +16,10 @@ from rocketstore.disk.closable import Closable
 from rocketstore.disk.create import create_file
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import allocate, sync
+from rocketstore.disk.held_directory import HeldDirectory, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.remote.read_parts import open_copy
-from rocketstore.disk.small_file import open_at_once, require_regular
+from rocketstore.disk.small_file import require_regular
 from rocketstore.disk.storage import identity, is_remote, local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
@@ -54,7 +55,8 @@ class MappedFile(Closable):
     """A whole file in memory, shared with other processes that have it open. A context manager.
 
     Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping for
-    kernels; ``fd``, the descriptor of a file open for writing, otherwise -1.
+    kernels; ``size_in_file``, the bytes of the mapping that are in the file, zeros follow; ``fd``, the descriptor of a
+    file open for writing, otherwise -1.
 
     RocketMQ's files are sparse. Here a file is allocated before it is mapped, so that a full disk raises OSError and
     does not kill the process. Source: DefaultMappedFile.
@@ -71,18 +73,22 @@ class MappedFile(Closable):
         mode: Mode = "r",
         *,
         create_size: int | None = None,
+        least_size: int = 0,
         tolerant: bool = False,
+        held: HeldDirectory | None = None,
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
-        Parameters: tolerant: read zeros where the disk cannot read; ``buffer.lost_ranges`` lists these places. False:
-        calls that read these bytes raise DiskReadError.
+        Parameters: least_size: bytes; zeros are read behind the end of a shorter file, and a shorter file that is open
+        for writing becomes as long, as RocketMQ makes it. tolerant: read zeros where the disk cannot read;
+        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError. held: the
+        directory below which the file is found or made; None to use its path.
         """
         check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = open_copy(self.path) if is_remote(self.path) else None
-        descriptor = self._open(create_size) if copy is None else copy
+        descriptor = self._open(create_size, held) if copy is None else copy
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
@@ -92,16 +98,26 @@ class MappedFile(Closable):
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
             require_regular(self.path, status)
-            if status.st_size == 0:
+            size = max(status.st_size, least_size)
+            if size == 0:
                 raise CorruptFileError(self.path, 0, "file size", "the file is empty")
+            if mode != "r" and size > status.st_size:
+                allocate(descriptor, size, status.st_size)
+            self.size_in_file = size if mode != "r" else status.st_size
             place = self.path if copy is None else None
             self._map = Mapping(
-                descriptor, status.st_size, self.path, writable=mode != "r", place=place, tolerant=tolerant
+                descriptor,
+                size,
+                self.path,
+                size_in_file=self.size_in_file,
+                writable=mode != "r",
+                place=place,
+                tolerant=tolerant,
             )
         except BaseException:
             self._descriptor()
             if create_size is not None:
-                self.path.unlink()
+                unlink_path(self.path, held)
             raise
         self.identity = status.st_ino if copy is None else identity(self.path)
         self.buffer = Buffer(self._map, self.path, mode != "r")
@@ -109,11 +125,11 @@ class MappedFile(Closable):
         if mode == "r":
             self._descriptor()  # the mapping does not need the descriptor
 
-    def _open(self, create_size: int | None) -> int:
+    def _open(self, create_size: int | None, held: HeldDirectory | None) -> int:
         if create_size is not None:
-            return create_file(self.path)
+            return create_file(self.path, held=held)
         access = os.O_RDONLY if self.mode == "r" else os.O_RDWR
-        return open_at_once(self.path, access | os.O_CLOEXEC)
+        return open_path(self.path, access | os.O_NONBLOCK, held=held)
 
     @property
     def file_from_offset(self) -> int:
@@ -194,13 +210,18 @@ class MappedFile(Closable):
             os.close(copy)
 
     def check_file(self) -> None:
-        """Raise StoreError if another file has taken the name of this file, which is open for writing."""
+        """Raise StoreError if the file, which is open for writing, was removed, replaced or cut."""
         try:
             found = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise replaced(self.path) from None
         if not os.path.samestat(found, self.buffer.use(os.fstat, self.fd)):
             raise replaced(self.path)
+        if found.st_size != self.buffer.size:
+            raise StoreError(
+                f"{self.path}: has {found.st_size} bytes, but had {self.buffer.size} when it was opened: another "
+                "process has changed it while it was written"
+            )
 
     def _copy(self) -> int:
         """Return a duplicate descriptor, which stays open if another thread closes the file."""

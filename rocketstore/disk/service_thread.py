@@ -11,6 +11,8 @@ import os
 import threading
 from collections.abc import Callable
 
+from rocketstore.disk.busy_threads import BusyThreads
+
 __all__ = ["ASK_SECONDS", "ServiceThread", "Wakeup"]
 
 ASK_SECONDS = 0.1  # between two checks whether a thread still lives
@@ -29,8 +31,13 @@ class Wakeup:
 
     def set(self) -> None:
         if self._lock.locked():
-            with contextlib.suppress(RuntimeError):  # another thread was faster
+            try:
                 self._lock.release()
+            except RuntimeError as error:
+                # The lock's own error, without frames below this one, means that another thread was faster. Any other
+                # error is that of a signal handler, which runs here.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
 
     def wait(self, seconds: float = -1) -> bool:
         """Wait for ``set``, at most some seconds. Return whether ``set`` was called."""
@@ -40,8 +47,11 @@ class Wakeup:
 class ServiceThread:
     """A daemon thread that runs a function once. Source: org.apache.rocketmq.common.ServiceThread."""
 
-    def __init__(self, name: str, run: Callable[[], object]) -> None:
+    def __init__(self, name: str, run: Callable[[], object], busy: BusyThreads | None = None) -> None:
+        """Parameters: busy: of the writer that waits for the thread; so finalizers that run in it cannot call it."""
+        self._name = name
         self._run = run
+        self._busy = busy
         self._pid = 0  # the process that started the thread
         self._has_ended = False
         self._ended = Wakeup()
@@ -62,7 +72,8 @@ class ServiceThread:
 
     def _run_to_end(self) -> None:
         try:
-            self._run()
+            with contextlib.nullcontext() if self._busy is None else self._busy.during(f"the thread {self._name}"):
+                self._run()
         finally:
             self._has_ended = True
             self._ended.set()

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from rocketstore.disk.held_directory import HeldDirectory, open_path
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError
@@ -64,9 +65,12 @@ def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
     return os.open(path, flags | os.O_NONBLOCK, mode)
 
 
-def open_regular(path: Path, flags: int) -> int:
-    """Open a regular file and return its descriptor. Raises: OSError; CorruptFileError for a pipe or a device."""
-    fd = open_at_once(path, flags | os.O_CLOEXEC)
+def open_regular(path: Path, flags: int, held: HeldDirectory | None = None) -> int:
+    """Open a regular file and return its descriptor. Raises: OSError; CorruptFileError for a pipe or a device.
+
+    Parameters: held: the directory below which the file is found; None to find it by its path.
+    """
+    fd = open_path(path, flags | os.O_NONBLOCK, held=held)
     try:
         require_regular(path, os.fstat(fd))
     except BaseException:

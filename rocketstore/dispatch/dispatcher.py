@@ -13,10 +13,12 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.topic_lives import LeavesOut
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
@@ -58,6 +60,7 @@ class Dispatcher:
         batch_topics: Collection[str],
         *,
         as_broker: bool = False,
+        held: HeldDirectory | None = None,
         lives: LeavesOut | None = None,
         has_queues: bool = True,
     ) -> None:
@@ -66,8 +69,9 @@ class Dispatcher:
         Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
         BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
         write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
-        raise errors. lives: leaves out records of deleted topics; None: all records get units. Once the log must be
-        read again, no more units are put. has_queues: False to build the index only.
+        raise errors. held: the root of the store, below which files are found and made; None to use their paths.
+        lives: leaves out records of deleted topics; None: all records get units. Once the log must be read again, no
+        more units are put. has_queues: False to build the index only.
         """
         self.root = root
         self.config = config
@@ -79,6 +83,8 @@ class Dispatcher:
         self._log = log
         self._batch_topics = batch_topics
         self._as_broker = as_broker
+        self._held = held
+        self._buffer: Buffer | None = None  # of the file of the log that was read last
         self._scanner = RequestScanner(
             message_delay_level=config.message_delay_level,
             indexes_tags=Compat.of(config.compat).indexes_tags,
@@ -108,14 +114,15 @@ class Dispatcher:
         if topic in self._batch_topics:
             directory = self.root / "batchconsumequeue" / topic / str(queue_id)
             size = config.mapper_file_size_batch_consume_queue
-            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker)
+            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker, held=self._held)
         ext = None
         if config.enable_consume_queue_ext:
             directory = self.root / "consumequeue_ext" / topic / str(queue_id)
-            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
+            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext, self._held)
         directory = self.root / "consumequeue" / topic / str(queue_id)
         size = config.mapped_file_size_consume_queue
-        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker, compat=config.compat)
+        keeps_files = not self._as_broker
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=keeps_files, compat=config.compat, held=self._held)
 
     def queues(self) -> dict[QueueId, Writer]:
         """Return the writers that were used, by topic and queue id."""
@@ -154,6 +161,9 @@ class Dispatcher:
         file = queue.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self.root}: the commit log has no file for {begin}")
+        if self._held is not None and window.buffer is not self._buffer:
+            self._held.require_in_place()  # the file was found by its path
+            self._buffer = window.buffer
         stop = self._scanner.scan(*window, begin, end, MAX_CHUNK)
         file_end = self._log.end_of(file)
         # A scan that stops before the end of its chunk has reached the blank at the end of the file.
@@ -209,7 +219,7 @@ class Dispatcher:
         except ValueError as error:
             cause = str(error).partition(": ")[2]  # without the row number, which a user does not know
             reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {cause}"
-            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from None
+            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from error
 
     def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
         """Put units. A request from another queue gets no batch unit and no ext unit."""

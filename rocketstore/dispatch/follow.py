@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
-from rocketstore.messages.message import MAX_BATCH, Message, number_property
+from rocketstore.messages.message import Message, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.text_values import datetime_or_none
 
@@ -75,10 +74,7 @@ class DispatchRequest(NamedTuple):
         """Return the request of a message that was read with COLUMNS. Raises: CorruptFileError."""
         fields = {name: getattr(message, name) for name in COLUMNS}
         properties = fields["properties"]
-        base, count = fields["queue_offset"], 1
-        if "INNER_BASE" in properties and "INNER_NUM" in properties:
-            base = number_property(message, "INNER_BASE", LONG_MAX)
-            count = number_property(message, "INNER_NUM", MAX_BATCH)
+        base, count = find_inner_batch(message)
         return cls(
             **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key, msg_base_offset=base, batch_size=count
         )

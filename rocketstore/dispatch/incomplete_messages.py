@@ -7,6 +7,7 @@ import re
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import check_more_queues
+from rocketstore.java_text import is_blank
 from rocketstore.messages.message import Message
 from rocketstore.messages.put_rules import illegal, message_num
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -40,13 +41,13 @@ def names_of_light_queues(message: Message, config: StoreConfig) -> list[str] | 
     """
     allowed = config.enable_lmq and not re.match(Compat.of(config.compat).no_lmq, message.topic)
     names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed else ""
-    return split_names(names) if names.strip() else None
+    return split_names(names) if not is_blank(names) else None
 
 
 def gets_same_offsets(message: Message, config: StoreConfig, batch_topics: set[str]) -> bool:
     """Return whether MultiDispatch of older releases gives the offsets in light queues that LmqDispatch gives."""
     options = config.enable_lmq, config.enable_multi_dispatch
-    if not any(options) or not message.properties.get("INNER_MULTI_DISPATCH", "").strip():
+    if not any(options) or is_blank(message.properties.get("INNER_MULTI_DISPATCH", "")):
         return True
     names = names_of_light_queues(message, config)
     if names is None or not all(options) or message.topic in batch_topics:

@@ -17,14 +17,23 @@ import numpy as np
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
+from rocketstore.java_text import is_blank, parse_long
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.put_rules import MAX_DIGITS, illegal
+from rocketstore.messages.put_rules import illegal
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name, split_names
 
-__all__ = ["check_more_queues", "is_multi_dispatched", "more_queues", "with_light_queues", "with_more"]
+__all__ = [
+    "check_more_queues",
+    "find_unreadable_offset",
+    "is_multi_dispatched",
+    "more_queues",
+    "names_and_offsets",
+    "with_light_queues",
+    "with_more",
+]
 
 logger = logging.getLogger("rocketstore")
 
@@ -65,7 +74,8 @@ def check_more_queues(
     RocketMQ would store the message, dispatch nothing behind it, and not start after a crash.
     """
     names, offsets = names_and_offsets(topic, properties, config, batch_topics)
-    if not are_queue_offsets(offsets):
+    numbers = [parse_long(offset) for name, offset in zip(names, offsets, strict=True) if "/" not in name]
+    if not all(number is not None and 0 <= number <= MAX_QUEUE_OFFSET for number in numbers):
         what = f"INNER_MULTI_DISPATCH={','.join(names)!r:.80}, INNER_MULTI_QUEUE_OFFSET={','.join(offsets)!r:.80}"
         raise illegal(f"{what}: an offset is no number, and a broker's dispatch stops there")
 
@@ -75,31 +85,48 @@ def more_queues(
 ) -> Iterator[tuple[QueueId, int]]:
     """Yield the queues besides its own that get a unit for a message, with the message's offset in each.
 
-    Nothing is yielded if an offset is not a number; a broker stops there. Source: ConsumeQueue.multiDispatchLmqQueue.
+    Nothing is yielded if an offset is not a number; a broker stops there. A queue whose offset cannot be a place in it
+    gets no unit. Source: ConsumeQueue.multiDispatchLmqQueue.
     """
     names, offsets = names_and_offsets(queue[0], properties, config, batch_topics)
-    if not are_queue_offsets(offsets):
+    if find_unreadable_offset(names, offsets) is not None:
         logger.warning("INNER_MULTI_QUEUE_OFFSET %.80s has no queue offsets: its queues get no unit", offsets)
         return
-    for name, offset in zip(names, offsets, strict=True):
-        if is_file_name(name):
-            is_light = config.enable_lmq and name.startswith(LIGHT_QUEUE_PREFIX)
-            yield QueueId(name, 0 if is_light else queue[1]), int(offset)
+    for name, text in zip(names, offsets, strict=True):
+        if not is_file_name(name):
+            continue
+        offset = parse_long(text)
+        if offset is None or not 0 <= offset <= MAX_QUEUE_OFFSET:
+            logger.warning("INNER_MULTI_QUEUE_OFFSET %.80s: queue %.80r gets no unit at %.80s", offsets, name, text)
+            continue
+        is_light = config.enable_lmq and name.startswith(LIGHT_QUEUE_PREFIX)
+        yield QueueId(name, 0 if is_light else queue[1]), offset
 
 
 def names_and_offsets(
     topic: str, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the queue names in a message's properties, and as many offsets; empty if RocketMQ ignores them."""
-    names = split_names(properties.get("INNER_MULTI_DISPATCH") or "")
-    offsets = split_names(properties.get("INNER_MULTI_QUEUE_OFFSET") or "")
-    if not is_multi_dispatched(topic, config, batch_topics) or len(names) != len(offsets):
+    """Return the queue names in a message's properties, and as many offsets; empty if RocketMQ ignores them.
+
+    Source: MultiDispatchUtils.checkMultiDispatchQueue, ConsumeQueue.multiDispatchLmqQueue.
+    """
+    dispatch = properties.get("INNER_MULTI_DISPATCH") or ""
+    queue_offsets = properties.get("INNER_MULTI_QUEUE_OFFSET") or ""
+    if is_blank(dispatch) or is_blank(queue_offsets) or not is_multi_dispatched(topic, config, batch_topics):
         return [], []
-    return names, offsets
+    names, offsets = split_names(dispatch), split_names(queue_offsets)
+    return (names, offsets) if len(names) == len(offsets) else ([], [])
 
 
-def are_queue_offsets(texts: Iterable[str]) -> bool:
-    return all(text.isdecimal() and len(text) <= MAX_DIGITS and int(text) <= MAX_QUEUE_OFFSET for text in texts)
+def find_unreadable_offset(names: Iterable[str], offsets: Iterable[str]) -> str | None:
+    """Return the first offset of a light queue that makes a broker's dispatch of a record throw; None without one.
+
+    A broker skips names with a slash before it reads their offsets.
+    Parameters: names: of INNER_MULTI_DISPATCH. offsets: of INNER_MULTI_QUEUE_OFFSET, as many.
+    Source: ConsumeQueue.multiDispatchLmqQueue.
+    """
+    pairs = zip(names, offsets, strict=True)
+    return next((offset for name, offset in pairs if "/" not in name and parse_long(offset) is None), None)
 
 
 def with_light_queues(config: StoreConfig, topics: Iterable[str]) -> StoreConfig:

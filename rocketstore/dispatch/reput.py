@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.kernels.waiting_records import WaitingRecords
@@ -38,11 +39,13 @@ class ReputMessageService:
         find_end: Callable[[], int],
         after: Callable[[], object],
         fail: Callable[[BaseException], object],
+        busy: BusyThreads,
     ) -> None:
         """Start at a physical offset.
 
         Parameters: find_end: returns where the log ends, bytes. after: called after each round. fail: called with the
-        exception that ended the thread.
+        exception that ended the thread. busy: of the writer; this thread is busy except while it calls the user's own
+        dispatchers.
         """
         self.lock = threading.Lock()
         self.dispatched = phy_offset
@@ -53,6 +56,7 @@ class ReputMessageService:
         self._find_end = find_end
         self._after = after
         self._fail = fail
+        self._busy = busy
         self._wake, self._is_enough = Wakeup(), Wakeup()
         self.waiting = WaitingRecords(self._wake.set, self._is_enough.set, ENOUGH_RECORDS)
         self._callers: deque[Wakeup] = deque()  # threads that wait for the end of a round
@@ -104,10 +108,12 @@ class ReputMessageService:
                     return
                 self.waiting.clear()
                 begin = time.monotonic()
-                self._dispatch()
+                with self._busy.during("the dispatch of messages"):
+                    self._dispatch()
                 pause = min(max(WAIT_SECONDS, PAUSES * (time.monotonic() - begin)), MAX_WAIT_SECONDS)
                 self._dispatch_to_own()
-                self._after()
+                with self._busy.during("the dispatch of messages"):
+                    self._after()
                 while self._callers:
                     self._callers.popleft().set()
         except BaseException as error:  # a user's own dispatcher may raise anything

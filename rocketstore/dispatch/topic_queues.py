@@ -6,10 +6,10 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 
@@ -24,11 +24,11 @@ class TopicQueues:
     Attributes: batch_topics: the topics of batch queues.
     """
 
-    def __init__(self, root: Path, config: StoreConfig, batch_topics: set[str]) -> None:
+    def __init__(self, root: HeldDirectory, config: StoreConfig, batch_topics: set[str]) -> None:
         self._root = root
         self._config: Any = config  # every size is set
         self.batch_topics = batch_topics
-        self._topics = read_topics(root, config)
+        self._topics = read_topics(root.path, config)
         self._new_queues: dict[str, int] = {}  # the number of queues, by topics that topics.json lacks so far
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
@@ -68,11 +68,12 @@ class TopicQueues:
                 topic: count for topic, count in self._new_queues.items() if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
             }
             if new:
-                extend_topics(self._root, new)
+                extend_topics(self._root.path, new, held=self._root)
             self._new_queues = {}  # last: a thread that finds it empty assumes that topics.json is complete
 
     def extend(self, topic: str, queue_nums: int, queue_type: str | None) -> None:
         """Add a topic, or queues of a topic, to topics.json now."""
-        extend_topics(self._root, {topic: queue_nums}, {} if queue_type is None else {topic: queue_type})
-        self._topics = read_topics(self._root, self._config)
+        types = {} if queue_type is None else {topic: queue_type}
+        extend_topics(self._root.path, {topic: queue_nums}, types, held=self._root)
+        self._topics = read_topics(self._root.path, self._config)
         self.batch_topics |= batch_topics(self._topics)

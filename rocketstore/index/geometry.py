@@ -27,7 +27,9 @@ __all__ = [
     "geometry_of",
     "given_geometry",
     "infer_geometry",
+    "longest_first",
     "other_geometry",
+    "require_items",
     "shown_geometry",
     "slot_offset",
 ]
@@ -100,11 +102,22 @@ def geometry_of(paths: list[Path], *, for_writing: bool) -> IndexGeometry:
 
     A reader ignores older files that expired since they were listed. Raises: ValueError if no file shows the geometry.
     """
-    for path in paths:
+    for path in longest_first(paths):
         found = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
         if found is not None:
             return found
     return default_geometry(paths)
+
+
+def longest_first(paths: Sequence[Path]) -> list[Path]:
+    """Sort index files by length: a file whose end was cut off shows a smaller geometry than the others have."""
+    return sorted(paths, key=_length, reverse=True)
+
+
+def _length(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):  # it has just expired
+        return path.stat().st_size
+    return 0
 
 
 def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> IndexGeometry | None:
@@ -148,6 +161,22 @@ def other_geometry(file: MappedFile, geometry: IndexGeometry) -> IndexGeometry |
     """
     with file.reading() as view:
         return _other_geometry(file, np.frombuffer(view, np.uint8), geometry)
+
+
+def require_items(file: MappedFile, geometry: IndexGeometry) -> None:
+    """Raise CorruptFileError unless a file that is shorter than its geometry has all its items, at their places.
+
+    RocketMQ makes a shorter file longer with zeros.
+    """
+    length, size = file.size_in_file, geometry.file_size
+    if length >= size:
+        return
+    with file.reading() as view:
+        count = unpack_header(view).index_count
+        if length >= geometry.item_offset(count) and items_agree(np.frombuffer(view, np.uint8), count, geometry):
+            return
+    reason = f"{geometry.hash_slot_num} slots and {geometry.index_num} items need {size} bytes: not all are there"
+    raise CorruptFileError(file.path, length, "file size", reason)
 
 
 def _other_geometry(file: MappedFile, data: np.ndarray, geometry: IndexGeometry) -> IndexGeometry | None:

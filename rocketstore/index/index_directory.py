@@ -14,11 +14,12 @@ from rocketstore.disk.mapped_file import Mode
 from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.index.geometry import IndexGeometry, default_geometry, shown_geometry
+from rocketstore.index.geometry import IndexGeometry, default_geometry, longest_first, shown_geometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList, ListedIndexFile, max_open_files
+from rocketstore.java_text import parse_long
 
-__all__ = ["IndexDirectory", "index_file_name", "index_paths"]
+__all__ = ["IndexDirectory", "index_file_name", "index_paths", "is_index_name"]
 
 
 class IndexDirectory:
@@ -109,7 +110,7 @@ class IndexDirectory:
     def _infer_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
         """Find the geometry, unless it is known. A reader of an empty directory has none until a file comes."""
         for_writing = self.mode != "r"
-        for path in paths if self.geometry is None else ():
+        for path in longest_first(paths) if self.geometry is None else ():
             with self._ignoring_damage(damaged):
                 self.geometry = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
             if self.geometry is not None:
@@ -222,9 +223,14 @@ def index_paths(directory: Path) -> list[Path]:
     return [path for path in _list_index_paths(directory) if path <= paths[-1]]
 
 
+def is_index_name(name: str) -> bool:
+    """Return whether a name can be that of an index file. Source: DefaultMappedFile, which calls Long.parseLong."""
+    return parse_long(name) is not None
+
+
 def _list_index_paths(directory: Path) -> list[Path]:
     with scandir(directory) as entries:
-        return sorted(directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file())
+        return sorted(directory / entry.name for entry in entries if is_index_name(entry.name) and entry.is_file())
 
 
 def index_file_name(now: datetime, last_name: str = "") -> str:

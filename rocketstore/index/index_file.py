@@ -14,6 +14,7 @@ import numpy as np
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.closable import Closable
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file import MappedFile, Mode
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
@@ -22,6 +23,7 @@ from rocketstore.index.geometry import (
     given_geometry,
     infer_geometry,
     other_geometry,
+    require_items,
 )
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.columns import require_int64
@@ -71,6 +73,7 @@ class IndexFile(IndexFileKernel, Closable):
         end_phy_offset: int = 0,
         end_timestamp: Time = 0,
         compat: str = DEFAULT_COMPAT,
+        _held: HeldDirectory | None = None,
     ) -> Self:
         """Make an index file and open it for writing.
 
@@ -84,14 +87,14 @@ class IndexFile(IndexFileKernel, Closable):
         geometry = checked_geometry(hash_slot_num, index_num)
         end_time = time_as_long(end_timestamp, "end_timestamp")
         require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
-        file = MappedFile(path, "r+", create_size=geometry.file_size)
+        file = MappedFile(path, "r+", create_size=geometry.file_size, held=_held)
         try:
             self = cls(file, geometry, compat, unpublished=True)
             self._seed_header(end_phy_offset, end_time)
             return self
         except BaseException:
             file.close()
-            file.path.unlink()
+            unlink_path(file.path, _held)
             raise
 
     @classmethod
@@ -111,14 +114,22 @@ class IndexFile(IndexFileKernel, Closable):
         space of a file that is not full. hash_slot_num, index_num: the geometry, which no file holds. By default it is
         RocketMQ's default if the length fits and sampled items agree. In mode "r" it may also be the only other
         geometry with which sampled items agree.
-        Raises: CorruptFileError if the file cannot be an index of this geometry, or if sampled items agree only with
-        another geometry; ValueError if the geometry does not follow from the file; FileNotFoundError; OSError.
+        A file that is shorter than its geometry is read as if zeros followed; open for writing, it becomes as long. So
+        does RocketMQ.
+        Raises: CorruptFileError if the file cannot be an index of this geometry, also because items were cut off, or if
+        sampled items agree only with another geometry; ValueError if the geometry does not follow from the file;
+        FileNotFoundError; OSError.
         Source: IndexFile.load.
         """
         Compat.of(compat)
         given = given_geometry(hash_slot_num, index_num)
-        file = MappedFile(path, mode)
+        if given and mode != "r":
+            with contextlib.closing(MappedFile(path, least_size=given.file_size)) as read:
+                require_items(read, given)  # before the file is made longer
+        file = MappedFile(path, mode, least_size=given.file_size if given else 0)
         try:
+            if given:
+                require_items(file, given)
             self = cls(file, given or infer_geometry(file, guess=mode == "r"), compat)
             other = other_geometry(file, given) if given and not _is_known else None
             if other and given:
@@ -148,8 +159,9 @@ class IndexFile(IndexFileKernel, Closable):
 
     @property
     def identity(self) -> object:
-        """A value that differs if another file takes the path of this one."""
-        return self._file.identity
+        """A value that differs if another file takes the path of this one, or if a short file may have grown."""
+        is_short = self._file.size_in_file < self._file.buffer.size
+        return ("short", self._file.identity) if is_short else self._file.identity
 
     @property
     def closed(self) -> bool:
@@ -187,6 +199,17 @@ class IndexFile(IndexFileKernel, Closable):
         int(items["key_hash"][::step].sum() + items["key_hash"][-1:].sum())  # touch every page
         self._file.buffer.check_faults()
         return items
+
+    def slots(self) -> np.ndarray:
+        """Return the ordinal of the newest item of each slot, INDEX_SLOT[n], without a copy. 0: the slot has no item.
+
+        Raises: DiskReadError if the disk cannot read them; CorruptFileError if the file was cut; StoreClosedError.
+        """
+        self._check_file_size()
+        slots = np.frombuffer(self._file.view(), INDEX_SLOT, self.hash_slot_num, INDEX_HEADER.itemsize)
+        int(slots[:: mmap.PAGESIZE // INDEX_SLOT.itemsize].sum() + slots[-1:].sum())  # touch every page
+        self._file.buffer.check_faults()
+        return slots
 
     def wild_slots(self, key_hashes: np.ndarray) -> np.ndarray:
         """Return the slot of each of these hashes, int32[n], if it leads to a missing item, else -1."""

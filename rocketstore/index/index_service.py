@@ -11,8 +11,10 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.held_directory import unlink_path
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError
@@ -62,6 +64,7 @@ class IndexService(Closable):
         max_msgs_num_batch: int,
         *,
         ignores_damage: bool = False,
+        busy: BusyThreads | None = None,
     ) -> None:
         self.directory = directory
         self.mode = mode
@@ -69,7 +72,9 @@ class IndexService(Closable):
         self.checkpoint = checkpoint
         self.max_msgs_num_batch = max_msgs_num_batch
         self._files = IndexDirectory(directory, mode, geometry, compat, ignores_damage=ignores_damage)
-        self._writer = IndexWriter(self._files, checkpoint) if mode != "r" else None
+        self.busy = BusyThreads(directory)
+        owners = [self.busy] if busy is None else [self.busy, busy]
+        self._writer = IndexWriter(self._files, checkpoint, owners) if mode != "r" else None
 
     @property
     def rejected(self) -> list[Path]:
@@ -94,6 +99,7 @@ class IndexService(Closable):
         checkpoint: StoreCheckpoint | None = None,
         max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
         _ignores_damage: bool = False,
+        _busy: BusyThreads | None = None,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
@@ -125,7 +131,9 @@ class IndexService(Closable):
         if mode == "a":
             make_directory(directory)
         made = checkpoint or StoreCheckpoint()
-        self = cls(directory, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage)
+        self = cls(
+            directory, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage, busy=_busy
+        )
         try:
             with held_lists(directory):
                 self._files.load(None if last_exit_ok else made.index_msg_timestamp)
@@ -161,6 +169,7 @@ class IndexService(Closable):
         """
         self.build_indexes({name: [getattr(request, name)] for name in INDEXED_COLUMNS})
 
+    @marks_thread_busy("build_indexes")
     def build_indexes(self, requests: MessageBatch | Mapping[str, Any] | Any) -> int:
         """Index dispatched messages, in order.
 
@@ -190,6 +199,7 @@ class IndexService(Closable):
             )
         return len(items.key_hashes)
 
+    @marks_thread_busy("build_items")
     def build_items(self, items: np.ndarray, last_phy_offset: int) -> None:
         """Append items, ITEM[n], of dispatched messages.
 
@@ -292,6 +302,7 @@ class IndexService(Closable):
 
     # ---- the rest ------------------------------------------------------------------------------------------
 
+    @marks_thread_busy("delete_expired_file")
     def delete_expired_file(self, min_phy_offset: int) -> list[Path]:
         """Delete the oldest files whose messages have all expired, never the newest file.
 
@@ -299,7 +310,9 @@ class IndexService(Closable):
         Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexService.deleteExpiredFile.
         """
-        self._writing().await_flushes()
+        writer = self._writing()
+        writer.await_flushes()
+        writer.held.require_in_place()
         deleted: list[Path] = []
         n_forgotten = 0
         try:
@@ -308,12 +321,13 @@ class IndexService(Closable):
                     break
                 n_forgotten += 1
                 self._files.forget(listed)
-                listed.path.unlink()
+                unlink_path(listed.path, writer.held)
                 deleted.append(listed.path)
         finally:
             del self._files.listed[:n_forgotten]
         return deleted
 
+    @marks_thread_busy("flush")
     def flush(self) -> None:
         """Flush the changes since the last flush, and wait for full files that are being flushed.
 
@@ -322,6 +336,7 @@ class IndexService(Closable):
         """
         self._writing().flush()
 
+    @marks_thread_busy("close")
     def close(self) -> None:
         """Flush, if open for adding, and close all files. Raises: as ``flush``. Source: IndexService.shutdown."""
         if self._files.closed:
@@ -370,9 +385,17 @@ class IndexService(Closable):
 
 
 def open_index(
-    directory: Path, config: Any, checkpoint: StoreCheckpoint | None = None, *, last_exit_ok: bool = True
+    directory: Path,
+    config: Any,
+    checkpoint: StoreCheckpoint | None = None,
+    *,
+    last_exit_ok: bool = True,
+    busy: BusyThreads | None = None,
 ) -> IndexService:
-    """Open the index of a store for adding. Parameters: config: a StoreConfig with every size."""
+    """Open the index of a store for adding.
+
+    Parameters: config: a StoreConfig with every size. busy: of the store's writer.
+    """
     return IndexService.open(
         directory,
         "a",
@@ -382,6 +405,7 @@ def open_index(
         last_exit_ok=last_exit_ok,
         checkpoint=checkpoint,
         max_msgs_num_batch=config.max_msgs_num_batch,
+        _busy=busy,
     )
 
 

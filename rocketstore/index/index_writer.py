@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
+from rocketstore.disk.busy_threads import BusyThreads, NestedCallError
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import default_geometry
 from rocketstore.index.index_directory import IndexDirectory, index_file_name
@@ -31,12 +35,15 @@ MAX_UNFLUSHED = 8  # full files that are being flushed; each of them is open
 class IndexWriter:
     """Appends items to the index files of a directory. A thread flushes full files.
 
-    Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised.
+    Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised. held: the
+    directory.
     """
 
-    def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint) -> None:
+    def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint, busy: Sequence[BusyThreads]) -> None:
+        """Parameters: busy: of the writers that wait for the thread that flushes."""
         self.is_replaced = False
-        self._files, self._checkpoint = files, checkpoint
+        self._files, self._checkpoint, self._busy = files, checkpoint, busy
+        self.held = HeldDirectory(files.path)
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
@@ -76,6 +83,8 @@ class IndexWriter:
         """Flush a full file in another thread, or in this one if the interpreter is ending."""
         try:
             return self._flusher.submit(self._flush_full, *full)
+        except NestedCallError:  # of a signal handler, which runs here
+            raise
         except RuntimeError:
             done: Future[None] = Future()
             try:
@@ -86,6 +95,7 @@ class IndexWriter:
             return done
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
+        self.held.check()
         slots, items = self._files.geometry or default_geometry([])
         end = last.header if last is not None else None
         for attempt in range(1, CREATE_ATTEMPTS + 1):
@@ -98,12 +108,13 @@ class IndexWriter:
                     end_phy_offset=end.end_phy_offset if end else 0,
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self._files.compat,
+                    _held=self.held,
                 )
                 try:
-                    sync_path(self._files.path)
+                    sync_path(self._files.path, self.held)
                 except OSError:
                     file.close()
-                    path.unlink()
+                    unlink_path(path, self.held)
                     raise
                 return file
             except OSError as error:
@@ -115,13 +126,16 @@ class IndexWriter:
 
     def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
         """Flush a full file after the files before it, then the checkpoint. Source: IndexService.flush."""
-        for flush in before:
-            flush.result()
-        end_timestamp = file.header.end_timestamp
-        self._flush_file(listed, file)
-        if end_timestamp > 0:
-            self._checkpoint.index_msg_timestamp = end_timestamp
-            self._checkpoint.flush()
+        with contextlib.ExitStack() as stack:
+            for busy in self._busy:
+                stack.enter_context(busy.during("the flush of an index file"))
+            for flush in before:
+                flush.result()
+            end_timestamp = file.header.end_timestamp
+            self._flush_file(listed, file)
+            if end_timestamp > 0:
+                self._checkpoint.index_msg_timestamp = end_timestamp
+                self._checkpoint.flush()
 
     def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
         """Flush a full file. It stays open for writing until then."""
@@ -162,5 +176,6 @@ class IndexWriter:
             flush.result()
 
     def shutdown(self) -> None:
-        """End the thread that flushes."""
+        """End the thread that flushes, and close the directory."""
         self._flusher.shutdown()
+        self.held.close()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.durable import replace_file, sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
@@ -86,23 +87,23 @@ class WriteIntent(NamedTuple):
             raise CorruptFileError(path, 0, "JSON", reason) from None
         return intent
 
-    def save(self, root: Path) -> None:
+    def save(self, root: HeldDirectory) -> None:
         """Write the intent to the disk, after the names of the prepared files. Raises: OSError."""
-        sync_path(prepared_path(root, self.job))
+        sync_path(prepared_path(root.path, self.job), root)
         fields = {name: value for name, value in self._asdict().items() if name != "transaction" or value is not None}
-        replace_file(intent_path(root), json.dumps(fields).encode())
+        replace_file(intent_path(root.path), json.dumps(fields).encode(), held=root)
 
-    def fulfil(self, root: Path) -> None:
+    def fulfil(self, root: HeldDirectory) -> None:
         """Commit the write, whose records are all on the disk: remove the intent, and commit its transaction.
 
         Raises: OSError: then the intent is still there, and the write must be undone.
         """
         if self.transaction is not None:
-            commit_transaction(root, self.transaction, intent_path(root))
+            commit_transaction(root.path, self.transaction, intent_path(root.path), root)
             return
         try:
-            intent_path(root).unlink()
-            sync_path(root)  # otherwise a power loss restores the intent, and recovery undoes the write
+            unlink_path(intent_path(root.path), root)
+            sync_path(root.path, root)  # otherwise a power loss restores the intent, and recovery undoes the write
         except BaseException:
             self.save(root)
             raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.held_directory import HeldDirectory, rename_path, unlink_path
 from rocketstore.limits import LONG_MAX
 
 __all__ = ["Transaction", "commit_transaction", "last_version"]
@@ -45,26 +46,27 @@ def last_version(root: Path, app: str) -> int:
     return max((version for version, _ in _committed(root, app)), default=-1)
 
 
-def commit_transaction(root: Path, transaction: Transaction, intent: Path) -> None:
+def commit_transaction(root: Path, transaction: Transaction, intent: Path, held: HeldDirectory | None = None) -> None:
     """End a write whose records are on the disk, and save its version, in one step.
 
-    Parameters: intent: the file of the write's intent, which is renamed.
+    Parameters: intent: the file of the write's intent, which is renamed. held: the root, below which files are found;
+    None to use their paths.
     Raises: OSError: then the intent has its old name again, and the version is not saved.
     """
     directory = root / DIRECTORY
-    make_directory(directory)
+    make_directory(directory, held)
     committed = _path(root, transaction)
     older = [path for version, path in _committed(root, transaction.app) if version < transaction.version]
-    intent.rename(committed)
+    rename_path(intent, committed, held)
     try:
-        sync_path(directory)
-        sync_path(root)
+        sync_path(directory, held)
+        sync_path(root, held)
     except BaseException:
-        committed.rename(intent)
+        rename_path(committed, intent, held)
         raise
     for path in older:
         with contextlib.suppress(OSError):  # the greatest version counts
-            path.unlink()
+            unlink_path(path, held)
 
 
 def _path(root: Path, transaction: Transaction) -> Path:

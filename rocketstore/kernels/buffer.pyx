@@ -145,7 +145,7 @@ cdef class Buffer:
         self.enter()
         size = self.mapping.file_size()
         self.leave()
-        if size < self.mapping.size:
-            reason = f"the file was cut from {self.mapping.size} bytes while open"
+        if size < self.mapping.size_in_file:
+            reason = f"the file was cut from {self.mapping.size_in_file} bytes while open"
             raise CorruptFileError(self.path, size, "file size", reason)
         return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
+from rocketstore.extras import find_imported
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
 __all__ = [
@@ -87,9 +87,12 @@ def require_sound_buffers(column: Any, name: str) -> None:
     pyarrow checks nothing when it maps a file, and reading a buffer that is too short kills the process. The check
     takes a time that does not depend on the number of rows. It compares the sizes of buffers with lengths and with the
     last offset; the offsets between, views and dictionary indices are checked by the kernels when they read them.
-    Columns of other libraries do not tell the sizes of their buffers.
+    Columns of other libraries do not tell the sizes of their buffers. NumPy arrays, which are all columns that the
+    package makes itself, know their lengths and are not checked.
     """
-    pyarrow = sys.modules.get("pyarrow")
+    if isinstance(column, np.ndarray):
+        return
+    pyarrow = find_imported("pyarrow", "Array", "ChunkedArray", "ArrowException")
     if pyarrow is None:
         return
     if hasattr(column, "iloc") and "pyarrow" in str(getattr(column.dtype, "storage", column.dtype)):

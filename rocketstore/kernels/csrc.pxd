@@ -53,6 +53,10 @@ cdef extern from "rs_java_hash.h" nogil:
                                  size_t seed_step, uint32_t *hashes_ret) noexcept
 
 
+cdef extern from "rs_java_number.h" nogil:
+    bint rs_java_number(const uint8_t *data, size_t n, int64_t least, int64_t most, int64_t *ret) noexcept
+
+
 cdef extern from "rs_scan_bytes.h" nogil:
     enum:
         RS_MORE_SEPARATORS

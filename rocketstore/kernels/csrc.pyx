@@ -2,7 +2,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport (
     RS_MORE_SEPARATORS,
@@ -12,6 +12,7 @@ from rocketstore.kernels.csrc cimport (
     rs_cpu_supported,
     rs_find_magic,
     rs_java_hash_utf8_lossy,
+    rs_java_number,
     rs_separators,
     rs_utf8_repair,
     rs_utf8_valid,
@@ -57,6 +58,20 @@ def java_hash_utf8(data):
     finally:
         PyBuffer_Release(&view)
     return <int32_t>code
+
+
+def parse_java_number(str text, int64_t least, int64_t most):
+    """Return the number that Java reads from a text; None if Java refuses the text.
+
+    The text is a sign or none, then digits of any script up to U+FFFF that JDK 17 knows.
+    Parameters: least, most: the range of the Java type, inclusive; 0 must be in it.
+    Source: Short.parseShort, Integer.parseInt, Long.parseLong, Character.digit.
+    """
+    cdef int64_t number
+    cdef bytes data = text.encode("utf-8", "surrogatepass")  # surrogates become malformed UTF-8, which is no digit
+    if not rs_java_number(<const uint8_t *>data, <size_t>len(data), least, most, &number):
+        return None
+    return number
 
 
 def separators(bytes data):

@@ -7,6 +7,7 @@ from rocketstore.kernels.csrc cimport rs_guard
 cdef class Mapping:
     cdef uint8_t *data
     cdef Py_ssize_t size
+    cdef Py_ssize_t size_in_file  # the bytes behind it are zeros
     cdef rs_guard *guard
     cdef uint64_t *lost_pages  # a bit for each page, if faults are tolerated; else NULL
     cdef readonly object path

@@ -2,7 +2,15 @@ from typing import Any, Self
 
 class Mapping:
     def __new__(
-        cls, fd: int, size: int, path: object, *, writable: bool = False, place: object = None, tolerant: bool = False
+        cls,
+        fd: int,
+        size: int,
+        path: object,
+        *,
+        size_in_file: int | None = None,
+        writable: bool = False,
+        place: object = None,
+        tolerant: bool = False,
     ) -> Self: ...
     @property
     def path(self) -> Any: ...

@@ -9,7 +9,10 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from posix.mman cimport (
+    MAP_ANONYMOUS,
     MAP_FAILED,
+    MAP_FIXED,
+    MAP_PRIVATE,
     MAP_SHARED,
     MS_SYNC,
     PROT_READ,
@@ -36,25 +39,33 @@ cdef extern from *:
 cdef class Mapping:
     """The first ``size`` bytes of a file, shared with all processes that have it open. Any number of buffer exports.
 
+    With ``size_in_file`` the file has only so many of the bytes, and the rest of the memory is zeros.
+
     Where the disk cannot read a page, or the file was cut, the memory has zeros from the first access on, and the
     mapping is faulty for good: calls on a Buffer of it raise. Map the file again to try again.
 
     The mapping keeps no descriptor.
 
-    Parameters: fd: of the file. size: bytes, at least 1. path: for errors. writable: changes go to the file.
+    Parameters: fd: of the file. size: bytes, at least 1. size_in_file: bytes, for reading only; None for ``size``.
+    path: for errors. writable: changes go to the file.
     place: a local path by which the file's length is looked up later; None if the file has no such path. tolerant:
     calls on a Buffer do not raise for a page that cannot be read: ``lost_ranges`` lists the page.
     Raises: OSError, MemoryError.
     """
 
-    def __cinit__(self, int fd, Py_ssize_t size, path, *, bint writable=False, place=None, bint tolerant=False):
+    def __cinit__(self, int fd, Py_ssize_t size, path, *, size_in_file=None, bint writable=False, place=None,
+                  bint tolerant=False):
         cdef struct_stat status
         cdef void *data
+        cdef int access = PROT_READ | (PROT_WRITE if writable else 0)
         self.path, self.writable = path, writable
         self._place = None if place is None else os.fsencode(place)
         sys.audit("mmap.__new__", fd, size, 2 if writable else 1, 0)  # ACCESS_WRITE, ACCESS_READ of mmap
         if size < 1:
             raise ValueError(f"size={size}: must be at least 1")
+        self.size_in_file = size if size_in_file is None else size_in_file
+        if not (0 <= self.size_in_file <= size and (self.size_in_file == size or not writable)):
+            raise ValueError(f"size_in_file={size_in_file}: must be 0 to {size}, and {size} for writing")
         if fstat(fd, &status) != 0:
             PyErr_SetFromErrno(OSError)
         self._device, self._inode = status.st_dev, status.st_ino
@@ -62,10 +73,17 @@ cdef class Mapping:
             self.lost_pages = <uint64_t *>calloc(2 + size // (64 * rs_page_size()), sizeof(uint64_t))
             if self.lost_pages == NULL:
                 raise MemoryError
-        data = mmap(NULL, size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, fd, 0)
+        if self.size_in_file == size:
+            data = mmap(NULL, size, access, MAP_SHARED, fd, 0)
+        else:
+            data = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if data == MAP_FAILED:
             PyErr_SetFromErrno(OSError)
         self.data, self.size = <uint8_t *>data, size
+        if 0 < self.size_in_file < size:
+            data = mmap(data, self.size_in_file, access, MAP_SHARED | MAP_FIXED, fd, 0)
+            if data == MAP_FAILED:
+                PyErr_SetFromErrno(OSError)
         self.guard = rs_guard_add(data, size, writable, self.lost_pages)
         if self.guard == NULL:
             raise MemoryError("no room to guard a mapping against faults")
@@ -145,15 +163,16 @@ cdef class Mapping:
         self._unmap()
 
     cdef int64_t file_size(self) noexcept:
-        """Return the present length of the file, bytes; the length of the mapping if the file cannot be queried."""
+        """Return the present length of the file, bytes; the length that was mapped if the file cannot be queried."""
         cdef struct_stat status
         if self._place is None or stat(self._place, &status) != 0:
-            return self.size
-        return status.st_size if (status.st_dev, status.st_ino) == (self._device, self._inode) else self.size
+            return self.size_in_file
+        return status.st_size if (status.st_dev, status.st_ino) == (self._device, self._inode) else self.size_in_file
 
     cdef int raise_fault(self) except -1:
         """Raise the error of the first fault."""
         cdef int64_t offset = self.guard.first_fault, size = self.file_size()
-        if size < self.size:
-            raise CorruptFileError(self.path, size, "file size", f"the file was cut from {self.size} bytes while open")
+        if size < self.size_in_file:
+            reason = f"the file was cut from {self.size_in_file} bytes while open"
+            raise CorruptFileError(self.path, size, "file size", reason)
         raise DiskReadError(self.path, offset, errno.EIO)

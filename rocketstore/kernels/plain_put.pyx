@@ -53,7 +53,8 @@ cdef class PlainPut:
 
     With a GIL, a put takes no lock. It begins only while no call has the lock. Until the message is in the log, it runs
     neither Python code nor the garbage collector. So no other thread, no signal handler and no Ctrl-C comes in between,
-    and the thread need not be among ``busy_threads``. Without a GIL, a put takes the lock.
+    and the thread need not be among the BusyThreads. Without a GIL, a put takes the lock. While it has the lock, it runs
+    no Python code either: the thread that dispatches is woken afterwards.
 
     Parameters: appender, records, lock: of the log. result_type: PutMessageResult.
     """
@@ -93,13 +94,17 @@ cdef class PlainPut:
                 return None
             queue = <object>own.topic, <object>own.queue_id  # may run the garbage collector: before the lock is checked
             if RS_HAS_GIL:
-                return None if self.is_locked() else self.append(&own, queue)
-            if not self.lock.acquire(False):
-                return None
-            try:
-                return self.append(&own, queue)
-            finally:
-                self.lock.release()
+                result = None if self.is_locked() else self.append(&own, queue)
+            elif self.lock.acquire(False):
+                try:
+                    result = self.append(&own, queue)
+                finally:
+                    self.lock.release()
+            else:
+                result = None
+            if result is not None:
+                self.waiting.add(1)
+            return result
         finally:
             release_fields(&own)
 
@@ -132,6 +137,5 @@ cdef class PlainPut:
         appender.queue_offsets[queue] = following
         appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
         appender.position += parts.size
-        self.waiting.add(1)
         return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found,
                              time, records.store_host)

@@ -8,13 +8,13 @@
 
 import os
 import re
-import unicodedata
 
 from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, uint64_t
 
 from rocketstore.kernels.csrc cimport (
     rs_crc32,
     rs_java_hash_utf8_lossy,
+    rs_java_number,
     rs_load_be32,
     rs_load_be64,
     rs_separators,
@@ -252,9 +252,9 @@ cdef int dispatch_fields(Record *record, int64_t end, int todo, PropertyReader *
     record.msg_base_offset, record.batch_size = <int64_t>rs_load_be64(record.data + QUEUE_OFFSET), 1
     cdef int64_t count
     if inner_num.data != NULL and inner_base.data != NULL:
-        if not parse_java_number(&inner_num, INT16_MIN, INT16_MAX, &count):
+        if not parse_number(&inner_num, INT16_MIN, INT16_MAX, &count):
             return BAD_INNER_BATCH
-        if not parse_java_number(&inner_base, INT64_MIN, INT64_MAX, &record.msg_base_offset):
+        if not parse_number(&inner_base, INT64_MIN, INT64_MAX, &record.msg_base_offset):
             return BAD_INNER_BATCH
         record.batch_size = <int32_t>count
     return RECORD_OK
@@ -268,7 +268,7 @@ cdef bint find_tags_code(Record *record, const Slice *delay, const DelayTable *d
         record.tags_code = <int32_t>rs_java_hash_utf8_lossy(0, record.tags.data, <size_t>record.tags.size)
     if delay.data == NULL or not is_text(&record.topic, "SCHEDULE_TOPIC_XXXX", 19):
         return True
-    if not parse_java_number(delay, INT32_MIN, INT32_MAX, &level):
+    if not parse_number(delay, INT32_MIN, INT32_MAX, &level):
         return False
     if level > delays.max_level:
         level = delays.max_level
@@ -290,52 +290,14 @@ cdef bint is_dup_info(const Slice *text) noexcept nogil:
     return separators == 1
 
 
-cdef bint parse_java_number(const Slice *text, int64_t least, int64_t most, int64_t *ret) noexcept nogil:
-    """Read a decimal number as Integer.parseInt and Long.parseLong do: a sign, then digits of any script."""
-    cdef int32_t i = 0
-    cdef bint negative = text.size > 0 and text.data[0] == c"-"
-    cdef int64_t value = 0  # counts downward: there is one more negative number
-    cdef int32_t digit
-    if text.size > 0 and (negative or text.data[0] == c"+"):
-        i = 1
-    if i == text.size:
-        return False
-    while i < text.size:
-        if text.data[i] > 0x7F:
-            with gil:
-                return parse_unicode_number(text, least, most, ret)
-        digit = <int32_t>text.data[i] - c"0"
-        if digit < 0 or digit > 9 or value < (INT64_MIN + digit) // 10:
-            return False
-        value = value * 10 - digit
-        i += 1
-    if not negative and value == INT64_MIN:
-        return False
-    ret[0] = value if negative else -value
-    return least <= ret[0] <= most
-
-
-cdef bint parse_unicode_number(const Slice *text, int64_t least, int64_t most, int64_t *ret) noexcept:
-    """The same for digits that are not ASCII. Java reads UTF-16 units, so digits beyond U+FFFF do not count."""
-    cdef str string = (text.data[:text.size]).decode("utf-8", "replace")
-    sign = string[0] if string[0] in "+-" else ""
-    digits = [unicodedata.decimal(unit, None) if unit <= "\uffff" else None for unit in string[len(sign):]]
-    if None in digits or not digits:
-        return False
-    number = "".join(map(str, digits)).lstrip("0") or "0"
-    if len(number) > 19:  # more digits than a long has; int() refuses very many
-        return False
-    value = int(sign + number)
-    if not least <= value <= most:
-        return False
-    ret[0] = value
-    return True
+cdef inline bint parse_number(const Slice *text, int64_t least, int64_t most, int64_t *ret) noexcept nogil:
+    return rs_java_number(text.data, <size_t>text.size, least, most, ret)
 
 
 cdef int fill_delays(DelayTable *delays, str levels) except -1:
     """Read "1s 5s 1m 2h 1d". Source: ScheduleMessageService.parseDelayLevel."""
     units = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-    found = [match.groups() for match in map(re.compile(r"(\d{1,9})([smhd])").fullmatch, levels.split()) if match]
+    found = [match.groups() for match in map(re.compile("([0-9]{1,9})([smhd])").fullmatch, levels.split()) if match]
     if len(found) != len(levels.split()) or len(found) > 64:
         raise ValueError(f"message_delay_level={levels!r}: up to 64 numbers, each with s, m, h or d, were expected")
     delays.max_level = <int32_t>len(found)

@@ -9,10 +9,17 @@ from rocketstore.kernels.buffer import Buffer
 PIECE: np.dtype[void]
 BAD_INSIDE: int
 BAD_NAME: int
+UNVERIFIED: int
 
 class PieceFinder:
     def __new__(
-        cls, base: int | None, *, force_verify_prop_crc: bool, may_end_in_zeros: bool, message_delay_level: str
+        cls,
+        base: int | None,
+        *,
+        force_verify_prop_crc: bool,
+        may_end_in_zeros: bool,
+        message_delay_level: str,
+        appends_prop_crc: bool = False,
     ) -> Self: ...
     def scan(self, buffer: Buffer, pos: int, end: int) -> int: ...
     def take(self, end: int) -> NDArray[void]: ...

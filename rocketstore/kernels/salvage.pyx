@@ -49,12 +49,13 @@ cdef enum:
     MAX_NAME = 255  # bytes of the name of a directory
     NAME_TOO_BAD = 64  # statuses of this module, after those of record.pxd
     RECORD_INSIDE = 65
+    RECORD_UNVERIFIED = 66
 
 cdef const char *CRC_PROPERTY = "__CRC32#\1"
 cdef int64_t NOWHERE = -INT64_MAX  # no file can begin at this offset
 
 # A part of a file. `status` OK: `count` records, one after the other, whose own offsets are their positions plus
-# `base`. BLANK: the blank at the end of a file; `count` is the size in its head. Otherwise: why the part is lost.
+# `base`. UNVERIFIED: the same without a CRC property. BLANK: the blank at the end of a file; `count` is the size in its head. Otherwise: why the part is lost.
 cdef struct Piece:
     int64_t pos
     int64_t size
@@ -63,18 +64,20 @@ cdef struct Piece:
     int64_t status
 
 PIECE = np.dtype([(name, np.int64) for name in ("pos", "size", "base", "count", "status")])
-BAD_NAME, BAD_INSIDE = NAME_TOO_BAD, RECORD_INSIDE
+BAD_NAME, BAD_INSIDE, UNVERIFIED = NAME_TOO_BAD, RECORD_INSIDE, RECORD_UNVERIFIED
 
 
 cdef class PieceFinder:
     """Divides one file into pieces. Call ``scan`` for its parts in order, then ``take``.
 
     Parameters: base: the offset in the name of the file, None if the name has none. force_verify_prop_crc: a record
-    must have a CRC property. may_end_in_zeros: accept a last record whose properties end without a separator.
+    must have a CRC property. appends_prop_crc: the broker writes CRC properties. may_end_in_zeros: accept a last record whose properties end without a separator.
     message_delay_level: of the broker.
 
     A record is accepted if RocketMQ can parse and dispatch it, it was written to its end, and its CRC and CRC property
     are right. If no CRC property of the whole file is right, these properties came with the messages and are ignored.
+    Else a record without a CRC property is unverified: its properties may have been overwritten. It counts as damaged
+    if it is alone and ``appends_prop_crc`` is set: a broker that was started without the option writes many in a row.
     If a record is missing at its place, the next one is searched for. A record at its own physical offset is recognized
     even if a CRC is wrong, so that only this record is lost. Its offset must fit the name or the previous record.
     """
@@ -84,6 +87,7 @@ cdef class PieceFinder:
     cdef PropertyReader reader
     cdef DelayTable delays
     cdef bint force_prop_crc
+    cdef bint appends_prop_crc
     cdef bint has_prop_crc  # whether a right CRC property was found
     cdef bint may_end_in_zeros
     cdef int64_t named
@@ -95,9 +99,10 @@ cdef class PieceFinder:
     cdef int64_t work  # bytes for which a CRC was computed in vain
     cdef int lost_status
 
-    def __cinit__(self, base, *, bint force_verify_prop_crc, bint may_end_in_zeros, str message_delay_level):
+    def __cinit__(self, base, *, bint force_verify_prop_crc, bint may_end_in_zeros, str message_delay_level,
+                  bint appends_prop_crc=False):
         fill_delays(&self.delays, message_delay_level)
-        self.force_prop_crc = force_verify_prop_crc
+        self.force_prop_crc, self.appends_prop_crc = force_verify_prop_crc, appends_prop_crc
         self.may_end_in_zeros = may_end_in_zeros
         self.pieces = Growing()
         self.named = self.base = NOWHERE if base is None else base
@@ -136,6 +141,11 @@ cdef class PieceFinder:
             raise MemoryError
         pieces, self.pieces = self.pieces, Growing()
         found = array_of(pieces, PIECE)
+        is_unverified = found["status"] == RECORD_UNVERIFIED
+        if self.has_prop_crc and self.appends_prop_crc:
+            found["status"][is_unverified & (found["count"] == 1)] = BAD_PROPERTY_CRC
+        if not self.has_prop_crc:
+            found["status"][is_unverified] = RECORD_OK
         if not (self.has_prop_crc or self.force_prop_crc):
             found["status"][found["status"] == BAD_PROPERTY_CRC] = RECORD_OK
         return found
@@ -157,8 +167,11 @@ cdef class PieceFinder:
                 continue
             if status in (RECORD_OK, BAD_PROPERTY_CRC):
                 self.base = record.phy_offset - pos[0]
-            if status == RECORD_OK and has_crc_property(&record):
-                self.has_prop_crc = True
+            if status == RECORD_OK:
+                if has_crc_property(&record):
+                    self.has_prop_crc = True
+                else:
+                    status = RECORD_UNVERIFIED
             if not self.add(pos[0], self.extent, 1 if status != RECORD_BLANK else record.size, status):
                 return False
             pos[0] += self.extent
@@ -286,7 +299,7 @@ cdef class PieceFinder:
 
     cdef bint add(self, int64_t pos, int64_t size, int64_t count, int64_t status) noexcept nogil:
         cdef Piece *piece = &self.piece
-        if (status in (RECORD_OK, BAD_PROPERTY_CRC) and piece.status == status and piece.base == self.base
+        if (status in (RECORD_OK, RECORD_UNVERIFIED, BAD_PROPERTY_CRC) and piece.status == status and piece.base == self.base
                 and piece.pos + piece.size == pos):
             piece.size += size
             piece.count += count

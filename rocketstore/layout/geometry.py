@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir, to_path
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
-from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry
+from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
@@ -29,11 +31,15 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
 
 __all__ = [
+    "has_messages",
     "hint_at_store",
+    "is_stated",
     "known_config",
     "planning_config",
     "read_saved",
     "require_batch_size",
+    "require_directory",
+    "require_new_place",
     "require_sizes",
     "require_store",
     "save_geometry",
@@ -45,7 +51,8 @@ __all__ = [
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
-PARTS_BELOW = 3  # names between the root of a store and a directory of the store: consumequeue/TOPIC/0
+PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
+MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
@@ -58,23 +65,71 @@ SAVED: dict[str, type] = {
 
 
 def require_store(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory."""
-    with scandir(root):
-        pass
-    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
-    if not any(part.is_dir() for part in parts) and not has_dledger_log(root):
+    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory.
+
+    The error names the stores that a user probably means.
+    """
+    require_directory(root)
+    if not has_store(root, config):
         reason = "no store is here, neither commitlog nor consumequeue nor index"
         raise StoreError(f"{root}: {reason}{hint_at_store(root)}")
 
 
+def require_directory(root: Path) -> None:
+    """Raise OSError if a path is no directory. The error names the store in which a file is."""
+    try:
+        with scandir(root):
+            pass
+    except NotADirectoryError as error:
+        reason = f"{os.strerror(errno.ENOTDIR)}{hint_at_store(root)}"
+        raise NotADirectoryError(errno.ENOTDIR, reason, str(root)) from error
+
+
+def require_new_place(root: Path, config: StoreConfig) -> None:
+    """Raise StoreError if a new store would be made among other stores, or among files of a store. Raises: OSError."""
+    require_directory(root)
+    if has_store(root, config):
+        return
+    if stores := stores_in(root):
+        raise StoreError(f"{root}: a new store is not made in a directory with other stores{one_of(stores)}")
+    for path in root.iterdir():
+        if path.name.isdecimal() and path.is_file():
+            reason = "is of a commit log, a queue or an index: give the root of a store"
+            raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
+
+
+def has_store(root: Path, config: StoreConfig) -> bool:
+    """Return whether a directory has a log, queues or an index."""
+    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+    return any(part.is_dir() for part in parts) or has_dledger_log(root)
+
+
 def hint_at_store(path: Path) -> str:
-    """Return a hint at the store that a user probably means: one above or directly below a path. Else an empty text."""
-    roots, root = [path / "store"], path.absolute()
+    """Return a hint at the stores that a user probably means, directly below a path or above it. Else an empty text."""
+    if stores := stores_in(path):
+        return one_of(stores)
+    root = path.absolute()
     for _ in range(PARTS_BELOW):
         root = root.parent
-        roots.append(root)
-    found = next((root for root in roots if (root / "commitlog").is_dir()), None)
-    return "" if found is None else f": did you mean {found}?"
+        if (root / "commitlog").is_dir():
+            return one_of([root])
+    return ""
+
+
+def stores_in(path: Path) -> list[Path]:
+    """Return the stores directly below a directory, sorted; none if it cannot be listed."""
+    with contextlib.suppress(OSError), scandir(path) as entries:
+        names = sorted(entry.name for entry in islice(entries, MAX_SEARCHED) if entry.is_dir())
+        return [path / name for name in names if (path / name / "commitlog").is_dir()]
+    return []
+
+
+def one_of(stores: Sequence[Path]) -> str:
+    """Return a hint at stores. Return an empty text without a store."""
+    if len(stores) < 2:
+        return "".join(f": did you mean {store}?" for store in stores)
+    more = f" and {len(stores) - MAX_HINTS} more" if len(stores) > MAX_HINTS else ""
+    return f": did you mean one of {', '.join(map(str, stores[:MAX_HINTS]))}{more}?"
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
@@ -86,7 +141,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     known = known_config(root, config)
     names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
     names += [SLOTS, ITEMS] if known.message_index_enable else []
-    if any(getattr(known, name) is None for name in names) and _has_messages(root, known):
+    if any(getattr(known, name) is None for name in names) and has_messages(root, known):
         require_sizes(root, known, names)
     return with_default_sizes(known)
 
@@ -160,7 +215,10 @@ def known_config(
     """
     root = to_path(store_path_root_dir)
     saved = read_saved(saved_path(root))
-    for name in PATHS:  # in a copy of a store, these paths lead to the log of the original
+    # In a copy of a store, saved paths lead to the log of the original. A broker's file answers, also by its defaults.
+    is_of_broker = config is not None and config.is_of_broker_file
+    has_log = config is not None and all(path.is_dir() for path in config.commit_log_paths(root))
+    for name in () if is_of_broker and has_log else PATHS:
         if name in saved and (config is None or getattr(config, name) is None):
             reason = f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's"
             raise SettingError(reason, name)
@@ -184,16 +242,35 @@ def known_config(
     return replace(config, **sizes)
 
 
-def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
-    """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError."""
+def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig, *, is_new: bool = False) -> None:
+    """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError.
+
+    A setting besides sizes that nobody stated is an assumption, and is not saved.
+
+    Parameters: is_new: whether the store has no messages, so that all settings of its first writer are facts.
+    """
     path = saved_path(Path(store_path_root_dir))
     root = Path(store_path_root_dir).absolute()
+    saved = read_saved(path)
     is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
     names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
+    if not is_new:
+        names = {name for name in names if name in DEFAULT_SIZES or is_stated(config, name, saved)}
     values = {name: value for name in SAVED if name in names and (value := getattr(config, name)) is not None}
-    if read_saved(path) != values:
+    if saved != values:
         make_directory(path.parent)
         replace_file(path, json.dumps(values, indent="\t").encode())
+
+
+def is_stated(config: StoreConfig, name: str, saved: Mapping[str, Any]) -> bool:
+    """Return whether a setting is known, and not only RocketMQ's default in the absence of a statement.
+
+    A broker's properties file states all settings, also those that it leaves out.
+
+    Parameters: saved: the settings in ``config/rocketstore.json``.
+    """
+    is_default = getattr(config, name) == getattr(StoreConfig, name)
+    return name in saved or isinstance(config.other, BrokerFile) or not is_default
 
 
 def saved_path(root: Path) -> Path:
@@ -207,7 +284,7 @@ def read_saved(path: Path) -> dict[str, Any]:
             if name not in SAVED or type(value) is not SAVED[name]:
                 raise ValueError(f"{name}={value!r} is not known here")
         with_default_sizes(StoreConfig(**values))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (ValueError, AttributeError, RecursionError) as error:
         reason = f"{error}: repair the file, or remove it and give what it had"
@@ -215,7 +292,8 @@ def read_saved(path: Path) -> dict[str, Any]:
     return values
 
 
-def _has_messages(root: Path, config: StoreConfig) -> bool:
+def has_messages(root: Path, config: StoreConfig) -> bool:
+    """Return whether the commit log of a store has bytes."""
     for directory in config.commit_log_paths(root):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             queue = MappedFileQueue([directory])
@@ -264,7 +342,7 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> In
     if not lengths:
         return None
     paths = list(lengths)
-    length = lengths[paths[-1]]
+    length = max(lengths.values())  # a file whose end was cut off has the other files' geometry
     if slots is None and items is None:
         slots, items = _shown_geometry(paths)
     slots = slots or max(1, (length - IndexGeometry(0, items or 0).file_size) // INDEX_SLOT.itemsize)
@@ -272,11 +350,21 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> In
     geometry = IndexGeometry(slots, items)
     expected = geometry.file_size
     for path, length in lengths.items():
-        if length != expected:
+        is_cut = length < expected and (expected in lengths.values() or _shows_items(path, geometry))
+        if length != expected and not is_cut:
             reason = f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}"
             raise SettingError(reason, SLOTS, ITEMS)
     _check_items(paths, geometry)
     return geometry
+
+
+def _shows_items(path: Path, geometry: IndexGeometry) -> bool:
+    """Return whether a file that is shorter than its geometry has items, and all at the places that it gives them."""
+    with contextlib.suppress(CorruptFileError), MappedFile(path, least_size=geometry.file_size) as file:
+        require_items(file, geometry)
+        with file.reading() as view:
+            return unpack_header(view).index_count > 1
+    return False
 
 
 def _shown_geometry(paths: list[Path]) -> IndexGeometry:
@@ -297,7 +385,7 @@ def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
     """Raise ValueError if the newest items are found with another geometry only."""
     slots, items = geometry
     for path in reversed(paths):
-        with MappedFile(path) as file:
+        with MappedFile(path, least_size=geometry.file_size) as file:
             other = other_geometry(file, geometry)
             with file.reading() as view:
                 is_empty = unpack_header(view).index_count <= 1

@@ -23,6 +23,7 @@ from rocketstore.state.rocksdb import (
     find_config_databases,
     has_rocksdb_data,
     holds_index,
+    is_double_write_enabled,
     is_rocksdb,
     store_type,
 )
@@ -47,10 +48,11 @@ class StoreLayout:
     """The parts of a store that are not files of RocketMQ's default store. Nothing is kept open.
 
     ``queue_database``: the RocksDB of consume queues; None without one. ``are_queues_in_database``: consumers are
-    served from it, and queues in files are older, if they exist. ``is_store_type_given``: the broker's properties file
-    has storeType. ``config_databases``: by name of each file of ``config`` that the broker does not use, the RocksDB
-    that it uses in its place. ``index_database``: the RocksDB that has an index. ``has_other_data``: ``rocksdbstore``
-    has timers or transactions, and no index. ``has_light_queues``: consumers of light queues have stored offsets.
+    served from it, and queues in files are older, if they exist. ``writes_one_format``: the broker's properties file
+    was given, and by it the broker writes either this RocksDB or files. ``config_databases``: by name of each file of
+    ``config`` that the broker does not use, the RocksDB that it uses in its place. ``index_database``: the RocksDB that
+    has an index. ``has_other_data``: ``rocksdbstore`` has timers or transactions, and no index. ``has_light_queues``:
+    consumers of light queues have stored offsets.
     ``compacted_topics``: consumers of these topics are served from ``compaction``. ``is_tiered``: older messages may be
     only in tiered storage.
 
@@ -60,7 +62,7 @@ class StoreLayout:
     root: Path
     queue_database: Path | None
     are_queues_in_database: bool
-    is_store_type_given: bool
+    writes_one_format: bool
     config_databases: Mapping[str, Path]
     index_database: Path | None
     has_other_data: bool
@@ -90,7 +92,7 @@ class StoreLayout:
     def require_written_queues(self, what: str) -> None:
         """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
         self.require_file_queues(what)
-        if self.queue_database is not None and not self.is_store_type_given:
+        if self.queue_database is not None and not self.writes_one_format:
             reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
@@ -140,7 +142,7 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
     """Find the parts of a store that are in formats that are not read. Changes nothing.
 
     Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
-    RocksDB. Without storeType, the files that exist decide.
+    RocksDB, and a file without storeType means files. Without the broker's file, the files that exist decide.
     """
     names, in_config = _names_in(root), _names_in(root / "config")
     config_databases = find_config_databases(root, config) if in_config else {}
@@ -150,7 +152,7 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
     return StoreLayout(
         root=root,
         queue_database=database,
-        is_store_type_given=store_type(config) is not None,
+        writes_one_format=store_type(config) is not None and not is_double_write_enabled(config),
         are_queues_in_database=database is not None and _are_queues_in_database(root, config, config_databases),
         config_databases=config_databases,
         index_database=root / "rocksdbstore" if has_index else None,

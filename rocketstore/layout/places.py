@@ -20,6 +20,8 @@ from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import StoreError
+from rocketstore.java_text import parse_long
+from rocketstore.state.abort import require_no_writer
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
 
@@ -31,13 +33,14 @@ LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
     """Take the locks of all stores that a writer of a store changes: its own first.
 
-    Raises: StoreLockedError if one is held; StoreError for a directory of another store, unless
-    ``config.write_elsewhere``; OSError. No lock is taken then.
+    Raises: StoreLockedError if one is held, or was deleted beside a writer; StoreError for a directory of another
+    store, unless ``config.write_elsewhere``; OSError. No lock is taken then.
     """
     owners = require_own_places(root, config)
     with contextlib.ExitStack() as stack:
         locks = [StoreLock(directory / "lock") for directory in (root, *owners)]
         for lock in locks:
+            require_no_writer(lock.path.parent)
             lock.acquire()
             stack.callback(lock.release)
         stack.pop_all()
@@ -66,6 +69,7 @@ def lock_owner_of(out: Path) -> Iterator[None]:
         yield
         return
     lock = StoreLock(owner / "lock")
+    require_no_writer(owner)
     lock.acquire()
     try:
         yield
@@ -144,7 +148,9 @@ def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> None:
     """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
     for entries in lists:
-        numbered = sorted((entry for entry in entries if entry.name.isdecimal()), key=lambda entry: entry.name)
+        numbered = sorted(
+            (entry for entry in entries if parse_long(entry.name) is not None), key=lambda entry: entry.name
+        )
         changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == "checkpoint")]
         for entry in changed:
             if entry.is_file() and entry.stat().st_nlink > 1:

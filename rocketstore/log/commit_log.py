@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
@@ -40,6 +39,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
+from rocketstore.state.abort import require_no_writer
 from rocketstore.text_values import Time, counted, end_ms, epoch_ms
 
 __all__ = ["CommitLog"]
@@ -104,6 +104,8 @@ class CommitLog(RecordReader, Closable):
                 raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
         with contextlib.ExitStack() as stack:
             locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
+            for root in [] if mode == "r" else roots_of(paths):
+                require_no_writer(root)
             for lock in locks:
                 lock.acquire()
                 stack.callback(lock.release)
@@ -154,7 +156,7 @@ class CommitLog(RecordReader, Closable):
 
         Source: MappedFileQueue.flush.
         """
-        self._writing().flush()
+        self._writing().flush_all()
 
     def _writing(self) -> StandaloneLogWriter:
         if self._closed:
@@ -352,10 +354,10 @@ class CommitLog(RecordReader, Closable):
         """
         writer = None if self._is_forked else self.writer
         if writer is not None:
-            require_uninterrupted(writer.busy_threads, self.directories[0])
+            writer.busy.require_idle("close")
         try:
             if writer is not None and not self._closed:
-                writer.flush()
+                writer.flush_all()
         finally:
             self._closed = True
             self.queue.close()
@@ -382,9 +384,14 @@ class CommitLog(RecordReader, Closable):
 
 def lock_paths(directories: Sequence[Path]) -> list[Path]:
     """Return the lock files of the stores to which these directories of a log belong."""
-    parents = [parent for path in directories for parent in (path.absolute().parent, path.resolve().parent)]
-    paths = {path.resolve(): path for parent in parents if (path := parent / "lock").is_file()}
+    paths = {path.resolve(): path for root in roots_of(directories) if (path := root / "lock").is_file()}
     return list(paths.values())
+
+
+def roots_of(directories: Sequence[Path]) -> list[Path]:
+    """Return the roots of the stores to which these directories of a log may belong."""
+    parents = (parent for path in directories for parent in (path.absolute().parent, path.resolve().parent))
+    return list(dict.fromkeys(parents))
 
 
 def is_list(directory: object) -> TypeGuard[Sequence[Any]]:

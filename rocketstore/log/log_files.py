@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketstore.disk.allocate_service import AllocateMappedFileService
-from rocketstore.disk.busy_threads import marks_thread_busy
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.held_directory import HeldDirectory, exists, stat_path, unlink_path
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
@@ -21,7 +22,8 @@ class LogFileWriter:
     """Writes the files of a log in turn, and makes the next file before it is needed.
 
     Attributes: flushed_where: the log is on the disk before this physical offset. last_flushed: physical offset and
-    store time of the last record on the disk; None before the first flush. busy_threads: those in a method of it.
+    store time of the last record on the disk; None before the first flush. busy: the threads that are in a call of the
+    writer. held: the directories, by path.
     Source: MappedFileQueue.getLastMappedFile, AllocateMappedFileService, MultiPathMappedFileQueue.
     """
 
@@ -35,23 +37,36 @@ class LogFileWriter:
         *,
         allocates_ahead: bool,
         before_roll: Callable[[], object],
+        busy: BusyThreads | None = None,
+        root: HeldDirectory | None = None,
     ) -> None:
-        """Open the file that has a physical offset, bytes, if it exists. Parameters: as ``LogWriter``."""
-        self._switch = threading.Lock()  # guards the current file; its holder never blocks
+        """Make missing directories. Open the file that has a physical offset, bytes, if it exists.
+
+        Parameters: as ``LogWriter``.
+        """
+        # Guards the current file; its holder never blocks. A signal handler may interrupt the holder, and ask where the
+        # log ends: it may enter again.
+        self._switch = threading.RLock()
         self.directories = sorted(directories, key=str)  # RocketMQ sorts by string; paths sort by components
-        self._all_directories = dict.fromkeys([*self.directories, *read_only])
+        for directory in self.directories:
+            make_directory(directory)
+        existing = filter(Path.is_dir, [*self.directories, *read_only])
+        self.held = {directory: HeldDirectory(directory) for directory in existing}
+        self._places = [*([] if root is None else [root]), *self.held.values()]  # what must stay where it is
+        self.busy = busy or BusyThreads(self.directories[0])
         self.mapped_file_size = mapped_file_size
         self.flushed_where = phy_offset
         self.last_flushed: tuple[int, int] | None = None
-        self.busy_threads: set[int] = set()
         self._appender = appender
         self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # kept: after a failed fsync, the kernel marks the pages as clean
         self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
-        self._ahead = AllocateMappedFileService(self._open) if allocates_ahead else None
+        self._ahead = AllocateMappedFileService(self._open, self.busy) if allocates_ahead else None
         self._before_roll = before_roll
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
+            for held in self._places:
+                held.require_in_place()  # the directories were opened by their paths
             if self._find(self._first_start) is not None:
                 self._append_to(self._open(self._first_start), phy_offset - self._first_start)
         except BaseException:
@@ -95,28 +110,34 @@ class LogFileWriter:
             self._ahead.ask(start + self.mapped_file_size)
 
     def _find(self, start: int) -> Path | None:
-        paths = (directory / f"{start:020}" for directory in self._all_directories)
-        return next((path for path in paths if path.exists()), None)
+        paths = ((directory / f"{start:020}", held) for directory, held in self.held.items())
+        return next((path for path, held in paths if exists(path, held)), None)
 
     def _open(self, start: int) -> MappedFile:
         """Open the file that begins at an offset, or make it in the directory whose turn it is."""
+        self._check_places()
         path = self._find(start)
-        if path is not None and path.parent in self.directories and path.stat().st_size == 0:
-            path.unlink()  # an interrupt came before the length of the new file was set
+        held = None if path is None else self.held[path.parent]
+        if path is not None and path.parent in self.directories and stat_path(path, held).st_size == 0:
+            unlink_path(path, held)  # an interrupt came before the length of the new file was set
             path = None
         if path is not None:
-            file = MappedFile(path, "r+")  # the process that made it may not have synced it
+            file = MappedFile(path, "r+", held=held)  # the process that made it may not have synced it
         else:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
-            make_directory(directory)
-            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
+            held = self.held[directory]
+            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size, held=held)
         file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
-        sync_path(file.path.parent)
+        sync_path(file.path.parent, held)
         return file
+
+    def _check_places(self) -> None:
+        """Raise StoreError if the root or a directory of the log was moved, removed or replaced; once a second."""
+        for held in self._places:
+            held.check()
 
     # ---- flush ---------------------------------------------------------------------------------------------
 
-    @marks_thread_busy
     def flush(self, end: int | None = None) -> None:
         """Write the log to the disk, at least up to an offset; None for all of it.
 
@@ -150,10 +171,11 @@ class LogFileWriter:
             self.last_flushed = record if record[0] >= 0 else None
 
     def check_file(self) -> None:
-        """Raise StoreError if the file that is written was removed or replaced."""
+        """Raise StoreError if the file that is written was removed, replaced or cut, or its store was moved."""
         file = self._file
         if file is not None:
             file.check_file()
+        self._check_places()
 
     def close(self) -> None:
         """Unmap the files without a flush, and delete the file that was made ahead."""
@@ -163,6 +185,8 @@ class LogFileWriter:
             if file is not None:
                 file.close()
                 with contextlib.suppress(OSError):
-                    file.path.unlink()
+                    unlink_path(file.path, self.held[file.path.parent])
         for file in self._files.values():
             file.close()
+        for held in self.held.values():
+            held.close()

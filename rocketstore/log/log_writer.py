@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import BusyThreads
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.message_slots import own_fields
@@ -70,12 +72,15 @@ class LogWriter(LogFileWriter):
         queues: QueueNumbers,
         read_only: Iterable[Path] = (),
         before_roll: Callable[[], object] = lambda: None,
+        busy: BusyThreads | None = None,
+        root: HeldDirectory | None = None,
     ) -> None:
         """Append at a physical offset, bytes: to the file that has it, or to a new file.
 
         Parameters: directories: new files go to these in turn. config: has the size of files. read_only: directories
         that get no new file; a last file in one of them is continued, as RocketMQ does. before_roll: called before the
-        writer begins a new file because the current one is full.
+        writer begins a new file because the current one is full. busy: of the store's writer; by default, the log has
+        its own. root: of the store.
         """
         self.lock = threading.Lock()
         self.is_sync = config.flush_disk_type == "SYNC_FLUSH"
@@ -92,6 +97,8 @@ class LogWriter(LogFileWriter):
             Appender(self._find_queue_offset),
             allocates_ahead=config.allocate_file_ahead,
             before_roll=before_roll,
+            busy=busy,
+            root=root,
         )
         self.plain_put = PlainPut(self._appender, self._encoder, self.lock, PutMessageResult)
 

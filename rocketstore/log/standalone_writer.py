@@ -65,7 +65,7 @@ class StandaloneLogWriter(LogWriter):
         config = replace(config, mapped_file_size_commit_log=size)
         return cls(log.directories, config, end, LogQueueNumbers(log, end))
 
-    @marks_thread_busy
+    @marks_thread_busy("append")
     def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Append a message; with sync flush wait for the disk. Raises: as ``append``."""
         with self.lock:
@@ -74,7 +74,7 @@ class StandaloneLogWriter(LogWriter):
             self.flush(result.phy_offset + result.size)
         return result
 
-    @marks_thread_busy
+    @marks_thread_busy("append_batch")
     def put_all(self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp) -> PutMessagesResult:
         """Append messages in order; if a message is refused, none. With sync flush wait for the disk."""
         with self.lock:
@@ -86,6 +86,15 @@ class StandaloneLogWriter(LogWriter):
         if self.is_sync and result:
             self.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
+
+    @marks_thread_busy("flush")
+    def flush_all(self) -> None:
+        """Write the log to the disk. Raises: as ``flush``."""
+        self.flush()
+
+    @marks_thread_busy("close")
+    def close(self) -> None:
+        super().close()
 
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
+from rocketstore.java_text import parse_java_number
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
@@ -211,7 +211,7 @@ class Message(MessageSlots):
 
         Raises: CorruptFileError if the body is no batch. Source: MessageDecoder.decodeMessages.
         """
-        base = number_property(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
+        base, _ = find_inner_batch(self)
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
             fields = {name: value for name, value in own_fields(self).items() if name not in MADE_OF_PROPERTIES}
@@ -289,14 +289,24 @@ def number_property(message: Message, name: str, most: int) -> int:
     if the message was not read from a log.
     """
     text = message.properties[name]
-    found = re.fullmatch(r"([+-]?)0*(\d{1,19})", text)
-    number = int(found[1] + found[2]) if found else most + 1
-    if not -most - 1 <= number <= most:
+    number = parse_java_number(text, -most - 1, most)
+    if number is None:
         why = f"{text!r:.80} is no number"
         if not has_fields(message, "phy_offset"):
             raise ValueError(f"{message!r}: {name}: {why}")
         raise CorruptFileError("commit log", message.phy_offset, name, why)
     return number
+
+
+def find_inner_batch(message: Message) -> tuple[int, int]:
+    """Return the queue offset of the first message in an inner batch, and the number of messages in it.
+
+    A message without INNER_BASE or without INNER_NUM counts as one message at its own queue offset.
+    Raises: CorruptFileError, ValueError as ``number_property``. Source: CommitLog.checkMessageAndReturnSize.
+    """
+    if "INNER_BASE" not in message.properties or "INNER_NUM" not in message.properties:
+        return message.queue_offset, 1
+    return number_property(message, "INNER_BASE", LONG_MAX), number_property(message, "INNER_NUM", MAX_BATCH)
 
 
 def encode_message(message: Message) -> bytes:

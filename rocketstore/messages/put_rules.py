@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketstore.errors import PutMessageError
+from rocketstore.java_text import parse_java_number
 from rocketstore.kernels.message_slots import has_fields, own_field
 from rocketstore.kernels.value_columns import values_of
 from rocketstore.messages.message import MAX_BATCH, Message
@@ -16,10 +17,9 @@ from rocketstore.messages.to_put import to_put
 from rocketstore.messages.topics import is_file_name
 from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["MAX_DIGITS", "GivenTime", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num"]
+__all__ = ["GivenTime", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num"]
 __all__ += ["put_time", "require_message", "require_time", "with_flags_and_properties"]
 
-MAX_DIGITS = 100  # of a number in a property: int() raises for some thousand digits
 StoreTimestamp = int | str | None  # epoch ms; "given": the messages' own; None: now
 GivenTime = Time | None  # as a caller gives a StoreTimestamp
 
@@ -46,9 +46,10 @@ def message_num(message: Message) -> int:
         return 1
     if not message.sys_flag & INNER_BATCH:
         raise illegal("INNER_NUM without the flag of inner batches")
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
+    number = parse_java_number(text, -MAX_BATCH - 1, MAX_BATCH)
+    if number is None or number < 1:
         raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
-    return int(text)
+    return number
 
 
 def with_flags_and_properties(message: Message) -> Message:

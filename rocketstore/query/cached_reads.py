@@ -15,10 +15,12 @@ from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import index_key_prefix
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.record_match import Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import SPAN
+from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage, overlaps
@@ -206,11 +208,12 @@ class CachedReads:
         if not (1 <= max_msg_nums <= MAX_MESSAGES and state.min_offset <= queue_offset < state.max_offset):
             return None
         try:
-            return self._read_queue(state, queue_offset, min(queue_offset + max_msg_nums, state.max_offset))
+            end = min(queue_offset + max_msg_nums, state.max_offset)
+            return self._read_queue(state, QueueId(topic, queue_id), queue_offset, end)
         except (OSError, StoreError):  # the caller reads again, and raises the error
             return None
 
-    def _read_queue(self, state: _Queue, begin: int, end: int) -> GetMessageResult | None:
+    def _read_queue(self, state: _Queue, queue_id: QueueId, begin: int, end: int) -> GetMessageResult | None:
         if self._find_stamp(state.paths) != state.stamp:
             return None
         log, queue = self._find_log(), state.queue
@@ -219,7 +222,7 @@ class CachedReads:
             return None
         phy_offsets = [unit.phy_offset for unit in units]
         messages = self._read(log, phy_offsets)
-        if messages is None:
+        if messages is None or not all(is_in_queue(message, *queue_id) for message in messages):
             return None
         read = partial(_read_batch, log, phy_offsets)
         return GetMessageResult(GetMessageStatus.FOUND, end, state.min_offset, state.max_offset, read, messages)

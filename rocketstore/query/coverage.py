@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
@@ -18,12 +17,13 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+from rocketstore.query.index_holes import FileId, IndexHoles, hashes_at
 
 __all__ = ["Coverage", "overlaps"]
 
 MAX_KEPT = 10_000  # cached answers about parts of the log
+MOST_SEARCHED = 64  # files for the entries of one message; two have them after a full file
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
-_FileId = tuple[str, object]  # name and identity of an index file
 
 
 def overlaps(file: IndexFile, log: CommitLog) -> bool:
@@ -32,34 +32,38 @@ def overlaps(file: IndexFile, log: CommitLog) -> bool:
     return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
 
 
-class _Headers(dict[_FileId, IndexHeader]):
+class _Headers(dict[FileId, IndexHeader]):
     """The headers of index files, by file."""
 
-    def __init__(self, headers: dict[_FileId, IndexHeader]) -> None:
+    def __init__(self, headers: dict[FileId, IndexHeader]) -> None:
         super().__init__(headers)
         bounds = [(header.begin_phy_offset, header.end_phy_offset) for header in headers.values()]
         self._begins, self._ends = np.array(bounds, np.int64).reshape(-1, 2).T
         self._names = [name for name, _ in headers]
 
     def names_around(self, phy_offset: int) -> list[str]:
-        """Return the names of the files between whose first and last message a physical offset is."""
+        """Return the names of the files between whose first and last message a physical offset is.
+
+        Of many, as there are only among copies, the first ``MOST_SEARCHED``.
+        """
         is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
-        return [self._names[number] for number in np.flatnonzero(is_around).tolist()]
+        return [self._names[number] for number in np.flatnonzero(is_around)[:MOST_SEARCHED].tolist()]
 
 
 class Coverage:
     """Which parts of a commit log an index covers. Answers are kept for later queries.
 
-    An index file counts as covering every message from its first to its last. So a gap inside a file is not noticed,
-    for example when the broker's ``messageIndexEnable`` was off for a while.
+    Gaps between index files follow from their headers. ``IndexHoles`` finds the messages within a file's range that
+    lack items.
     """
 
     def __init__(self, log: CommitLog, index: IndexService | None) -> None:
         self.log, self.index = log, index
         self._places: dict[tuple[Any, ...], int | None] = {}
-        self._split: dict[_FileId, bool] = {}  # by full file: whether its last message lacks items
-        self._tagged: dict[_FileId, int] = {}  # physical offset: the tags of messages before it are indexed
-        self._untagged: dict[_FileId, int] = {}  # physical offset: no message of the file before it has tags
+        self._split: dict[FileId, bool] = {}  # by full file: whether its last message lacks items
+        self._tagged: dict[FileId, int] = {}  # physical offset: the tags of messages before it are indexed
+        self._untagged: dict[FileId, int] = {}  # physical offset: no message of the file before it has tags
+        self._holes = IndexHoles(log)
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Return the reasons why the index may lack messages, for keys or for tags."""
@@ -75,12 +79,19 @@ class Coverage:
             for begin, end in self._gaps(files, headers, index_type)
             if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
+        untagged: list[str] = []
         if index_type == "T":
             untagged = [name for name, _ in (file for file in headers if not self._has_tags(file, files, headers))]
-            if len(untagged) == 1:
-                reasons.append(f"{untagged[0]} lacks entries of tags")
-            elif untagged:
-                reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
+        self._holes.find(files, headers)
+        reasons += [
+            f"messages with {what} between the offsets {hole.first} and {hole.last} are not indexed"
+            for file in headers
+            if file[0] not in untagged and (hole := self._holes.hole(file, index_type)) is not None
+        ]
+        if len(untagged) == 1:
+            reasons.append(f"{untagged[0]} lacks entries of tags")
+        elif untagged:
+            reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
         return reasons
 
     def _gaps(self, files: IndexFileList, headers: _Headers, index_type: str | None) -> list[tuple[int, int]]:
@@ -95,7 +106,7 @@ class Coverage:
         gaps.append((place, self.log.max_phy_offset))
         return [(begin, end) for begin, end in gaps if begin < end]
 
-    def _is_split(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
+    def _is_split(self, file: FileId, files: IndexFileList, headers: _Headers) -> bool:
         """Return whether the last message of a full file lacks entries: they were in the next file, which is lost."""
         if file not in self._split:
             part = files.find(file[0])
@@ -122,7 +133,7 @@ class Coverage:
             self._places[place] = find(self.log, begin, end, index_type)
         return self._places[place]
 
-    def _has_tags(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
+    def _has_tags(self, file: FileId, files: IndexFileList, headers: _Headers) -> bool:
         """Return whether the first and the last message with tags in a file's part of the log have their entries.
 
         A release that adds no entries of tags may have continued the file of a release that does, or the reverse.
@@ -140,7 +151,7 @@ class Coverage:
         self._tagged[file] = end
         return True
 
-    def _first_with_tags(self, file: _FileId, header: IndexHeader) -> int | None:
+    def _first_with_tags(self, file: FileId, header: IndexHeader) -> int | None:
         """Find the first message with tags in a file's part of the log, from where the last search ended."""
         begin = self._untagged.get(file, header.begin_phy_offset)
         first = self._place(first_indexable, begin, header.end_phy_offset + 1, "T")
@@ -155,17 +166,9 @@ class Coverage:
         """Return whether all keys of a message have their entries. The entries may be in several files."""
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
         for name in headers.names_around(at):
-            if (file := files.find(name)) is not None:
+            if lacking and (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking
-
-
-def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
-    """Return the hashes of a message's items in a file."""
-    items = file.items(1, max(min(file.header.index_count, file.index_num), 1))
-    begin = bisect_left(items["phy_offset"], phy_offset)
-    hashes: list[int] = items["key_hash"][begin : bisect_right(items["phy_offset"], phy_offset, begin)].tolist()
-    return hashes
 
 
 def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -10,10 +11,12 @@ import numpy as np
 
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.found_messages import FoundMessages
+from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
@@ -23,6 +26,8 @@ from rocketstore.queue.units import CqUnit
 from rocketstore.text_values import counted
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
+
+logger = logging.getLogger("rocketstore")
 
 # What a broker's configuration limits a read to.
 MAX_FILTER_MESSAGE_SIZE = 16000
@@ -95,13 +100,18 @@ class GetMessageResult(FoundMessages):
 def get_message(
     log: CommitLog,
     queue: ConsumeQueue,
+    queue_id: QueueId,
     queue_offset: int,
     max_msg_nums: int,
     tags: str | Iterable[str] | None,
     limits: str | None,
     ext: ConsumeQueueExt | None,
 ) -> GetMessageResult:
-    """Read messages of a queue; the documentation is MessageStore.get_message's."""
+    """Read messages of a queue; the documentation is MessageStore.get_message's.
+
+    A unit that leads to a record of another queue is damaged: its message is left out, as that of a damaged record. A
+    broker returns it.
+    """
     if limits not in (None, "broker"):
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:
@@ -126,6 +136,11 @@ def get_message(
     messages, _ = log.find_messages(np.array(reader.found, np.int64))
     if reader.found and not len(messages) and max(reader.found) < log.min_phy_offset:  # they have expired meanwhile
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
+    rows = np.arange(len(messages)) if reader.as_broker else rows_in_queue(messages, *queue_id)
+    if len(rows) < len(messages):
+        left_out = counted(len(messages) - len(rows), "unit leads", "units lead")
+        logger.warning("%s: from offset %d, %s to records of other queues", queue.directory, queue_offset, left_out)
+        messages = messages.take(rows)
     if wanted is not None and reader.as_broker:
         # A broker goes by the codes; a client then drops tags that are others.
         messages = messages.take([i for i, message in enumerate(messages) if message.tags in wanted])

@@ -40,8 +40,8 @@ KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 class QueryMessageResult(FoundMessages):
     """The messages of one key, newest first.
 
-    A message that was put while the index was turned off is not noticed if it lies between two messages of one index
-    file.
+    Of an index file that covers more than 32 MiB of the log, only samples are compared with the log. If few messages
+    were put while the index was turned off, they may not be noticed then.
 
     Attributes: messages: a MessageBatch. complete: False if messages may be missing. reasons: why they may be missing.
     Source: QueryMessageResult, which does not report missing messages.

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.kernels.consume_queue import pack_batch_units
 from rocketstore.kernels.layout import BATCH_UNIT, read_field, struct_of
 from rocketstore.queue.unit_writer import UnitWriter
@@ -20,8 +21,15 @@ class BatchConsumeQueueWriter(UnitWriter):
 
     unit_size = BATCH_UNIT.itemsize
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False) -> None:
-        super().__init__(directory, mapped_file_size, keeps_files=keeps_files)
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        mapped_file_size: int,
+        *,
+        keeps_files: bool = False,
+        held: HeldDirectory | None = None,
+    ) -> None:
+        super().__init__(directory, mapped_file_size, keeps_files=keeps_files, held=held)
         self._min_queue_offset, self._max_queue_offset = -1, 0
 
     @property

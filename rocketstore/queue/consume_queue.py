@@ -24,7 +24,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEnding
-from rocketstore.queue.time_search import search_units
+from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit, queue_offsets_of
@@ -218,19 +218,24 @@ class ConsumeQueue(Closable):
         return size
 
     @beside_expiry
-    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower") -> int:
+    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower", *, exact_times: bool = False) -> int:
         """Find the queue offset of a store time, within min and max.
 
+        The answer is that of a broker. Its search is binary and assumes that store times never go back.
         Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. boundary: "lower": the first message of
-        that time, else the next one; "upper": the last of it, else the one before. Raises: ValueError for another
-        boundary, or without a commit log.
+        that time, else the next one; "upper": the last of it, else the one before. exact_times: read the times of all
+        messages, without that assumption. Raises: ValueError for another boundary, or without a commit log.
         Source: ConsumeQueueStore.getOffsetInQueueByTime.
         """
         if boundary not in ("lower", "upper"):
             raise ValueError(f"boundary={boundary!r}: must be 'lower' or 'upper'")
         time = epoch_ms(timestamp, "timestamp")
-        first = self.min_queue_offset
-        found = self._search_time(time, first, is_lower=boundary == "lower")
+        first, is_lower = self.min_queue_offset, boundary == "lower"
+        if exact_times:
+            every = search_all_units(self, self._log_of_times(), time, is_lower=is_lower)
+            found = every if every is not None else self.max_queue_offset if is_lower else first
+        else:
+            found = self._search_time(time, first, is_lower=is_lower)
         return min(max(found, first), self.max_queue_offset)
 
     @beside_expiry
@@ -340,6 +345,9 @@ class ConsumeQueue(Closable):
         return end // self.unit_size if first >= 0 and stop * self.unit_size <= end else self.max_queue_offset
 
     def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:
+        return search_units(self.run, self._spans(), self._log_of_times(), first, timestamp, is_lower=is_lower)
+
+    def _log_of_times(self) -> Any:
         if self._commit_log is None:
             raise ValueError(f"{self.directory}: open the queue with commit_log to search it by time")
-        return search_units(self.run, self._spans(), self._commit_log, first, timestamp, is_lower=is_lower)
+        return self._commit_log

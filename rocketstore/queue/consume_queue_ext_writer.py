@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from rocketstore.disk.file_run import FileRun
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit
 from rocketstore.kernels.layout import EXT_UNIT, read_field
@@ -23,11 +24,13 @@ ATTEMPTS = 3
 class ConsumeQueueExtWriter(FileRun):
     """Writes the ext units of one queue. Source: ConsumeQueueExt."""
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
-        """Open and make nothing yet. Parameters: mapped_file_size: of every file, bytes."""
+    def __init__(
+        self, directory: str | os.PathLike[str], mapped_file_size: int, held: HeldDirectory | None = None
+    ) -> None:
+        """Open and make nothing yet. Parameters: mapped_file_size: of every file, bytes. held: as for ``FileRun``."""
         if mapped_file_size < EXT_UNIT.itemsize + END_LENGTH:
             raise ValueError(f"mapped_file_size={mapped_file_size}: no unit fits into a file")
-        super().__init__(directory, mapped_file_size)
+        super().__init__(directory, mapped_file_size, held)
 
     def put(self, tags_code: int, store_timestamp: int, bitmap: bytes | None = None) -> int:
         """Append a unit, also if the message already has one.

@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.kernels.consume_queue import pack_units
 from rocketstore.kernels.layout import UNIT, struct_of
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueueExtWriter
@@ -35,9 +36,10 @@ class ConsumeQueueWriter(UnitWriter):
         *,
         keeps_files: bool = False,
         compat: str = DEFAULT_COMPAT,
+        held: HeldDirectory | None = None,
     ) -> None:
         file_units = -(-mapped_file_size // self.unit_size)
-        super().__init__(directory, file_units * self.unit_size, keeps_files=keeps_files)
+        super().__init__(directory, file_units * self.unit_size, keeps_files=keeps_files, held=held)
         self._ext = ext
         self._resets_empty = Compat.of(compat).resets_empty_queues
         self.min_logic_offset = 0

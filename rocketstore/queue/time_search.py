@@ -1,4 +1,4 @@
-"""Searching the units of a queue by the store time of their records, exactly as RocketMQ does."""
+"""Searching the units of a queue by the store time of their records: exactly as RocketMQ does, or all of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import bisect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.units import ConsumeQueueUnits
 
-__all__ = ["search_batches", "search_units"]
+__all__ = ["search_all_units", "search_batches", "search_units"]
+
+SEARCHED_OFFSETS = 1 << 16  # queue offsets whose records are read at once
 
 
 def search_units(run: UnitRun, spans: Sequence[Span], log: Any, first: int, timestamp: int, *, is_lower: bool) -> int:
@@ -91,3 +95,24 @@ def search_batches(run: UnitRun, spans: Sequence[Span], first: int, timestamp: i
             right = middle - (not is_lower)
     found = left if times[left] >= timestamp else right
     return int(firsts[found]) if times[found] >= timestamp else -1
+
+
+def search_all_units(queue: Any, log: Any, timestamp: int, *, is_lower: bool) -> int | None:
+    """Return the queue offset of a store time, by the records of all units. No order of times is assumed.
+
+    Units without a sound record of their size are ignored. Parameters: queue: a ConsumeQueue. log: its CommitLog.
+    timestamp: epoch ms. is_lower: find the first message of that time or later, else the last one of that time or
+    earlier. Returns: None without such a message. Source: none.
+    """
+    end = queue.max_queue_offset
+    begins = range(max(queue.min_queue_offset, 0), end, SEARCHED_OFFSETS)
+    for begin in begins if is_lower else reversed(begins):
+        units = queue[begin : min(begin + SEARCHED_OFFSETS, end)]
+        messages, statuses = log.find_messages(units.phy_offsets, columns=["store_timestamp", "size"])
+        rows = np.flatnonzero(statuses == 0)
+        times = messages.store_timestamp
+        matched = (times >= timestamp) if is_lower else (times <= timestamp)
+        rows = rows[matched & (messages.size == units.sizes[rows])]
+        if len(rows):
+            return int(units.queue_offsets[rows[0 if is_lower else -1]])
+    return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rocketstore.disk.file_run import FileRun
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.layout import UNIT, read_field
@@ -22,11 +23,21 @@ class UnitWriter(FileRun):
 
     unit_size: ClassVar[int]
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False) -> None:
-        """Parameters: keeps_files: ``recover`` raises CorruptFileError if RocketMQ's recovery would delete files."""
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        mapped_file_size: int,
+        *,
+        keeps_files: bool = False,
+        held: HeldDirectory | None = None,
+    ) -> None:
+        """Parameters: keeps_files: ``recover`` raises CorruptFileError if RocketMQ's recovery would delete files.
+
+        held: as for ``FileRun``.
+        """
         if mapped_file_size < self.unit_size:
             raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {self.unit_size} bytes")
-        super().__init__(directory, mapped_file_size)
+        super().__init__(directory, mapped_file_size, held)
         self._keeps_files = keeps_files
         self._max_phy_offset = -1
         self._is_new = True  # the queue has no unit, and had no file when it was opened

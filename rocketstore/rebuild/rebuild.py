@@ -20,7 +20,6 @@ from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError, StoreLockedError
@@ -56,7 +55,9 @@ from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repa
 from rocketstore.recovery.plan import RecoveryPlan, plan_files
 from rocketstore.recovery.plan_log import LogRepair, plan_log
 from rocketstore.recovery.queues import find_queues
+from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
 __all__ = ["RebuildReport", "rebuild"]
@@ -103,8 +104,9 @@ def rebuild(
     out : a new directory for the result. The store is only read then, and may be read-only.
     consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
     topics : build only the queues of this topic or these topics, and no index.
-    config : sizes of files that no file shows, as for ``open``. Light queues are built if ``config`` says so, or if the
-        store has directories of light queues.
+    config : sizes of files that no file shows, as for ``open``, and the broker's settings. Where ``config`` has
+        RocketMQ's defaults, the units of the store show the delay levels, light queues and ext units of the broker.
+        Levels without a sound unit are assumed: a UserWarning and ``assumptions`` of the report say so.
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
     threads : number of threads that read the log; None: one for each processor.
     tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
@@ -117,8 +119,9 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing can be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreError : topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and
-        the message says that ``rebuild`` must be called again.
+    StoreError : the log has records that ``config.compat`` cannot read, and ``config.allow_unreadable`` is not set; or
+        topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and the message
+        says that ``rebuild`` must be called again.
     UnsupportedFormatError : the log is DLedger's; or only a part is rebuilt in place, and the queues are in RocksDB.
     StoreLockedError, FileExistsError, TypeError, OSError. After all errors but a failed swap the old files are as they
         were, and a store that was stopped cleanly still is.
@@ -139,9 +142,12 @@ def rebuild(
     build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
     rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress, deleted=deleted)
     if out is not None:
-        return rebuilder.build_in(local_path(out))
-    with lock_for_writing(rebuilder.root, rebuilder.known):
-        return rebuilder.build_and_swap()
+        report = rebuilder.build_in(local_path(out))
+    else:
+        with lock_for_writing(rebuilder.root, rebuilder.known):
+            report = rebuilder.build_and_swap()
+    warn_of(report.assumptions, rebuilder.root)
+    return report
 
 
 def places_of(root: Path) -> tuple[Path, Path]:
@@ -161,14 +167,20 @@ class Rebuilder:
     zone: ZoneInfo | None
     progress: Progress | None
     deleted: bool  # build queues of deleted topics too
-    config: Any = field(init=False)  # ``known`` with every size
+    settings: BrokerSettings = field(init=False)  # ``known`` with the settings that the store's units show
+    config: Any = field(init=False)  # these settings with every size
+    assumed: Assumptions = field(init=False)
     layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+    unreadable: Sequence[str] = ()  # in words: records that the release cannot read
+    rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
     def __post_init__(self) -> None:
-        self.config = with_default_sizes(self.known)
+        self.settings = find_settings(self.root, self.known, places=places_of(self.root)[1:])
+        self.config = with_default_sizes(self.settings.config)
+        self.assumed = Assumptions(self.settings)
         self.layout = look_at_store(self.root, self.known)
         self.topics = read_topics(self.root, self.known, must_be_good=True)  # it has the types of queues
         self.batches = batch_topics(self.topics)
@@ -197,9 +209,6 @@ class Rebuilder:
         require_log_directory(root, config or StoreConfig())
         require_store(root, config or StoreConfig())
         known = known_config(root, config, replaced=build.replaced_sizes())
-        known = with_light_queues(
-            known, (topic for place in places_of(root) for topic in topics_in(place / "consumequeue"))
-        )
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress, deleted)
@@ -244,7 +253,7 @@ class Rebuilder:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(repair)
             deleted = self._build(store, repair.end, staging)
-            save_geometry(self.root, self.config)  # the old files may be the only ones that show it
+            save_geometry(self.root, with_default_sizes(self.known))  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (self.root / part).exists():
                     make_directory(staging / part)
@@ -312,6 +321,8 @@ class Rebuilder:
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not store.log.queue.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
+        unreadable = count_unreadable(store.log, self.config.compat, store.log.min_phy_offset, repair.end)
+        self.unreadable = unreadable.require_none(self.root, self.config)
         return store, repair
 
     def _plan_rest(self, store: StoreFiles) -> RecoveryPlan | None:
@@ -327,6 +338,7 @@ class Rebuilder:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
         if rest is not None:
             with rest.store.log:
+                self.rest_assumptions = rest.with_assumptions(rest.report(), self.settings).assumptions
                 apply_plan(rest)
         has_index = self.config.message_index_enable
         ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
@@ -342,8 +354,13 @@ class Rebuilder:
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
         notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
         ends = log.min_phy_offset, end
-        left_out = deleted.messages, deleted.undeclared
-        return RebuildReport(*ends, count, len(headers), items, backups, out, notes, *left_out)
+        said = notes, self.find_assumptions(), deleted.messages, deleted.undeclared
+        return RebuildReport(*ends, count, len(headers), items, backups, out, *said)
+
+    def find_assumptions(self) -> tuple[str, ...]:
+        """Return, in words, unreadable records, assumed settings, and how built units differ from the old ones."""
+        built = (*self.assumed.texts(), *self.settings.conflicts) if self.build.consume_queue else ()
+        return tuple(dict.fromkeys([*self.unreadable, *built, *self.rest_assumptions]))
 
     # ---- build ---------------------------------------------------------------------------------------------
 
@@ -384,7 +401,7 @@ class Rebuilder:
         begin = log.min_phy_offset
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
-        self.is_wanted = []
+        self.is_wanted, self.assumed = [], Assumptions(self.settings)
         pieces = RequestChunks(log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM))
         with (
             contextlib.closing(self._dispatcher(log, staging, lives)) as dispatcher,
@@ -394,12 +411,15 @@ class Rebuilder:
             for piece in all_pieces:
                 if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues, lives):
                     return None
-                builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
+                wanted = self._wanted(piece.requests, pieces.queues)
+                self.assumed.add(wanted, pieces.queues)
+                builder.build_consume_queues(wanted)
                 if piece.last is not None and not (lives is not None and lives.must_read_again):
                     builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
                     self.progress(piece.end - begin, end - begin)
             builder.flush()
+        self.assumed.add_queues(queue for queue in pieces.queues if self._is_wanted(queue[0]))
         if lives is None:
             return DeletedTopics()
         return None if lives.finish() else lives.result(dispatcher.left_out)

@@ -136,6 +136,7 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
             checkpoint.confirm_phy_offset = last_phy_offset
         if compat.has_logics_physical_offset:
             checkpoint.logics_physical_offset = last_phy_offset
+    checkpoint.clear_negative_numbers()
     for path in paths_of_index(store.root)[:-1]:  # a broker deletes full files that are newer than the checkpoint
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)

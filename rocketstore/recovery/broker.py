@@ -10,21 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.broker_file import parse_int
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.durable import sync_path
+from rocketstore.disk.durable import allocate, sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
-from rocketstore.dispatch.light_queues import is_multi_dispatched
+from rocketstore.dispatch.light_queues import find_unreadable_offset, names_and_offsets
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.index.geometry import IndexGeometry
+from rocketstore.index.index_directory import is_index_name
 from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
+from rocketstore.java_text import parse_int
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
-from rocketstore.messages.topics import split_names
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
@@ -35,7 +36,6 @@ from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.state.java_numbers import find_unreadable_offset
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
@@ -69,6 +69,7 @@ class BrokerRecovery:
 
     def run(self) -> RecoveryReport:
         self._check_lengths()
+        self._extend_index_files()
         index = open_index(self.root / "index", self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
         self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
         files = MappedFileQueue(self.directories).files if self.directories else []
@@ -126,6 +127,16 @@ class BrokerRecovery:
             path.unlink()
             sync_path(path.parent)
             self.actions.append(RecoveryAction(path, "delete"))
+
+    def _extend_index_files(self) -> None:
+        """Give each index file its full length, with zeros. Source: IndexService.load, DefaultMappedFile.init."""
+        size = _index_file_size(self.config)
+        for path in files_in(self.root / "index"):
+            length = path.stat().st_size
+            if is_index_name(path.name) and length < size:
+                with path.open("r+b") as file:
+                    allocate(file.fileno(), size, length)
+                self.actions.append(RecoveryAction(path, "extend", length, size - length))
 
     def _queue_directories(self) -> Iterator[Path]:
         """Yield the directories that a broker loads: for 007 that is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
@@ -221,11 +232,8 @@ class BrokerRecovery:
 
     def _check_light_queues(self, phy_offset: int, fields: dict[str, Any]) -> None:
         """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
-        names = split_names(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
-        offsets = split_names(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
-        if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
-            return
-        if len(names) == len(offsets) and find_unreadable_offset(names, offsets) is not None:
+        names, offsets = names_and_offsets(fields["topic"], fields["properties"], self.config, self.batch_topics)
+        if find_unreadable_offset(names, offsets) is not None:
             reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
             raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
 
@@ -266,6 +274,11 @@ class BrokerRecovery:
         self.checkpoint.flush()
 
 
+def _index_file_size(config: Any) -> int:
+    """Return the length of an index file, bytes. Parameters: config: has every size."""
+    return IndexGeometry(config.max_hash_slot_num, config.max_index_num).file_size
+
+
 def _max_phy_offset(writer: Writer) -> int:
     """Return a queue's last physical offset. Close its descriptor: a store may have more queues than descriptors."""
     max_phy_offset = writer.max_phy_offset
@@ -294,9 +307,11 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         others = (root / "index", root / "config", root / CUT)
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
         written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
-        # Opening an index file that is not full undoes a torn put.
+        # Opening an index file that is not full undoes a torn put, or makes the file longer.
         index_num: Any = config.max_index_num
-        written |= {path for path in files_in(root / "index") if read_header(path).index_count < index_num}
+        for path in files_in(root / "index"):
+            if read_header(path).index_count < index_num or path.stat().st_size < _index_file_size(config):
+                written.add(path)
         for target, original in originals.items():
             link_files(original, target, written)
         with contextlib.suppress(FileNotFoundError):

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory
-from rocketstore.layout.geometry import save_geometry
+from rocketstore.layout.geometry import has_messages, read_saved, save_geometry, saved_path
 from rocketstore.recovery.apply import apply_plan
-from rocketstore.recovery.plan import plan_recovery
+from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.settings import BrokerSettings, find_settings
 
 __all__ = ["complete_store"]
 
 
-def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
+def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
-    The geometry of the files is saved. ``abort`` stays if anything was changed. Raises: as ``plan_recovery``; OSError.
+    The stated settings are saved. ``abort`` stays if anything was changed.
+
+    Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
+    Returns: the report, with the assumptions. Raises: as ``plan_recovery``; StoreError if the release cannot read
+    records of the log; OSError.
     """
-    plan = plan_recovery(root, config, thorough=False)
+    settings = settings or find_settings(root, config)
+    plan = plan_recovery(root, settings.config, thorough=False)
     with plan.store.log:
-        save_geometry(root, config)
+        report = plan.with_assumptions(plan.report(), settings)
+        unreadable = plan.count_unreadable(_first_unchecked(plan)).require_none(root, config)
+        report = replace(report, notes=(*report.notes, *unreadable))
+        save_geometry(root, config, is_new=not has_messages(root, config))
         for path in config.commit_log_paths(root, writable=True):
             make_directory(path)
         apply_plan(plan)
-        return plan.report()
+        return report
+
+
+def _first_unchecked(plan: RecoveryPlan) -> int:
+    """Return from where to look for records that the release cannot read: the begin of the log, or of its last file.
+
+    If the store was opened with this release before, all records of that time were checked.
+    """
+    files, saved = plan.store.log.queue.files, read_saved(saved_path(plan.store.root))
+    return files[-1].file_from_offset if files and saved.get("compat") == plan.store.config.compat else 0

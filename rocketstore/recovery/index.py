@@ -84,7 +84,7 @@ def find_sound_items(
     except CorruptFileError:  # the process was killed while it made the file
         return SoundItems(path, 0, 0, False)
     count = max(min(header.index_count, geometry.index_num) - 1, 0)
-    with closing(MappedFile(path)) as file, file.reading() as view:
+    with closing(MappedFile(path, least_size=geometry.file_size)) as file, file.reading() as view:
         slots, items = _parts(np.frombuffer(view, np.uint8), geometry)
         items = items[1 : count + 1]
         sound, agree = count, True
@@ -109,7 +109,7 @@ def sound_phy_offsets(path: Path, geometry: IndexGeometry, end: int) -> np.ndarr
     Parameters: end: only items of records before it, where that is not after the header's last record.
     """
     count = max(min(read_header(path).index_count, geometry.index_num) - 1, 0)
-    with closing(MappedFile(path)) as file, file.reading() as view:
+    with closing(MappedFile(path, least_size=geometry.file_size)) as file, file.reading() as view:
         _, items = _parts(np.frombuffer(view, np.uint8), geometry)
         items = items[1 : count + 1]
         phy_offsets: np.ndarray = items["phy_offset"].astype(np.int64)
@@ -155,7 +155,7 @@ def cut_index(cut: IndexCut, geometry: IndexGeometry, compat: str, log: CommitLo
 
     If the process is killed in the middle, the next recovery cuts the file again.
     """
-    with closing(MappedFile(cut.path, "r+")) as file, file.reading() as view:
+    with closing(MappedFile(cut.path, "r+", least_size=geometry.file_size)) as file, file.reading() as view:
         file.allocate_holes()
         data = np.frombuffer(view, np.uint8)
         slots, items = _parts(data, geometry)

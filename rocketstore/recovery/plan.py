@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
@@ -16,6 +16,7 @@ from rocketstore.recovery.plan_log import (
     find_tail_begin,
     has_records_behind_end,
     plan_log_from,
+    require_sound_records,
 )
 from rocketstore.recovery.plan_queues import (
     QueueRepair,
@@ -28,7 +29,9 @@ from rocketstore.recovery.plan_queues import (
 )
 from rocketstore.recovery.queues import empty_ext_files
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.settings import Assumptions, BrokerSettings
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable
 
 __all__ = ["RecoveryPlan", "plan_files", "plan_recovery"]
 
@@ -58,6 +61,25 @@ class RecoveryPlan:
             deleted=deleted.messages,
             undeclared=deleted.undeclared,
         )
+
+    def count_unreadable(self, begin: int = 0) -> UnreadableRecords:
+        """Count the records from a physical offset on that the release of the configuration cannot read."""
+        log = self.store.log
+        return count_unreadable(log, self.store.config.compat, max(begin, log.min_phy_offset), self.log.end)
+
+    def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings) -> RecoveryReport:
+        """Return a report with the settings that are assumed for the records that are dispatched.
+
+        Call this before the plan is applied. Parameters: report: of this plan.
+        """
+        assumed, log, end = Assumptions(settings), self.store.log, self.log.end
+        index_begin = min(self.index.begin, end)
+        assumed.add_log(log, self.queues.begin, index_begin)
+        assumed.forget_items()
+        assumed.add_log(log, index_begin, end)
+        is_noticed = not settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
+        notes = assumed.index_notes() if is_noticed else ()
+        return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))
 
 
 def plan_recovery(
@@ -109,7 +131,9 @@ def _plan_from_everything(
     Parameters: empty: ext files that never got their length. deleted: as for ``plan_recovery``.
     """
     queues = find_queue_ends(store)
-    begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
+    begin = store.log.min_phy_offset  # the log is cut at the first damage in any file
+    if not cut_at_damage:
+        begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     index = plan_index(store, log, whole_log=whole_log)
@@ -118,6 +142,10 @@ def _plan_from_everything(
 
 
 def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:
+    """Put the plans together. Raises: CorruptFileError if records that will be dispatched follow damaged bytes."""
+    begin = min(queues.begin, index.begin)
+    if begin <= log.last_phy_offset:
+        require_sound_records(store, begin, log.end)
     return RecoveryPlan(store, log, queues, index, tuple(_steps(store, log, queues, index)))
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "has_records_behind_end",
     "plan_log",
     "plan_log_from",
+    "require_sound_records",
 ]
 
 TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop
@@ -96,7 +97,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     candidate = EndCandidate(end, last, _find_later(store, end, found, write))
     why = store.end_judge.judge(log, candidate).why
     if why == Why.DAMAGED and not cut_at_damage:
-        raise _damage_error(store, end, found)
+        raise _damage_error(store, end)
     lost = count_lost(log, end) if why == Why.DAMAGED else ()
     notes = tuple(map(_describe_old_records, found)) if why == Why.CUT else ()
     if write is not None and write.what == "undo":
@@ -221,13 +222,21 @@ def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
     return write is not None and write.what != "leave" and write.end == end and later < write.intent.end
 
 
-def _damage_error(store: StoreFiles, end: int, found: list[Tail]) -> CorruptFileError:
-    """Return the error for damaged bytes at ``end`` with sound records behind them, in the tails ``found``."""
-    later = store.log.find_later(end + 1, LONG_MAX)
-    at_end = store.log.queue.find(end)
-    file = at_end or found[0].file
-    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_end else GAP_ADVICE}"
-    return CorruptFileError(file.path, max(end - file.file_from_offset, 0), "magic", reason)
+def require_sound_records(store: StoreFiles, begin: int, end: int) -> None:
+    """Raise CorruptFileError if the log has bytes that are no record between two physical offsets."""
+    found = store.log.walk(store.log.scanner(()), begin, end)
+    if found < end:
+        raise _damage_error(store, found)
+
+
+def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
+    """Return the error for damaged bytes, or a missing file, at a place with sound records behind it."""
+    queue = store.log.queue
+    later = store.log.find_later(place + 1, LONG_MAX)
+    at_place = queue.find(place)
+    file = at_place or next(file for file in queue.files if file.end_offset > place)
+    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_place else GAP_ADVICE}"
+    return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
 
 
 def _describe_old_records(tail: Tail) -> str:

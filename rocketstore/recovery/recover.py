@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
+from rocketstore.errors import CorruptFileError
 from rocketstore.layout.geometry import (
     planning_config,
     require_batch_size,
@@ -23,6 +26,8 @@ from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
+from rocketstore.recovery.store_files import open_store_files
 from rocketstore.state.broker_config import batch_topics, read_topics
 
 __all__ = ["RecoveryAction", "RecoveryReport", "recover"]
@@ -70,7 +75,9 @@ def recover(
         changed. "broker": a broker does not
         start; the changes that it makes before that stay.
     UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
-    StoreLockedError, StoreError, ValueError, TypeError, OSError.
+    StoreError : the log has records that ``config.compat`` cannot read, unless ``config.allow_unreadable``; a dry run
+        notes them.
+    StoreLockedError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
 
@@ -105,22 +112,42 @@ def recover(
         known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
         raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
     if dry_run:
+        learned = find_settings(root, config)
         if policy == "broker":
-            return replace(dry_run_as_broker(root, config), notes=notes)
-        plan = plan_recovery(root, config, cut_at_damage=cut_at_damage, deleted=deleted)
-        with plan.store.log:
-            report = plan.report(dry_run=True)
-            return replace(report, notes=(*notes, *report.notes))
-    with lock_for_writing(root, given):
-        if policy == "broker":
-            report = recover_as_broker(root, config)
+            report = _with_assumptions(dry_run_as_broker(root, learned.config), root, learned)
         else:
-            plan = plan_recovery(root, config, cut_at_damage=cut_at_damage, deleted=deleted)
+            plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
             with plan.store.log:
+                report = plan.with_assumptions(plan.report(dry_run=True), learned)
+                report = replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
+        warn_of(report.assumptions, root)
+        return replace(report, notes=(*notes, *report.notes))
+    with lock_for_writing(root, given):
+        learned = find_settings(root, config)
+        if policy == "broker":
+            report = _with_assumptions(recover_as_broker(root, learned.config), root, learned)
+        else:
+            plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
+            with plan.store.log:
+                report = plan.with_assumptions(plan.report(), learned)
+                unreadable = plan.count_unreadable().require_none(root, config)
+                report = replace(report, notes=(*report.notes, *unreadable))
                 apply_plan(plan)
-                report = plan.report()
         if has_sizes:
             save_geometry(root, settings)
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
-        return report
+    warn_of(report.assumptions, root)
+    return report
+
+
+def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings) -> RecoveryReport:
+    """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
+    assumed = Assumptions(settings)
+    # A broker also dispatches records that are not where they say.
+    with open_store_files(root, settings.config).log as log, contextlib.suppress(CorruptFileError):
+        for action in report.actions:
+            if action.what == "dispatch":
+                assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))
+    notes = () if settings.has_index else assumed.index_notes()
+    return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))

@@ -49,8 +49,9 @@ class RecoveryReport(Previewed, ArrowStream):
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
     dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it, and where old bytes
     were saved. lost: by topic, the messages that were cut off with damaged bytes before them, or that a broker cuts.
-    deleted: messages of deleted topics that have no unit and get none, by topic and queue id. undeclared: topics that
-    topics.json lacks, and whose messages are kept, because the topics may exist.
+    assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units or
+    items depend. deleted: messages of deleted topics that have no unit and get none, by topic and queue id. undeclared:
+    topics that topics.json lacks, and whose messages are kept, because the topics may exist.
 
     Examples:
     >>> report = rocketstore.recover("demo", dry_run=True)
@@ -66,6 +67,7 @@ class RecoveryReport(Previewed, ArrowStream):
     dry_run: bool = False
     notes: Sequence[str] = ()
     lost: Sequence[LostMessages] = ()
+    assumptions: Sequence[str] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
 
@@ -75,7 +77,9 @@ class RecoveryReport(Previewed, ArrowStream):
         count = counted(len(self.actions), "planned action" if self.dry_run else "action")
         count += ", nothing was changed" * self.dry_run
         title = f"RecoveryReport: policy {self.policy!r}, {stop}, {log}, {count}"
-        return Preview(title, RecoveryAction._fields, first_of(self.actions), self.notes, WIDE_CELL)
+        return Preview(
+            title, RecoveryAction._fields, first_of(self.actions), [*self.notes, *self.assumptions], WIDE_CELL
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the actions as an Arrow stream."""

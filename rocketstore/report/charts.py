@@ -1,7 +1,8 @@
 """Vega-Lite specifications of the charts of a report.
 
 The width of a chart is that of the page. Colours of text and lines are CSS variables of the page. Texts of the store
-are values of fields, never names of fields or parts of expressions.
+are values of fields, never names of fields or parts of expressions. So no encoding has a list of them as ``sort``:
+Vega-Lite would write an expression of it, which fails for a topic "constructor" or with U+2028.
 """
 
 from __future__ import annotations
@@ -126,12 +127,13 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
     values = [
         {
             "topic": topic,
+            "rank": rank,
             "begin": begin,
             "end": begin + numbers.step,
             "when": format_time(begin),
             "value": round(int(count) * numbers.scale),
         }
-        for topic, counts in shown.items()
+        for rank, (topic, counts) in enumerate(shown.items())
         for place, count in enumerate(counts.tolist())
         if count
         for begin in [numbers.first + place * numbers.step]
@@ -145,7 +147,8 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
             "x": times("begin") | {"bin": "binned"},
             "x2": {"field": "end"},
             "y": field("value", "quantitative", title, stack="zero", axis={"format": "~s"}),
-            "color": field("topic", "nominal", None, sort=[*shown], scale={"domain": [*shown]}),
+            "color": field("topic", "nominal", None, scale={"domain": [*shown]}),
+            "order": {"field": "rank", "type": "quantitative", "sort": "descending"},  # the largest topic on top
             "tooltip": [
                 field("topic", "nominal", "topic"),
                 field("value", "quantitative", title, format=",d"),

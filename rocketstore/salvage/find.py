@@ -8,7 +8,7 @@ import mmap
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
 from itertools import pairwise
 from operator import itemgetter
@@ -27,9 +27,10 @@ from rocketstore.errors import DiskReadError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
 from rocketstore.kernels.layout import MIN_RECORD
-from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
+from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, UNVERIFIED, PieceFinder
+from rocketstore.kernels.salvage import PIECE as PIECES
 
-__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "RecordRun"]
+__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "RecordRun", "UnverifiedRange"]
 
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
@@ -56,13 +57,26 @@ class LostRange(NamedTuple):
     reason: str
 
 
+class UnverifiedRange(NamedTuple):
+    """Records that were copied, though their properties may have been overwritten: they have no CRC property.
+
+    Other records of the file have one. There are ``records`` of them, in ``size`` bytes at ``offset`` of the file.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    records: int
+
+
 @dataclass
 class DamagedFile:
     """One file, and the records, blanks and damaged ranges in it.
 
     Attributes: named: the physical offset in the file's name, if it has one. base: the physical offset of its first
     byte: ``named`` if any record agrees, else the base of most of its records. unreadable: the ranges that the disk
-    cannot read, (begin, end), bytes, in order.
+    cannot read, (begin, end), bytes, in order. unverified: the records without a CRC property, if others of the file
+    have one, as pieces.
     """
 
     path: Path
@@ -71,6 +85,7 @@ class DamagedFile:
     pieces: np.ndarray
     base: int | None = None
     unreadable: tuple[tuple[int, int], ...] = ()
+    unverified: np.ndarray = field(default_factory=lambda: np.empty(0, PIECES))
 
     @classmethod
     def scan(cls, path: Path, config: StoreConfig, progress: Callable[[int], object]) -> DamagedFile:
@@ -92,6 +107,7 @@ class DamagedFile:
             force_verify_prop_crc=config.force_verify_prop_crc,
             may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
             message_delay_level=config.message_delay_level,
+            appends_prop_crc=config.enabled_append_prop_crc,
         )
         end, pos = _data_end(self.path, self.length), 0
         with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
@@ -105,6 +121,9 @@ class DamagedFile:
                 buffer.close()
             lost = tuple(merge_ranges([*self.unreadable, *mapped.buffer.lost_ranges()]))
         self.pieces = finder.take(end)
+        self.unverified = self.of(UNVERIFIED)
+        self.pieces["status"][self.pieces["status"] == UNVERIFIED] = OK
+        self.pieces = join_records(self.pieces)
         self.unreadable, before = lost, self.unreadable
         return lost != before
 
@@ -119,6 +138,12 @@ class DamagedFile:
                 for begin, stop in data_ranges(self.path, first, min(lost, end)):
                     yield begin, stop, lost
             first = behind
+
+    def unverified_ranges(self) -> Iterator[UnverifiedRange]:
+        """Yield the ranges of unverified records."""
+        rows = zip(*(self.unverified[name].tolist() for name in ("pos", "size", "count")), strict=True)
+        for pos, size, count in rows:
+            yield UnverifiedRange(self.path, pos, size, count)
 
     def reason(self, pos: int, size: int, status: int) -> str:
         """Return why bytes of the file are lost."""
@@ -329,6 +354,17 @@ def _data_end(path: Path, end: int) -> int:
             return nonzero_end(path, begin, end)
         except DiskReadError as error:
             begin = min(error.offset - error.offset % mmap.PAGESIZE + mmap.PAGESIZE, end)
+
+
+def join_records(pieces: np.ndarray) -> np.ndarray:
+    """Join pieces of records that follow each other."""
+    is_ok, ends = pieces["status"] == OK, pieces["pos"] + pieces["size"]
+    follows = is_ok[1:] & is_ok[:-1] & (pieces["base"][1:] == pieces["base"][:-1]) & (pieces["pos"][1:] == ends[:-1])
+    starts = np.flatnonzero(np.append(True, ~follows)) if len(pieces) else np.empty(0, np.int64)
+    joined: np.ndarray = pieces[starts]
+    for name in ("size", "count") if len(pieces) else ():
+        joined[name] = np.add.reduceat(pieces[name], starts)
+    return joined
 
 
 def _reason(status: int) -> str:

@@ -54,8 +54,11 @@ class NewStore:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, root: Path, config: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]) -> Iterator[Self]:
-        save_geometry(root, config)
+    def open(
+        cls, root: Path, config: StoreConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
+    ) -> Iterator[Self]:
+        """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
+        save_geometry(root, stated)
         with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
             self = cls(root, config, copy, log, queues)
             try:

@@ -29,22 +29,24 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import known_config, with_default_sizes
+from rocketstore.layout.geometry import hint_at_store, known_config, with_default_sizes
 from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, find_settings, find_unstated, warn_of
+from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
-from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
+from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
 from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
 from rocketstore.text_values import counted
 
-__all__ = ["LostRange", "SalvageReport", "salvage"]
+__all__ = ["LostRange", "SalvageReport", "UnverifiedRange", "salvage"]
 
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
@@ -66,7 +68,9 @@ class SalvageReport(Previewed, ArrowStream):
     at another place than the name of their file says. moved: records that have another physical offset now.
     renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
     log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
-    queue id. deleted: messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that
+    queue id. unverified: records that were copied without a CRC property, though other records of their file have one.
+    assumptions: the broker's settings that neither ``config`` nor the old store states, and on which the bytes of units
+    depend. deleted: messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that
     topics.json lacks, and whose messages have units, because the topics may exist.
 
     Examples:
@@ -86,6 +90,8 @@ class SalvageReport(Previewed, ArrowStream):
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
+    unverified: tuple[UnverifiedRange, ...] = ()
+    assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
 
@@ -114,10 +120,13 @@ def salvage(
 
     A record is known by its own physical offset, at any place: files may be damaged, cut, renamed, swapped, doubled or
     missing. A record is intact if RocketMQ can read it, and its CRC is right. If any record of its file has a right CRC
-    property, its CRC property must be right too: a record without one came with a message from another log. These are
-    not intact: a record in the body of another one; a record behind the blank that ends a file; a record in which
-    another one begins behind its body, because bytes are missing. The last record must not end in a zero, except with a
-    ``compat`` whose properties may end so.
+    property, its CRC property must be right too. There, records without a CRC property are copied, and ``unverified``
+    of the report names them: their properties may have been overwritten, or a broker wrote them without
+    ``enabled_append_prop_crc``. With ``enabled_append_prop_crc`` one such record alone is lost.
+
+    These are not intact: a record in the body of another one; a record behind the blank that ends a file; a record in
+    which another one begins behind its body, because bytes are missing. The last record must not end in a zero, except
+    with a ``compat`` whose properties may end so.
 
     The records keep their bytes and their order, except for these:
 
@@ -152,9 +161,9 @@ def salvage(
 
     Raises
     ------
-    StoreError : ``path`` has no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
-        empty. ValueError : ``out`` is inside ``path``, or inside the directory of ``path`` if that is a file. OSError.
-        After an error ``out`` is empty again.
+    StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read. UnsupportedFormatError : the
+        log is DLedger's. FileExistsError : ``out`` is not empty. ValueError : ``out`` is inside ``path``, or inside the
+        directory of ``path`` if that is a file. OSError. After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
 
@@ -169,7 +178,9 @@ def salvage(
     paths = _log_files(root, config)
     _check_out(root, paths, new)
     with lock_owner_of(new):
-        return _salvage_into(root, paths, new, config, progress, deleted=deleted)
+        report = _salvage_into(root, paths, new, config, progress, deleted=deleted)
+    warn_of(report.assumptions, root)
+    return report
 
 
 def _salvage_into(
@@ -246,7 +257,11 @@ class _Salvage:
         self.deleted = deleted
         self.root, self.out, self.work = root, out, out / WORK
         self.paths, self.given, self.progress = paths, config, progress
-        self.config = _old_config(root, self.work, config)
+        known = _old_config(root, self.work, config)
+        self.settings = _find_settings(root, known)
+        self.known, self.config = known, self.settings.config
+        self.assumed = Assumptions(self.settings)
+        self.unreadable = UnreadableRecords(self.config.compat)
         self.scanner = RequestScanner(
             message_delay_level=self.config.message_delay_level,
             indexes_tags=Compat.of(self.config.compat).indexes_tags,
@@ -275,13 +290,14 @@ class _Salvage:
                 counted.result()
         found = [run for file in files for run in file.runs()]
         if not found:
-            raise StoreError(f"{self.root}: there is no record of a commit log")
+            raise StoreError(f"{self.root}: there is no record of a commit log{hint_at_store(self.root)}")
         finds = Finds(files)
         finds.choose()
         if [run[:3] for run in finds.chosen] != [run[:3] for run in found]:  # others, or in another order
             offsets = self.count_again(finds.chosen, self.new_lives())
         if offsets.lives is not None and offsets.lives.finish():
             offsets = self.count_again(finds.chosen, offsets.lives)
+        unreadable = self.unreadable.require_none(self.root, self.config)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
@@ -291,7 +307,8 @@ class _Salvage:
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
         self.declare(offsets)
-        with NewStore.open(self.work, config, log, self.scanner.queues) as new:
+        stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
+        with NewStore.open(self.work, config, stated, log, self.scanner.queues) as new:
             records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
         self.report_progress(self.total)
@@ -309,6 +326,8 @@ class _Salvage:
             offsets.renumbered(),
             lost,
             offsets.misplaced,
+            tuple(part for file in files for part in file.unverified_ranges()),
+            (*unreadable, *self.assumed.texts(), *self.settings.conflicts),
             deleted.messages,
             deleted.undeclared,
         )
@@ -326,6 +345,7 @@ class _Salvage:
         """Count the messages of runs, in the order of the log, anew."""
         offsets = self.new_offsets(lives)
         self.kept, self.kept_size = {}, 0
+        self.unreadable = UnreadableRecords(self.config.compat)
         self.count(runs, offsets)
         return offsets
 
@@ -336,6 +356,9 @@ class _Salvage:
             with run.buffer() as buffer:
                 for part in self.read_parts(buffer, run, run.begin):
                     offsets.count(part.requests, buffer, run.base)
+                    if self.unreadable.can_exist:
+                        places = part.requests["phy_offset"] - part.begin
+                        self.unreadable.add_bytes(run.bytes(part.begin, part.end), places)
                     if self.kept_size < MAX_KEPT:
                         kept.append(part)
                         self.kept_size += part.requests.nbytes + part.items.nbytes
@@ -367,6 +390,7 @@ class _Salvage:
     ) -> tuple[int, int]:
         """Write the new log. Return the number of records, and how many of them were out of order."""
         records = out_of_order = 0
+        self.assumed.add_queues(self.scanner.queues)
         for run in runs:
             log.go_to(run.begin + shift)
             with run.buffer() as buffer:
@@ -384,6 +408,7 @@ class _Salvage:
     ) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
         requests, begin = part.requests, part.begin
+        self.assumed.add(requests, self.scanner.queues)
         places = requests["phy_offset"] - run.base
         numbers, changes, left_out = offsets.assign(requests, buffer, run.base)
         first = records = 0
@@ -425,6 +450,13 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
         return with_default_sizes(known_config(new, config))
     (new / saved).unlink(missing_ok=True)
     return config or StoreConfig()
+
+
+def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings:
+    """Return the settings that the sound units of the old store show. A file of a log alone shows none."""
+    with contextlib.suppress(ValueError, StoreError, OSError):
+        return find_settings(root, known)
+    return BrokerSettings(known, find_unstated(known, {}))
 
 
 def _copy_config(root: Path, new: Path) -> None:

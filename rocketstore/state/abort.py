@@ -1,4 +1,7 @@
-"""The file ``abort`` in the root of a store: while it exists, the store was not stopped cleanly."""
+"""The file ``abort`` in the root of a store: while it exists, the store was not stopped cleanly.
+
+Newer brokers write the number of their process into it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,71 @@ from pathlib import Path
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
+from rocketstore.disk.lock_file import is_held
+from rocketstore.disk.processes import has_files_open, is_alive, start_time
+from rocketstore.disk.small_file import read_file_start
+from rocketstore.errors import CorruptFileError, StoreLockedError
 
-__all__ = ["make_abort"]
+__all__ = ["make_abort", "remove_abort", "require_no_writer"]
+
+MAX_PID_DIGITS = 10
+CLOCK_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
 
 
-def make_abort(root: Path) -> None:
+def make_abort(root: Path, held: HeldDirectory | None = None) -> None:
     """Write ``abort`` with the number of this process, and flush its directory.
 
     The file belongs to the owner of the store. A symbolic link in its place is replaced.
+    Parameters: held: the root as it was opened; None to find it by its path.
     Raises: OSError; CorruptFileError for a pipe or a device in its place. Source: DefaultMessageStore.createTempFile.
     """
-    with os.fdopen(open_own_file(root / "abort"), "w") as file:
+    with os.fdopen(open_own_file(root / "abort", held), "w") as file:
         file.truncate()
         file.write(str(os.getpid()))
-    sync_path(root)  # without it, a loss of power could look like a clean stop
+    sync_path(root, held)  # without it, a loss of power could look like a clean stop
+
+
+def remove_abort(root: HeldDirectory) -> None:
+    """Remove ``abort``, and flush its directory. Raises: OSError. Source: DefaultMessageStore.shutdown."""
+    unlink_path(root.path / "abort", root, missing_ok=True)
+    sync_path(root.path, root)
+
+
+def require_no_writer(root: Path) -> None:
+    """Raise StoreLockedError if the process in ``abort`` still writes a store whose ``lock`` was deleted or replaced.
+
+    The lock says nothing then. If the lock is held, it has the better error.
+    """
+    if is_held(root / "lock"):
+        return
+    pid = read_pid(root)
+    if pid is not None and pid != os.getpid() and is_writer(pid, root):
+        raise StoreLockedError(
+            f"{root / 'abort'}: process {pid} has the store open for writing, but {root / 'lock'} was deleted or "
+            f"replaced: stop this process first. If it is another program, write 0 into {root / 'abort'} and repeat"
+        )
+
+
+def read_pid(root: Path) -> int | None:
+    """Return the number of a process in ``abort``; None without one. Older brokers leave the file empty."""
+    try:
+        text = read_file_start(root / "abort", MAX_PID_DIGITS + 1).strip()
+    except (OSError, CorruptFileError):
+        return None
+    return int(text) if text.isdigit() and len(text) <= MAX_PID_DIGITS and int(text) > 0 else None
+
+
+def is_writer(pid: int, root: Path) -> bool:
+    """Return whether a process may be the one that wrote ``abort`` and still runs.
+
+    The number of a process is used again, in a container already at the next start. So the process must have files of
+    the store open. If the system does not tell, it must have begun before ``abort`` was written.
+    """
+    if not is_alive(pid):
+        return False
+    has_files = has_files_open(pid, root)
+    if has_files is not None:
+        return has_files
+    began = start_time(pid)
+    return began is None or began <= (root / "abort").stat().st_mtime + CLOCK_SLACK

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.config import StoreConfig, camel_case
 from rocketstore.disk.durable import make_directory, replace_file
+from rocketstore.disk.held_directory import HeldDirectory, exists
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreError
@@ -124,13 +125,16 @@ class BrokerConfig:
 def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
     """Return the name of the file in which the broker keeps the offsets of its consumers.
 
-    A broker with enableLmq reads and writes only lmqConsumerOffset.json. If ``config`` does not have enableLmq, the
-    broker's file is the one that was changed last.
+    A broker with enableLmq reads and writes only lmqConsumerOffset.json, any other broker only consumerOffset.json. If
+    ``config`` is not from a broker's properties file and does not have enableLmq, the broker's file is the one that was
+    changed last.
 
     Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
     """
     if config is not None and config.enable_lmq:
         return LMQ_OFFSETS
+    if config is not None and config.is_of_broker_file:
+        return OFFSETS
     directory = to_path(store_path_root_dir) / "config"
     changed = {
         name: max(_change_time(directory / name), _change_time(_bak(directory / name)))
@@ -208,6 +212,8 @@ def extend_topics(
     store_path_root_dir: str | os.PathLike[str],
     topics: Mapping[str, int],
     queue_types: Mapping[str, str] | None = None,
+    *,
+    held: HeldDirectory | None = None,
 ) -> bool:
     """Make topics.json, or extend it, so that a broker serves these topics. The caller holds the lock of the store.
 
@@ -215,6 +221,7 @@ def extend_topics(
     the .bak. If the previous file is bad and the .bak is good, the bad file is kept as ``NAME.bad-<milliseconds>``.
 
     Parameters: topics: numbers of queues. queue_types: the type, "SimpleCQ" or "BatchCQ", of topics that need one.
+    held: the root, below which the files are made; None to use their paths.
     Returns: whether anything changed.
     Raises: ValueError if a topic exists with another type of queue; StoreError if all existing files are bad; OSError.
     Source: TopicConfigManager.encode, ConfigManager.persist.
@@ -229,12 +236,14 @@ def extend_topics(
     if table == old:
         return False
     data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
-    make_directory(path.parent)
+    if held is not None:
+        held.require_in_place()  # the files were read by their paths
+    make_directory(path.parent, held)
     is_bad = main.data is not None and main.value is None
     if main.data is not None and not is_bad:
-        replace_file(_bak(path), main.data, like=path)
-    like = next(filter(Path.exists, (path, _bak(path))), None)
-    replace_file(path, data, like=like, kept=_bad(path) if is_bad else None)
+        replace_file(_bak(path), main.data, like=path, held=held)
+    like = next((file for file in (path, _bak(path)) if exists(file, held)), None)
+    replace_file(path, data, like=like, kept=_bad(path) if is_bad else None, held=held)
     return True
 
 

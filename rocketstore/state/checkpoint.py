@@ -6,10 +6,11 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync, sync_path
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.layout import CHECKPOINT, struct_of
@@ -43,17 +44,20 @@ class StoreCheckpoint:
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
     logics_physical_offset: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)  # later is newer
+    # A later flush writes newer numbers. A signal handler that flushes may interrupt a flush of its thread.
+    _lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+    _held: HeldDirectory | None = field(default=None, repr=False, compare=False)  # the root of a store that is written
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, _held: HeldDirectory | None = None) -> Self:
         """Read a checkpoint file. Missing bytes count as zeros: a broker extends a short file when it maps it."""
         path = to_path(path)
         try:
             data = read_file_start(path, FIELDS.size)
         except FileNotFoundError:
-            return cls(path)
-        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")))
+            return cls(path, _held=_held)
+        numbers = dict(zip(CHECKPOINT.names or (), FIELDS.unpack(data.ljust(FIELDS.size, b"\0")), strict=True))
+        return cls(path, **numbers, _held=_held)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, *self._numbers())
@@ -63,12 +67,17 @@ class StoreCheckpoint:
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
         self.confirm_phy_offset = self.logics_physical_offset = 0
 
+    def clear_negative_numbers(self) -> None:
+        """Replace negative numbers by 0: no time and no offset of a record is negative."""
+        for name in CHECKPOINT.names or ():
+            setattr(self, name, max(getattr(self, name), 0))
+
     def flush(self) -> None:
         """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
         if self.path is None:
             return
         with self._lock:
-            fd = open_own_file(local_path(self.path))
+            fd = open_own_file(local_path(self.path), self._held)
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE
                 if is_new:
@@ -78,7 +87,7 @@ class StoreCheckpoint:
             finally:
                 os.close(fd)
             if is_new:
-                sync_path(self.path.parent)
+                sync_path(self.path.parent, self._held)
 
     def _numbers(self) -> tuple[int, ...]:
         return tuple(getattr(self, name) for name in CHECKPOINT.names or ())

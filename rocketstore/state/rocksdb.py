@@ -9,9 +9,19 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import scandir
 from rocketstore.errors import CorruptFileError
+from rocketstore.java_text import parse_boolean, trim
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 
-__all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
+__all__ = [
+    "FILES",
+    "ROCKSDB",
+    "find_config_databases",
+    "has_rocksdb_data",
+    "holds_index",
+    "is_double_write_enabled",
+    "is_rocksdb",
+    "store_type",
+]
 
 ROCKSDB, FILES = "defaultrocksdb", "default"
 ONE_DATABASE = ("config/rdb", "config/metadata")  # each has the contents of all these files at once
@@ -43,12 +53,22 @@ def has_rocksdb_data(directory: Path) -> bool:
 
 
 def store_type(config: StoreConfig | None) -> str | None:
-    """Return ROCKSDB or FILES by storeType of the broker's properties file; None if the file does not have it.
+    """Return ROCKSDB or FILES by storeType of the broker's properties file; None without a file.
+
+    A file without storeType means FILES.
 
     Source: MessageStoreConfig.storeType.
     """
-    given = config.other.get("storeType") if config is not None else None
-    return None if given is None else ROCKSDB if given.strip().lower() == ROCKSDB else FILES
+    given = config.other.get("storeType", FILES if config.is_of_broker_file else None) if config is not None else None
+    return None if given is None else ROCKSDB if trim(given).lower() == ROCKSDB else FILES
+
+
+def is_double_write_enabled(config: StoreConfig | None) -> bool:
+    """Return whether the broker's properties file says that the broker writes queues to files and to RocksDB.
+
+    Source: CombineConsumeQueueStore.
+    """
+    return config is not None and parse_boolean(trim(config.other.get("rocksdbCQDoubleWriteEnable", "")))
 
 
 def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict[str, Path]:
@@ -60,7 +80,7 @@ def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict
     Source: RocksDBConfigManager, ConfigStorage.
     """
     version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
-    if store_type(config) == FILES and version.strip() != "v2":
+    if store_type(config) == FILES and trim(version) != "v2":
         return {}
     for name in ONE_DATABASE:
         if is_rocksdb(root / name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
@@ -86,10 +87,12 @@ def delete_expired_files(
     hours: float | None = None,
     before_phy_offset: int | None = None,
     dry_run: bool = False,
+    held: Mapping[Path, HeldDirectory] | None = None,
 ) -> ExpiredFiles:
     """Delete the expired files of the commit log, and the files of queues and index that point only into these.
 
-    If a call is interrupted, the next call deletes the rest. Parameters: as ``expired_files``; dry_run: change nothing.
+    If a call is interrupted, the next call deletes the rest. Parameters: as ``expired_files``; dry_run: change nothing;
+    held: the directories of the log, by path, below which files are deleted; None to delete them by their paths.
     Raises: ValueError; OSError.
     Source: CleanCommitLogService, CleanConsumeQueueService.
     """
@@ -101,8 +104,9 @@ def delete_expired_files(
     # that the message was never dispatched.
     if not dry_run:
         for file in expired:
-            file.path.unlink(missing_ok=True)
-            sync_path(file.path.parent)
+            directory = (held or {}).get(file.path.parent)
+            unlink_path(file.path, directory, missing_ok=True)
+            sync_path(file.path.parent, directory)
     queue_paths: list[Path] = []
     size = 0
     for queue in queues:

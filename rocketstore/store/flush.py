@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.log.log_writer import LogWriter
 
@@ -30,11 +31,13 @@ class FlushService:
         save: Callable[[bool], object],
         flush_dispatched: Callable[[], object],
         fail: Callable[[BaseException], object],
+        busy: BusyThreads,
     ) -> None:
         """Start the thread.
 
         Parameters: save: called after each flush of the log; its argument is whether callers wait for it.
         flush_dispatched: flushes queues and index too. fail: called with the error that ended the thread.
+        busy: of the writer.
         """
         self._log = log
         self._interval = config.flush_interval_commit_log / 1000
@@ -49,7 +52,7 @@ class FlushService:
         self._is_busy = False  # from the start of a flush until the last of these callers is awake
         self.error: Exception | None = None  # that ended the thread
         self._is_stopped = False
-        self._thread = ServiceThread("rocketstore-flush", self._run)
+        self._thread = ServiceThread("rocketstore-flush", self._run, busy)
         self._thread.start(self.stop)
 
     @property

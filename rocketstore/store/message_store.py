@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rocketstore.config import StoreConfig, require_config
-from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import Mode, check_mode
@@ -47,6 +46,13 @@ class MessageStore(Previewed, StoreReader, Closable):
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
     It is a context manager. Each part is opened when it is first used. A part that is damaged, missing or in an
     unsupported format raises an error at its first use; the other parts work.
+
+    Methods of a writer raise RuntimeError if the thread is in another call of the same writer, since they could wait
+    for that call forever. This happens in a signal handler, a finalizer, a callback of the garbage collector, or a
+    method of a value that is being encoded. A put that need not wait for the call may succeed.
+
+    If the root of a writer is moved, removed or replaced, its methods raise StoreError within about a second. What was
+    put is then in the moved store.
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too.
@@ -178,7 +184,7 @@ class MessageStore(Previewed, StoreReader, Closable):
         """
         if not callable(dispatcher):
             raise TypeError(f"dispatcher={dispatcher!r}: a function was expected")
-        self._writing().reput.add(dispatcher)
+        self._writing().add_dispatcher(dispatcher)
 
     def delete_expired_files(
         self, *, hours: float | None = None, before_phy_offset: int | None = None, dry_run: bool = False
@@ -224,8 +230,9 @@ class MessageStore(Previewed, StoreReader, Closable):
     def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
-        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. A queue
-        that is not on disk has no messages.
+        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. The queues
+        are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
+        queue that is not on disk has no messages.
 
         Parameters: group: None for all groups. An unknown group gives a warning.
         Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
@@ -262,14 +269,14 @@ class MessageStore(Previewed, StoreReader, Closable):
 
         If a writer is not closed, by this method or by ``with``, the next opening for writing, or a broker, recovers
         the store as after a crash. Later calls for messages, queues and index, and to write, raise StoreClosedError.
-        Raises: OSError, StoreError if messages that were put cannot be written to the disk; RuntimeError from a signal
-        handler that interrupts a call of this thread, since closing would wait for that call.
+        Raises: OSError, StoreError if messages that were put cannot be written to the disk; RuntimeError in the middle
+        of another call of this thread, for example from a signal handler.
         Source: DefaultMessageStore.shutdown.
         """
         if self._writer is not None:
             if self._writer.reput.is_current:
                 raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
-            require_uninterrupted(self._writer.busy_threads, self.path)
+            self._writer.busy.require_idle("close")
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:

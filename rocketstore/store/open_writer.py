@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.errors import StoreError
 from rocketstore.index.index_service import open_index
-from rocketstore.layout.geometry import require_batch_size, writing_config
+from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.complete import complete_store
+from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
 
 __all__ = ["open_writer"]
+
+logger = logging.getLogger("rocketstore")
 
 USED_BY_WRITERS = (
     "flush_interval_commit_log",
@@ -39,10 +44,9 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     if mode == "a":
         if not root.exists():
             require_own_places(root, config or StoreConfig())  # before any file is made
-        make_root(root)
-        for path in root.iterdir():
-            if path.name.isdecimal() and path.is_file():
-                raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
+        if not root.is_file():
+            make_root(root)
+        require_new_place(root, config or StoreConfig())
     require_file_log(root, config or StoreConfig(), "written")
     layout = look_at_store(root, config)
     layout.require_written_queues("written")
@@ -53,12 +57,19 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         for lock in locks:
             stack.callback(lock.release)
+        place = HeldDirectory(root, [lock.path for lock in locks])
+        stack.callback(place.close)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
         extend_topics(root, {})  # fails now, before any put, if topics.json cannot be extended
         if batch_topics(read_topics(root, config)):
             require_batch_size(config)
-        end = complete_store(root, config).max_phy_offset
+        settings = find_settings(root, config)
+        report = complete_store(root, config, settings)
+        warn_of(report.assumptions, root, stacklevel=5)
+        for note in report.notes:
+            logger.warning("%s: %s", root, note)
+        config, end = settings.config, report.max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root),
             mapped_file_size=config.mapped_file_size_commit_log,
@@ -66,11 +77,12 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         )
         stack.callback(log.close)
         log.whole_to = end
-        checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, checkpoint)
+        checkpoint = StoreCheckpoint.open(root / "checkpoint", _held=place)
+        busy = BusyThreads(root)
+        index = open_index(root / "index", config, checkpoint, busy=busy)
         stack.callback(index.close)
         batches = batch_topics(read_topics(root, config))
-        dispatcher = Dispatcher(root, config, log, index, batches)
-        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end)
+        dispatcher = Dispatcher(root, config, log, index, batches, held=place)
+        writer = StoreWriter(place, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
         stack.pop_all()  # the writer closes them from now on
     return writer

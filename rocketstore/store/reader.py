@@ -15,6 +15,7 @@ from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
@@ -22,6 +23,7 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.cached_reads import CachedReads
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
@@ -107,50 +109,78 @@ class StoreReader(StoreParts):
 
     @overload
     def get_offset_by_time(
-        self, topic: str, timestamp: Time, queue_id: None = None, boundary: Boundary = "lower"
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: None = None,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
     ) -> dict[int, int]: ...
     @overload
-    def get_offset_by_time(self, topic: str, timestamp: Time, queue_id: int, boundary: Boundary = "lower") -> int: ...
     def get_offset_by_time(
-        self, topic: str, timestamp: Time, queue_id: int | None = None, boundary: Boundary = "lower"
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: int,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
+    ) -> int: ...
+    def get_offset_by_time(
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: int | None = None,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
     ) -> int | dict[int, int]:
         """Find queue offsets by store time.
 
+        The answers are those of a broker. Its search is binary and assumes that store times never go back.
+
         Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. queue_id: None for all queues of the
         topic. boundary: "lower": the first message of that time or later; "upper": the last message of that time or
-        earlier.
+        earlier. exact_times: read the times of all messages, without that assumption.
         Returns: the queue offset, or a dict from queue id to queue offset. Raises: KeyError for a missing queue.
         Source: DefaultMessageStore.getOffsetInQueueByTime.
         """
         timestamp = epoch_ms(timestamp, "timestamp")
         self.commit_log.refresh()
         if queue_id is not None:
-            return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
+            return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary, exact_times=exact_times)
         ids = self.queue_ids(topic)
         if not ids:
             raise KeyError(describe_unknown_topic(self, topic))
-        return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
+        return {
+            queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary, exact_times=exact_times)
+            for queue in ids
+        }
 
-    def get_phy_offset_by_time(self, timestamp: Time) -> int:
+    def find_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> PhyOffsetByTime:
         """Find the physical offset of the first message that was stored at a time or later.
 
-        Return the end of the log if there is no later message. The search starts in the last file that begins before
-        that time. It ignores clocks that went back within earlier files, and messages that cannot be read.
-        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. Raises: TypeError, ValueError for
-        others.
+        The answer is the end of the log if there is no later message. Messages that cannot be read are ignored. Files
+        whose first messages, and those of their neighbours, are more than a day older than the time are not read. Their
+        messages are all older, unless the clock was ahead by more than a day within a file, and was corrected in it.
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. exact_times: read every file.
+        Returns: PhyOffsetByTime, which says whether files were not read. Raises: TypeError, ValueError for other times.
+        Source: none.
+
+        Examples:
+        >>> rocketstore.open("demo").find_phy_offset_by_time(0).phy_offset
+        0
         """
         first_time = epoch_ms(timestamp, "timestamp")
-        log = self.commit_log
-        begin = log.min_phy_offset
-        for file in reversed(log.queue.files):
-            first = log.find_message(file.file_from_offset)
-            if first is not None and first.store_timestamp < first_time:
-                begin = file.file_from_offset
-                break
-        found = log.scan(begin, columns=["phy_offset"], begin_timestamp=first_time, on_corrupt="skip", batch_size=1)
-        for batch in found:
-            return int(batch.phy_offset[0])
-        return found.position
+        return find_phy_offset_by_time(self.commit_log, first_time, exact_times=exact_times)
+
+    def get_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> int:
+        """Return the physical offset of the first message that was stored at a time or later.
+
+        Parameters, raises: as ``find_phy_offset_by_time``, which also says whether the answer is certain.
+        """
+        return self.find_phy_offset_by_time(timestamp, exact_times=exact_times).phy_offset
 
     # ---- by queue, offset and id ---------------------------------------------------------------------------
 
@@ -169,7 +199,9 @@ class StoreReader(StoreParts):
         Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
         for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
         and at the broker's limits of bytes.
-        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read.
+        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no
+        sound record of the queue gives no message. With limits="broker" a record of another queue is a message, as for
+        a broker.
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
 
@@ -194,7 +226,7 @@ class StoreReader(StoreParts):
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        read = self.commit_log, queue, *wanted, tags, limits, ext
+        read = self.commit_log, queue, QueueId(topic, operator.index(queue_id)), *wanted, tags, limits, ext
         try:
             return get_message(*read)
         except (CorruptFileError, FileNotFoundError):

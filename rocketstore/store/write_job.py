@@ -55,12 +55,13 @@ def write_pieces(
             elif pieces:
                 intent = intent_of(writer, directory, job, pieces, store_timestamp)
                 intent = intent._replace(transaction=transaction)
-                intent.save(root)
+                intent.save(writer.place)
                 writer.put_encoded(
                     (block for piece in pieces for block in read_blocks(directory, piece)), intent.store_timestamp
                 )
-                intent.fulfil(root)
+                intent.fulfil(writer.place)
                 is_done = True
+            writer.place.require_in_place()  # the names of what is removed are listed by the path
             sweep_abandoned(root)
     except BaseException as error:
         if not (is_done and isinstance(error, Exception)):

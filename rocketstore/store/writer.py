@@ -8,17 +8,16 @@ import threading
 from _thread import get_ident
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.busy_threads import marks_thread_busy
-from rocketstore.disk.durable import sync_path
+from rocketstore.disk.busy_threads import BusyThreads, NestedCallError, marks_thread_busy
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
-from rocketstore.dispatch.reput import ReputMessageService
+from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
@@ -31,7 +30,7 @@ from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
-from rocketstore.state.abort import make_abort
+from rocketstore.state.abort import make_abort, remove_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
@@ -48,7 +47,7 @@ class StoreWriter:
 
     def __init__(
         self,
-        root: Path,
+        place: HeldDirectory,
         config: StoreConfig,
         locks: list[StoreLock],
         log: CommitLog,
@@ -57,23 +56,29 @@ class StoreWriter:
         dispatcher: Dispatcher,
         batch_topics: set[str],
         phy_offset: int,
+        busy: BusyThreads,
     ) -> None:
-        """Continue a recovered store. Parameters: phy_offset: the end of the log, bytes."""
-        self.root = root
+        """Continue a recovered store.
+
+        Parameters: place: the root. phy_offset: the end of the log, bytes. busy: the threads that are in a call of this
+        writer.
+        """
+        self.busy = busy
+        self.place = place
+        self.root = root = place.path
         self.config: Any = config  # every size is set
         self._compat = Compat.of(config.compat)
         self.index = index
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
         self.lock_file, *self._other_locks = locks
-        self._topic_queues = TopicQueues(root, config, batch_topics)
+        self._topic_queues = TopicQueues(place, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
-        make_abort(root)
+        make_abort(root, place)
         directories = config.commit_log_paths(root, writable=True)
         read_only = config.commit_log_paths(root)
-        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll)
-        self.busy_threads = self._log.busy_threads
+        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
@@ -83,10 +88,12 @@ class StoreWriter:
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
-                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail
+                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail, busy
             )
             stack.callback(self.reput.stop)
-            self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
+            self._flusher = FlushService(
+                self._log, config, self._note_flushed, self._flush_dispatched, self._fail, busy
+            )
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
         if not self._log.is_sync:
@@ -103,9 +110,18 @@ class StoreWriter:
         # Hot path: test the rare conditions inline and call the full check only if one of them holds.
         if self._closed or self._failure is not None or not self.lock_file.owned:
             self._require_sound()
-        log, busy_threads, thread = self._log, self.busy_threads, get_ident()
+        thread, calls = get_ident(), self.busy.calls
+        if thread in calls:
+            self.busy.refuse("put_message")
         try:
-            busy_threads.add(thread)  # as ``marks_thread_busy``, without its call
+            calls[thread] = "put_message"  # as ``marks_thread_busy``, without its call
+            return self._put_one(message, store_timestamp)
+        finally:
+            calls.pop(thread, None)
+
+    def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        log = self._log
+        try:
             with log.lock:
                 if self._closed:
                     self._require_open()
@@ -123,26 +139,30 @@ class StoreWriter:
         except OSError as error:
             self._fail(error)
             raise
-        finally:
-            busy_threads.discard(thread)
 
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         if isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages):
-            return self._put_together(messages, store_timestamp)
+            return self._put_part(messages, store_timestamp)
         rows, results = 0, []
         for part in in_parts(messages):
-            results.append(self._put_together(part, store_timestamp, first_row=rows))
+            results.append(self._put_part(part, store_timestamp, rows))
             rows += len(part)
         return PutMessagesResult.join(results)
 
+    @marks_thread_busy("put_messages")
+    def _put_part(
+        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp, first_row: int = 0
+    ) -> PutMessagesResult:
+        return self._put_together(messages, store_timestamp, first_row=first_row)
+
+    @marks_thread_busy("put_batch")
     def put_batch(
         self, batch: Message, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         return self._put_together(messages, store_timestamp, batch)
 
-    @marks_thread_busy
     def _put_together(
         self,
         messages: Sequence[Message] | MessageBatch,
@@ -167,19 +187,23 @@ class StoreWriter:
             self._fail(error)
             raise
         if singles is not None:
-            return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in singles])
+            return PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
         if result:
             self.reput.waiting.count_records(len(result))
             if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
-    @marks_thread_busy
     def put_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
         """Append the records of other encoders, and write them to the disk. After any error the writer is stopped.
 
         Parameters: store_timestamp: epoch ms; None: the records keep theirs.
         """
+        self._append_encoded(blocks, store_timestamp)
+        self.flush()
+
+    @marks_thread_busy("put_encoded")
+    def _append_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
         self._require_sound()
         try:
             for block in blocks:
@@ -190,7 +214,6 @@ class StoreWriter:
         except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
             raise
-        self.flush()
 
     def _complete_and_append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Complete the properties of an inner batch or of a message for light queues, and append the message."""
@@ -228,7 +251,7 @@ class StoreWriter:
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
-    @marks_thread_busy
+    @marks_thread_busy("create_topic")
     def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
@@ -256,17 +279,29 @@ class StoreWriter:
 
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
-    def dispatch_pending(self) -> None:
-        """Wait until queues and index have all messages. Raises: StoreError if they could not be written."""
-        if self.lock_file.owned and self.reput.dispatched < self._log.phy_offset:
-            self._wait_for_dispatch()
+    @marks_thread_busy("add_dispatcher")
+    def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
+        self.reput.add(dispatcher)
 
-    @marks_thread_busy
+    def dispatch_pending(self) -> None:
+        """Wait until queues and index have all messages, before a query.
+
+        Raises: StoreError if they could not be written; NestedCallError if this thread is in a call of the writer.
+        """
+        if self.lock_file.owned:
+            self.busy.require_idle("a query")
+            if self.reput.dispatched < self._log.phy_offset:
+                self._wait_for_query()
+
+    @marks_thread_busy("a query")
+    def _wait_for_query(self) -> None:
+        self._wait_for_dispatch()
+
     def _wait_for_dispatch(self) -> None:
         self.reput.wait()
         self._require_no_failure()
 
-    @marks_thread_busy
+    @marks_thread_busy("flush")
     def flush(self) -> None:
         """Write the log, then queues and index, then the checkpoint to the disk."""
         self._require_sound()
@@ -275,8 +310,7 @@ class StoreWriter:
     def _flush_all(self) -> None:
         with self._failing():
             self._log.check_file()
-        self.reput.wait()
-        self._require_no_failure()
+        self._wait_for_dispatch()
         self._flush_dispatched()
 
     def _flush_dispatched(self) -> None:
@@ -312,14 +346,15 @@ class StoreWriter:
                 self.checkpoint.confirm_phy_offset = phy_offset
         self.checkpoint.flush()
 
-    @marks_thread_busy
+    @marks_thread_busy("delete_expired_files")
     def delete_expired_files(
         self, queues: Iterable[tuple[str, int]], hours: float | None, before_phy_offset: int | None, dry_run: bool
     ) -> ExpiredFiles:
         self._require_sound()
-        self.dispatch_pending()
+        self._wait_for_dispatch()
         with self.reput.lock:
             self._read_log.refresh()
+            self.place.require_in_place()  # the log was listed by its path
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
                 self._read_log.queue.files,
@@ -330,22 +365,40 @@ class StoreWriter:
                 hours,
                 before_phy_offset,
                 dry_run,
+                self._log.held,
             )
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds."""
+        """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds.
+
+        The error of a signal handler that calls the writer in between says nothing about the data, as Ctrl-C does not.
+        """
         try:
             yield
+        except NestedCallError:
+            raise
         except Exception as error:
             self._fail(error)
             raise
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = self._failure or error
+        self._failure = self._failure or self._explained(error)
         self._log.plain_put.close()
         if not (self._flusher.is_current or self.reput.is_current):
             self._is_told = True  # the caller's thread raises the error
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the error that says where the store was moved, if that is why another error was raised."""
+        if isinstance(error, OSError | StoreError):
+            try:
+                self.place.require_in_place()
+            except StoreError as moved:
+                moved.__cause__ = error
+                return moved
+            except OSError:
+                return error
+        return error
 
     def _require_sound(self) -> None:
         self._require_open()
@@ -364,7 +417,7 @@ class StoreWriter:
                 f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
             ) from self._failure
 
-    @marks_thread_busy
+    @marks_thread_busy("close")
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
         if not self.lock_file.owned:  # after a fork, missing threads may hold the other locks forever
@@ -405,10 +458,9 @@ class StoreWriter:
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self.lock_file)]
         with contextlib.ExitStack() as stack:
-            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks]):
+            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks, self.place.close]):
                 stack.callback(step)
 
     def _unmark(self) -> None:
         if self._failure is None:
-            (self.root / "abort").unlink(missing_ok=True)
-            sync_path(self.root)
+            remove_abort(self.place)

@@ -62,10 +62,12 @@ class StoreEndJudge:
         return judge_end(candidate, proof, state)
 
     def _read_run_proof(self, log: RecordReader, candidate: EndCandidate) -> RunProof:
+        """Compare the records behind a place with the time at which the running broker wrote the lock file."""
+        if candidate.later is None or candidate.end < log.last_begun_file():
+            return RunProof(is_in_last_file=False, are_later_old=False)
         started = read_lock_timestamp(self._root)
-        timestamp = -1 if candidate.later is None else log.read_store_timestamp(candidate.later)
-        is_old = started is not None and 0 <= timestamp < started
-        return RunProof(candidate.end >= log.last_begun_file(), is_old)
+        are_old = started is not None and are_all_older(log, candidate.later, started)
+        return RunProof(is_in_last_file=True, are_later_old=are_old)
 
     def _read_cut_proof(self, log: RecordReader, candidate: EndCandidate) -> CutProof | None:
         """Return None if the store's queues or index cannot be read as files."""
@@ -83,6 +85,19 @@ def read_lock_timestamp(root: Path) -> int | None:
     with contextlib.suppress(OSError):
         return (root / "lock").stat().st_mtime_ns // 1_000_000
     return None
+
+
+def are_all_older(log: RecordReader, begin: int, timestamp: int) -> bool:
+    """Return whether all records from a physical offset on have store times before ``timestamp``, epoch ms."""
+    place: int | None = begin
+    while place is not None:
+        scanner = log.scanner(("store_timestamp",))
+        end = log.walk(scanner, place)
+        times = np.asarray(scanner.take()["store_timestamp"], np.int64)
+        if ((times < 0) | (times >= timestamp)).any():
+            return False
+        place = log.find_later(end + 1, LONG_MAX)
+    return True
 
 
 def read_facts(root: Path, config: StoreConfig, log: RecordReader) -> LastFileFacts | None:

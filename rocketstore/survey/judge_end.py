@@ -59,12 +59,12 @@ class CutProof:
 class RunProof:
     """What a running broker's files say about a place of its log at which bytes begin that are no record.
 
-    Attributes: is_in_last_file: as for ``CutProof``. is_later_old: the first record behind the place was stored before
-    the broker started. A broker writes its records one behind the other. So no record of this run is behind the place.
+    Attributes: is_in_last_file: as for ``CutProof``. are_later_old: all records behind the place were stored before the
+    broker started.
     """
 
     is_in_last_file: bool
-    is_later_old: bool
+    are_later_old: bool
 
 
 def judge_end(candidate: EndCandidate, proof: CutProof | RunProof | None, state: StoreState) -> JudgedEnd:
@@ -82,6 +82,6 @@ def _find_why(candidate: EndCandidate, proof: CutProof | RunProof | None, state:
         return WITHOUT_LATER[state]
     if state == StoreState.STOPPED and isinstance(proof, CutProof) and proof.is_complete:
         return Why.CUT
-    if state == StoreState.RUNNING and isinstance(proof, RunProof) and proof.is_in_last_file and proof.is_later_old:
+    if state == StoreState.RUNNING and isinstance(proof, RunProof) and proof.is_in_last_file and proof.are_later_old:
         return Why.GROWING
     return Why.DAMAGED

@@ -13,14 +13,13 @@ from typing import Any
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.lock_file import is_held
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.geometry import IndexGeometry, geometry_of
-from rocketstore.index.index_directory import index_paths
+from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
+from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.layout import StoreLayout
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
-from rocketstore.state.java_numbers import parse_long
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles
@@ -128,20 +127,23 @@ class FileListing:
         return checked
 
     def _has_length(self, path: Path, geometry: IndexGeometry) -> bool:
-        """Return whether an index file has the length of its geometry. Report another length."""
+        """Return whether an index file has the length of its geometry, or can be read as if zeros followed it.
+
+        Report another length.
+        """
         length, size = path.stat().st_size, geometry.file_size
         if length == 0 and not self.last_exit_ok:
             self.findings.add("index-torn-put", path, 0, "the file has not got its length yet")
         elif length != size:
             detail = f"{length} bytes, {geometry.hash_slot_num} slots and {geometry.index_num} items need {size}"
-            self.findings.add("index-file-size", path, length, detail)
-        return length == size
+            self.findings.add("index-file-size" if length > size else "index-file-short", path, length, detail)
+        return 0 < length <= size
 
     def _check_index_names(self, directory: Path) -> None:
         for entry in self.entries(directory):
-            if parse_long(entry.name) is not None and is_true(entry.is_dir):
+            if is_index_name(entry.name) and is_true(entry.is_dir):
                 self.findings.add("foreign-file-fatal", Path(entry.path), 0, "a directory by the name of an index file")
-            elif not entry.name.isdecimal() or not is_true(entry.is_file):
+            elif not is_index_name(entry.name) or not is_true(entry.is_file):
                 self.findings.add("foreign-file", Path(entry.path), 0, "no index file")
             elif len(entry.name) != 17 or not entry.name.isascii():
                 self.findings.add("index-file-name", Path(entry.path), 0, entry.name)
@@ -151,7 +153,7 @@ class FileListing:
         config = self.config
         if config.max_hash_slot_num and config.max_index_num:
             return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
-        for path in paths:
+        for path in longest_first(paths):
             with contextlib.suppress(ValueError, CorruptFileError):
                 return geometry_of([path], for_writing=False)
         lengths = {path.stat().st_size for path in paths}

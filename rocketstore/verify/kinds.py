@@ -213,8 +213,14 @@ KINDS = {
     ),
     "index-file-size": Kind(
         ERROR,
-        "a file has another length than slots and items need",
-        "reads wrong items; a file that is too short is filled with zeros",
+        "a file is longer than slots and items need",
+        "reads the first bytes only, and wrong items if it was written with other sizes",
+        INDEX,
+    ),
+    "index-file-short": Kind(
+        ERROR,
+        "a file is shorter than slots and items need",
+        "makes it longer with zeros; items that were cut off are lost",
         INDEX,
     ),
     "index-file-name": Kind(WARNING, "a file's name is not a time of 17 digits", "sorts it elsewhere", INDEX),

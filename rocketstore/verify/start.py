@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocketstore.broker_file import parse_boolean, parse_int
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.java_text import parse_boolean, parse_int
 from rocketstore.verify.report import Findings
 
 __all__ = ["check_start_files", "is_on", "stray_files"]

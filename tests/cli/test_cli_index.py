@@ -2,6 +2,8 @@
 
 import csv
 import io
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +49,29 @@ def test_info_gives_a_json_object_for_each_file(index):
         "bytes": 40 + 4 * 97 + 20 * 1000,
     }
     assert (last["items"], last["slotsUsed"], last["endPhyOffset"]) == (2, 2, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("place", "field"), [(16, "beginPhyOffset"), (24, "endPhyOffset"), (32, "hashSlotCount"), (36, "indexCount")]
+)
+def test_info_names_a_header_that_slots_and_items_contradict(place, field, index, tmp_path):
+    file = Path(shutil.copy(index / "20231114221320000", tmp_path))
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write((399).to_bytes(4 if place >= 32 else 8, "big"))
+    result = run("info", file)
+    assert (rows(result, exit_code=1)[0]["slotsUsed"] == 97) == (field != "indexCount")
+    assert f"{file}: the header's {field} is 399, but" in result.stderr
+
+
+def test_info_counts_the_slots_of_a_file_whose_header_counts_puts(index, tmp_path):
+    """As releases up to 4.7.0 do."""
+    file = Path(shutil.copy(index / "20231114221320000", tmp_path))
+    with file.open("r+b") as opened:
+        opened.seek(32)
+        opened.write((999).to_bytes(4, "big"))
+    result = run("info", file)
+    assert (rows(result)[0]["slotsUsed"], result.exit_code) == (97, 0)
 
 
 def test_info_in_csv_has_the_same_columns(index):

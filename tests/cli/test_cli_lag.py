@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import time
 
 import pytest
@@ -61,6 +62,26 @@ def test_a_table_has_queues_and_totals(store):
     assert any(line.split()[:6] == ["behind", "Orders", "0", "1", "3", "2"] and "2h 0m" in line for line in lines)
     at = next(n for n, line in enumerate(lines) if line.split()[:2] == ["group", "topics"])
     assert [line.split()[:4] for line in lines[at + 1 :]] == [["behind", "2", "3", "2"], ["done", "1", "2", "0"]]
+
+
+def test_offsets_of_queues_that_no_consumer_reads_are_left_out_and_counted(store, tmp_path):
+    root = shutil.copytree(store, tmp_path / "store")
+    path = root / "config" / "topics.json"
+    topics = json.loads(path.read_text())
+    topics["topicConfigTable"]["Orders"]["readQueueNums"] = 1
+    path.write_text(json.dumps(topics))
+    result = run("lag", root, "--group", "behind")
+    assert [(row["topic"], row["queueId"], row["lag"]) for row in rows(result)] == [("Gone", 0, 0), ("Orders", 0, 2)]
+    assert "1 saved offset is of a queue beyond readQueueNums" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["ls"], ["lag"], ["lag", "--totals"]], ids=" ".join)
+def test_a_list_of_an_empty_store_ends_with_status_1(command, tmp_path):
+    open_store(tmp_path / "store").close()
+    name, *options = command
+    result = run(name, tmp_path / "store", *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has no queues" in result.stderr or "no consumer group has saved an offset" in result.stderr
 
 
 @pytest.mark.parametrize(("seconds", "text"), [

@@ -12,7 +12,8 @@ from support.cli import assert_one_line, golden, on_terminal, rows, run
 from support.puts import open_store
 
 import rocketstore
-from rocketstore import BrokerConfig, Message, MessageStore
+from rocketstore import BrokerConfig, Message, StoreError
+from rocketstore.log.file_times import choose_files
 from rocketstore.messages.text_rows import row_names
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
@@ -132,8 +133,8 @@ def test_ls_and_lag_say_that_an_empty_store_has_nothing_to_list(tmp_path):
     root = tmp_path / "store"
     for command, text in (("ls", "has no queues"), ("lag", "no consumer group has saved an offset")):
         result = run(command, root)
-        assert (result.exit_code, result.stdout) == (0, "")
-        assert result.stderr.startswith(f"{root}: {text}")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"Error: {root}: {text}")
         assert result.stderr.count("\n") == 1
 
 
@@ -227,7 +228,9 @@ def test_offset_beyond_the_end_says_so():
     end = stores.reads(BASIC)["log"][0]["maxPhyOffset"]
     result = run("offset", golden(BASIC), "--time", "2100-01-01")
     assert rows(result) == [{"phyOffset": end}]
-    (line,) = result.stderr.splitlines()
+    assumption, line = result.stderr.splitlines()
+    assert "no clock was wrong by 24 hours or more within a file; --exact-times reads every file" in assumption
+    assert run("offset", golden(BASIC), "--time", "2100-01-01", "--exact-times").stderr.splitlines() == [line]
     assert f"no message was stored at 2100-01-01T00:00:00.000Z or later: {end} is the end of the log" in line
     result = run("offset", golden(BASIC), "--time", "2100-01-01", "--topic", "TopicTest")
     assert len(rows(result)) == 4
@@ -385,6 +388,67 @@ def test_a_query_by_time_finds_messages_before_a_clock_was_set_back(tmp_path):
         since = begin + minutes * 60_000
         found = [row["storeTimestamp"] for row in rows(run("query", tmp_path, "--since", since))]
         assert found == [time for time in times if time >= since]
+
+
+DAY = 86_400_000
+
+
+def put_clock_ahead(root, ahead):
+    """Put messages of 12 days into 12 files. The clock is ahead for some of the third file. Return their times."""
+    times = [1_700_000_000_000 + DAY // 10 * n + ahead * (25 <= n < 28) for n in range(120)]
+    with open_store(root, mapped_file_size_commit_log=4096) as store:
+        for time in times:
+            store.put_message(Message("T", b"x" * 300, queue_id=0), store_timestamp=time)
+    return times
+
+
+def times_of(result):
+    return [row["storeTimestamp"] for row in rows(result)]
+
+
+@pytest.mark.parametrize("until", [[], ["--until", 1_700_000_000_000 + 4 * DAY]])
+def test_a_query_by_time_finds_messages_of_a_clock_that_ran_ahead(tmp_path, until):
+    times = put_clock_ahead(tmp_path, 20 * DAY // 24)
+    found = times_of(run("query", tmp_path, "--since", times[25], *until, "--limit", 1000))
+    assert found == [time for time in times if times[25] <= time < (until or [None, times[-1] + 1])[1]]
+
+
+def test_a_query_by_time_notes_that_it_assumes_right_clocks(tmp_path):
+    times = put_clock_ahead(tmp_path, 30 * DAY)
+    result = run("query", tmp_path, "--since", times[25], "--until", times[27] + 1)
+    assert result.exit_code == 1
+    assert "11 log files of other times were not read" in result.stderr
+    result = run("query", tmp_path, "--since", times[25], "--until", times[27] + 1, "--exact-times")
+    assert (times_of(result), result.stderr) == (times[25:28], "3 found\n")
+    result = run("offset", tmp_path, "--time", times[25], "--exact-times")
+    assert rows(result)[0]["phyOffset"] < rows(run("offset", tmp_path, "--time", times[25]))[0]["phyOffset"]
+    result = run("offset", tmp_path, "--time", times[25], "--topic", "T", "--exact-times")
+    assert rows(result)[0]["queueOffset"] == 25
+
+
+def test_a_query_by_time_notes_nothing_of_files_that_it_would_not_reach(tmp_path):
+    times = put_clock_ahead(tmp_path, 0)
+    result = run("query", tmp_path, "--since", times[0], "--limit", 5)
+    assert (times_of(result), "not read" in result.stderr) == (times[:5], False)
+    result = run("query", tmp_path, "--since", times[0], "--until", times[5] + 1, "--limit", 5)
+    assert "not read" not in result.stderr
+    result = run("query", tmp_path, "--since", times[0], "--until", times[5])
+    assert (times_of(result), "log files of other times were not read" in result.stderr) == (times[:5], True)
+
+
+def test_index_files_are_not_searched_by_exact_times():
+    result = run("query", golden(BASIC) / "index", "--topic", "TopicTest", "--key", "k", "--exact-times")
+    assert result.exit_code == 2
+    assert "--exact-times needs a store" in result.stderr
+
+
+@pytest.mark.parametrize("upper", [[], ["--upper"]])
+def test_an_exact_offset_in_a_queue_says_if_there_is_no_message(tmp_path, upper):
+    times = put_clock_ahead(tmp_path, 30 * DAY)
+    ask = ["offset", tmp_path, "--topic", "T", "--exact-times", *upper, "--time"]
+    far = times[27] + 1 if not upper else times[0] - 1
+    assert "no message was stored" in run(*ask, far).stderr
+    assert run(*ask, times[0]).stderr == ""
 
 
 @pytest.mark.parametrize(("bodies", "bad", "more"), [
@@ -598,14 +662,13 @@ def test_query_by_time_leaves_out_damaged_records(tmp_path):
 def test_query_by_time_names_what_expires_before_it_is_read(tmp_path, monkeypatch):
     root = copy_of(RICH, tmp_path)
     first, second = sorted((root / "commitlog").iterdir())[:2]
-    begin = MessageStore.get_phy_offset_by_time
 
-    def expire_behind(store, timestamp):
-        found = begin(store, timestamp)
+    def expire_behind(*args, **options):
+        found = choose_files(*args, **options)
         first.unlink()
         return found
 
-    monkeypatch.setattr(MessageStore, "get_phy_offset_by_time", expire_behind)
+    monkeypatch.setattr("rocketstore.cli.query.choose_files", expire_behind)
     result = run("query", root, "--since", 0)
     assert rows(result, exit_code=1)[0]["phyOffset"] == int(second.name)
     assert f"the log before {int(second.name)} was deleted before it was read" in result.stderr.splitlines()[1]
@@ -614,7 +677,7 @@ def test_query_by_time_names_what_expires_before_it_is_read(tmp_path, monkeypatc
 EMPTY = {
     "query": ["query", "STORE", "--topic", "TopicTest", "--key", "nope"],
     "query by id": ["query", "STORE", "--id", "7F00000100002A9F00000000000FFFFF"],
-    "query by time": ["query", "STORE", "--since", "2100-01-01"],
+    "query by time": ["query", "STORE", "--since", "2100-01-01", "--exact-times"],
     "get": ["get", "STORE", "TopicTest", 0, 10**6],
     "cat": ["cat", "STORE", "--key", "nope"],
     "cat of nothing": ["cat", "STORE", "--end-offset", 0],
@@ -709,7 +772,9 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("below", ["commitlog", "index", "consumequeue/TopicTest/0"])
+@pytest.mark.parametrize(
+    "below", ["commitlog", "index", "consumequeue/TopicTest/0", "commitlog/*", "consumequeue/*/0/*"]
+)
 @pytest.mark.parametrize(
     "command",
     [["ls"], ["info"], ["verify"], ["recover"], ["rebuild"], ["query", "--topic", "T", "--key", "k"]],
@@ -717,10 +782,28 @@ def test_a_wrong_path_is_named(command, tmp_path, monkeypatch):
 )
 def test_a_directory_of_a_store_given_as_the_store_gets_a_hint_at_the_store(command, below):
     root = golden(BASIC)
-    if below == "index" and command[0] in ("info", "query"):
+    below = next(root.glob(below)).relative_to(root)
+    if below.name == "index" and command[0] in ("info", "query"):
         return  # they read index files without a store
     name, *options = command
     assert_one_line(run(name, root / below, *options), root / below, f"did you mean {root}?")
+
+
+def test_a_directory_above_stores_gets_a_hint_at_them(tmp_path):
+    roots = [shutil.copytree(golden(BASIC), tmp_path / name) for name in ("a", "b")]
+    hint = f"did you mean one of {roots[0]}, {roots[1]}?"
+    for name, *options in (["ls"], ["info"], ["cat"], ["verify"], ["recover"], ["rebuild"], ["config", "check"]):
+        assert_one_line(run(name, *options, tmp_path), tmp_path, hint)
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(StoreError, match=re.escape(hint)):
+            rocketstore.open(tmp_path, mode)
+    log_file = next((roots[0] / "commitlog").iterdir())
+    with pytest.raises(StoreError, match="there is no record of a commit log: did you mean one of"):
+        rocketstore.salvage(tmp_path, tmp_path.parent / "out")
+    for mode in ("r", "r+", "a"):
+        with pytest.raises(NotADirectoryError, match=re.escape(f"did you mean {roots[0]}?")):
+            rocketstore.open(log_file, mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_directory_above_a_store_gets_a_hint_at_the_store(tmp_path):

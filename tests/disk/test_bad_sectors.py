@@ -308,6 +308,8 @@ ORDERS = {
     "faulthandler between": "use_rocketstore(); faulthandler.enable(); use_rocketstore(); fault()",
     "sent": "use_rocketstore(); os.kill(os.getpid(), signal.SIGBUS)",
     "sent, with faulthandler": "faulthandler.enable(); use_rocketstore(); os.kill(os.getpid(), signal.SIGBUS)",
+    "sent, with faulthandler between": "use_rocketstore(); faulthandler.enable(); use_rocketstore(); "
+    "os.kill(os.getpid(), signal.SIGBUS)",
 }
 
 
@@ -320,6 +322,16 @@ def test_a_fault_elsewhere_ends_the_process_as_ever(order, tmp_path):
     )
     assert done.returncode == -signal.SIGBUS, done.stderr
     assert done.stderr.count("Fatal Python error: Bus error") == ("faulthandler" in order)
+
+
+def test_a_handler_that_returns_gets_every_signal_that_is_sent(tmp_path):
+    code = "seen = []; signal.signal(signal.SIGBUS, lambda *_: seen.append(1)); use_rocketstore()\n"
+    code += "for _ in range(3): signal.raise_signal(signal.SIGBUS)\n"
+    code += "for _ in range(3): os.kill(os.getpid(), signal.SIGBUS)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", OTHERS + code + "print(len(seen))", str(tmp_path)], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"6\n")
 
 
 def test_a_forked_child_is_guarded_too(tmp_path):

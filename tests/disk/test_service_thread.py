@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.interrupts import interrupt
@@ -101,3 +102,17 @@ def test_a_thread_knows_itself():
     thread.join()
     assert said == [(True, "test")]
     assert not thread.is_current
+
+
+def test_an_error_of_a_signal_handler_that_runs_in_a_wakeup_is_raised():
+    """The error of a lock that another thread has released just now is not."""
+
+    def handler():
+        raise RuntimeError("of the handler")
+
+    wakeup = Wakeup()
+    wakeup._lock = SimpleNamespace(locked=lambda: True, release=threading.Lock().release)
+    wakeup.set()
+    wakeup._lock = SimpleNamespace(locked=lambda: True, release=handler)
+    with pytest.raises(RuntimeError, match="of the handler"):
+        wakeup.set()

@@ -283,13 +283,36 @@ def test_records_that_name_more_queues_are_marked():
     assert flags[2]
 
 
-@pytest.mark.parametrize("offset", ["1" * 5000, "0" * 5000 + "7", "", "-1", "x", "²"])
-def test_an_offset_that_is_no_queue_offset_gives_no_more_queues(offset):
+@pytest.mark.parametrize("offset", ["1" * 5000, "", "x", "²", "\u0085", "0 ", "\U0001d7cf"])
+def test_an_offset_that_is_no_number_gives_no_more_queues(offset):
     properties = {"INNER_MULTI_DISPATCH": "a,b", "INNER_MULTI_QUEUE_OFFSET": f"{offset},3"}
     config = StoreConfig(enable_multi_dispatch=True)
     assert list(more_queues(("T", 5), properties, config, ())) == []
-    properties["INNER_MULTI_QUEUE_OFFSET"] = "0007,3"
-    assert list(more_queues(("T", 5), properties, config, ())) == [(("a", 5), 7), (("b", 5), 3)]
+    properties["INNER_MULTI_DISPATCH"] = "a/,b"  # RocketMQ does not read the offset of such a name
+    assert list(more_queues(("T", 5), properties, config, ())) == [(("b", 5), 3)]
+
+
+@pytest.mark.parametrize("offset", ["-1", f"{2**63 - 1}", f"{2**63 // 20 - 1}"])
+def test_an_offset_without_a_place_in_a_queue_drops_its_queue_alone(offset):
+    properties = {"INNER_MULTI_DISPATCH": "a,b", "INNER_MULTI_QUEUE_OFFSET": f"{offset},3"}
+    config = StoreConfig(enable_multi_dispatch=True)
+    assert list(more_queues(("T", 5), properties, config, ())) == [(("b", 5), 3)]
+
+
+@pytest.mark.parametrize("offset", ["7", "+7", "0007", "0" * 5000 + "7", "\u0667", "+\uff17"])
+def test_offsets_in_light_queues_are_numbers_as_java_reads_them(offset):
+    properties = {"INNER_MULTI_DISPATCH": "a,b", "INNER_MULTI_QUEUE_OFFSET": f"{offset},-0"}
+    config = StoreConfig(enable_multi_dispatch=True)
+    assert list(more_queues(("T", 5), properties, config, ())) == [(("a", 5), 7), (("b", 5), 0)]
+
+
+@pytest.mark.parametrize(("blank", "is_blank"), [(" ", True), ("\x1c\u3000", True), ("\xa0", False), ("\x85", False)])
+def test_light_queues_without_a_name_that_java_takes_for_blank(blank, is_blank):
+    config = StoreConfig(enable_multi_dispatch=True)
+    properties = {"INNER_MULTI_DISPATCH": blank, "INNER_MULTI_QUEUE_OFFSET": "0"}
+    assert list(more_queues(("T", 5), properties, config, ())) == [((blank, 5), 0)] * (not is_blank)
+    properties = {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": blank}
+    assert list(more_queues(("T", 5), properties, config, ())) == []
 
 
 def test_messages_of_batch_queues_are_for_no_more_queues():

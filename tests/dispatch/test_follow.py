@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from reference.commit_log import make_commit_log
+from reference.record import INNER_BATCH, build_record
 from support.puts import (
     COMMIT,
     PREPARED,
@@ -64,6 +65,43 @@ def test_a_request_is_what_the_message_is(tmp_path):
         msg_base_offset=0,
         batch_size=1,
     )
+
+
+@pytest.mark.parametrize("base", ["\u0660" * 25 + "\u0661", "+1", "\uff11"])
+@pytest.mark.parametrize("number", ["1", "\u0967"])
+def test_an_inner_batch_has_the_numbers_that_java_reads_for_every_reader(base, number, tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    body = b"\0\0\0\x17" + bytes(12) + b"\0\0\0\1x" + bytes(2)
+    properties = {"INNER_BASE": base, "INNER_NUM": number}
+    record = build_record("B", body, properties=properties, sys_flag=INNER_BATCH, queue_offset=9)
+    (tmp_path / "commitlog" / f"{0:020}").write_bytes(record.ljust(4096, b"\0"))
+    assert not any("inner" in str(finding.kind) for finding in rocketstore.verify(tmp_path).findings)
+    with rocketstore.open(tmp_path) as store:
+        ((message,),) = store.scan()
+        (request,) = store.follow(poll=None)
+    assert [inner.queue_offset for inner in message.decode_batch()] == [1]
+    assert (request.msg_base_offset, request.batch_size) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"INNER_BASE": "\U0001d7cf", "INNER_NUM": "1"},
+        {"INNER_BASE": "1", "INNER_NUM": "40000"},
+        {"INNER_BASE": "0", "INNER_NUM": "²"},
+    ],
+)
+def test_an_inner_batch_with_a_number_that_java_refuses_is_damage_for_every_reader(properties, tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    record = build_record("B", b"", properties=properties, sys_flag=INNER_BATCH)
+    (tmp_path / "commitlog" / f"{0:020}").write_bytes(record.ljust(4096, b"\0"))
+    message = Message.of_fields({"properties": properties, "raw_body": b"", "phy_offset": 0, "sys_flag": INNER_BATCH})
+    with pytest.raises(CorruptFileError, match="INNER_"):
+        message.decode_batch()
+    kinds = {str(finding.kind) for finding in rocketstore.verify(tmp_path).findings}
+    assert "log-inner-batch" in kinds
+    with rocketstore.open(tmp_path) as store, pytest.raises(CorruptFileError, match="INNER_"):
+        list(store.follow(poll=None))
 
 
 def test_transactions_of_every_type_are_followed(tmp_path):

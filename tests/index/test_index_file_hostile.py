@@ -21,6 +21,7 @@ SLOTS, ITEMS = 7, 20
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
 KEYS = [f"T#{n % 5}" for n in range(15)] + ["T#absent", ""]
 LENGTH = 40 + 4 * SLOTS + 20 * ITEMS
+ITEMS_END = 40 + 4 * SLOTS + 20 * 16  # of the file that ``filled`` makes
 
 
 def filled():
@@ -97,9 +98,33 @@ def check_is_refused(path, data):
     assert path.read_bytes() == data
 
 
-def test_every_truncation_is_refused_and_not_extended(tmp_path):
+@pytest.mark.parametrize("length", [ITEMS_END, ITEMS_END + 1, LENGTH - 20, LENGTH - 1])
+def test_a_file_that_lost_nothing_but_zeros_is_read_and_made_longer_as_rocketmq_does(length, tmp_path):
     data = bytes(filled().data)
-    for length in range(LENGTH):
+    path = write(tmp_path / "index", data[:length])
+    with IndexFile.open(path, "r", **GEOMETRY) as file:
+        model = model_of(bytearray(data))
+        assert [file.select_phy_offset(key) for key in KEYS] == [
+            model.select_phy_offset(key, 32, 0, LONG_MAX) for key in KEYS
+        ]
+        assert file.items(ITEMS - 1, ITEMS)["phy_offset"] == 0
+        file._check_file_size()
+    assert path.read_bytes() == data[:length]
+    IndexFile.open(path, "r+", **GEOMETRY).close()
+    assert path.read_bytes() == data
+
+
+def test_a_short_file_that_is_cut_again_while_it_is_open_is_an_error(tmp_path):
+    path = write(tmp_path / "index", bytes(filled().data)[: LENGTH - 20])
+    with IndexFile.open(path, "r", **GEOMETRY) as file:
+        os.truncate(path, LENGTH - 40)
+        with pytest.raises(CorruptFileError, match="was cut from"):
+            file._check_file_size()
+
+
+def test_every_truncation_that_loses_slots_or_items_is_refused_and_not_extended(tmp_path):
+    data = bytes(filled().data)
+    for length in range(ITEMS_END):
         path = write(tmp_path / "index", data[:length])
         for mode in ("r", "r+"):
             with pytest.raises((StoreError, ValueError)):
@@ -255,7 +280,7 @@ def test_a_geometry_that_does_not_fit_is_refused(tmp_path):
     path = write(tmp_path / "index", filled().data)
     for slots, items in [
         (SLOTS + 1, ITEMS),
-        (SLOTS, ITEMS + 1),
+        (SLOTS, ITEMS - 1),
         (SLOTS - 5, ITEMS + 2),
         (0, ITEMS),
         (SLOTS, 0),

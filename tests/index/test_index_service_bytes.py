@@ -620,10 +620,10 @@ def test_a_full_file_that_is_not_on_the_disk_keeps_the_checkpoint_before_it(inde
 def test_a_file_whose_name_is_not_on_the_disk_is_made_again_and_not_left(index, monkeypatch):
     failures, real = [OSError(errno.EIO, "planted")], index_writer.sync_path
 
-    def sync_path(path):
+    def sync_path(path, held):
         if failures:
             raise failures.pop()
-        real(path)
+        real(path, held)
 
     monkeypatch.setattr(index_writer, "sync_path", sync_path)
     monkeypatch.setattr(index_writer, "CREATE_RETRY_SECONDS", 0)

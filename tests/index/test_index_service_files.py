@@ -132,7 +132,7 @@ def test_files_beyond_the_bound_are_closed_and_a_writer_has_but_the_newest_open_
         assert (mappings(index), descriptors(index)) == (2, 0)
     with IndexService.open(index, "a", **GEOMETRY) as writer:
         assert found(writer) == expected
-        assert (mappings(index), descriptors(index)) == (2 + 1, 1)
+        assert (mappings(index), descriptors(index)) == (2 + 1, 2)  # the newest file, and the directory
         assert [file.mode for file in writer.files] == ["r"] * (FILES - 1) + ["r+"]
     assert (mappings(index), descriptors(index)) == (0, 0)
 

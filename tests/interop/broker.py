@@ -71,6 +71,10 @@ class Client(harness.Java):
         """Start and stop a broker over a store; return its dict of started and error, see Boots.java."""
         return json.loads(self.call("boot", root, json.dumps({**BOOT, **config})))
 
+    def stats(self, groups):
+        """Return the rows of GET_CONSUME_STATS for each group, all its topics."""
+        return self.json_answers("stats", rows=[{"broker": self.broker_port, "group": group} for group in groups])
+
     def query(self, requests):
         """Return the messages found for each request (topic, key, unique)."""
         return self.json_answers("query", rows=requests)

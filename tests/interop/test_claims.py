@@ -100,7 +100,7 @@ def test_units_behind_the_log_are_removed(java, sound, tmp_path, name):
 
 @pytest.mark.parametrize("change", ["shorter", "longer"])
 def test_an_index_file_of_another_length_is_loaded(java, sound, tmp_path, change):
-    """Kind index-file-size."""
+    """Kinds index-file-size, index-file-short."""
     name = next(name for name in planted.FAULTS if name.startswith(f"index_file_of_another_length: {change}"))
     _, path, _ = load(java, sound, tmp_path / "store", name)
     full = (sound["plain"] / "index").iterdir().__next__().stat().st_size

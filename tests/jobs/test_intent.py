@@ -325,7 +325,7 @@ def test_a_write_that_fails_after_its_last_record_is_undone_too(base, parts, mon
 def test_a_write_whose_end_does_not_come_to_the_disk_is_undone(base, parts, monkeypatch):
     errors = [OSError(5, "Input/output error")]
 
-    def fail_when_it_is_gone(path):
+    def fail_when_it_is_gone(path, held=None):
         if path == base and not intent_path(base).exists() and errors:
             raise errors.pop()
 

@@ -145,7 +145,7 @@ def test_a_batch_whose_writer_is_killed_is_stored_once_when_it_is_written_again(
 def test_a_commit_that_fails_is_undone_and_not_recorded(root, monkeypatch):
     write(root, 1)
 
-    def fail(path):
+    def fail(path, held):
         raise OSError(5, "Input/output error", str(path))
 
     with monkeypatch.context() as patch:

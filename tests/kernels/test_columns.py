@@ -1,9 +1,15 @@
 """Columns of numbers that a caller gives, where they do not lie as C takes them."""
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 from rocketstore import IndexFile, hash_keys
+from rocketstore.cli.transfer.sources import reading_errors
+from rocketstore.extras import find_imported
 from rocketstore.kernels.columns import aligned, checked_hashes, checked_offsets, int32_column, int64_column
 
 PACKED = np.dtype([("key_hash", np.int32), ("phy_offset", np.int64), ("store_timestamp", np.int64)])
@@ -80,3 +86,22 @@ def test_hashes_of_arrow_buffers_that_are_not_aligned_are_those_of_aligned_ones(
         other = pa.DictionaryArray.from_arrays(indices, column.dictionary)
     assert other.buffers()[1].address % 2
     assert np.array_equal(hash_keys(other[cut:]), hash_keys(keys[cut:]))
+
+
+@pytest.mark.parametrize("is_importing", [True, False])
+def test_a_module_that_is_half_imported_or_of_another_kind_is_no_pyarrow(monkeypatch, is_importing):
+    """While a thread imports pyarrow, ``sys.modules`` has it without its names. A user's folder may have its name."""
+    half = ModuleType("pyarrow")
+    half.__spec__ = ModuleSpec("pyarrow", None)
+    half.__spec__._initializing = is_importing
+    monkeypatch.setitem(sys.modules, "pyarrow", half)
+    assert find_imported("pyarrow", "Array") is None
+    assert int64_column([1, 2], "phy_offsets", 2).tolist() == [1, 2]
+    assert reading_errors() == (ValueError, TypeError, OSError, MemoryError)
+
+
+def test_a_module_counts_as_imported_when_it_is_complete(monkeypatch):
+    assert find_imported("numpy", "ndarray") is np
+    assert find_imported("no_such_module") is None
+    monkeypatch.setitem(sys.modules, "blocked", None)
+    assert find_imported("blocked") is None

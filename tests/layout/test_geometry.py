@@ -276,7 +276,7 @@ def test_half_of_a_geometry_without_files_has_rocketmqs_other_half(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("slots", "items"), [(97, 401), (96, 400), (98, None), (10**9, None), (None, 10**9), (None, 399)]
+    ("slots", "items"), [(97, 399), (96, 400), (98, None), (10**9, None), (None, 10**9), (None, 399)]
 )
 def test_a_geometry_that_the_length_or_the_items_contradict_is_refused(store, slots, items):
     """Corner 75."""
@@ -339,7 +339,7 @@ def test_a_store_is_written_again_as_it_was(tmp_path):
 
 def test_only_what_the_bytes_depend_on_is_left(tmp_path):
     config = replace(LEFT, flush_disk_type="SYNC_FLUSH", file_reserved_time=1, max_message_size=5, other={"a": "b"})
-    save_geometry(tmp_path, config)
+    save_geometry(tmp_path, config, is_new=True)
     assert writing_config(tmp_path) == LEFT
     assert {**json.loads(saved_path(tmp_path).read_bytes()), **SMALL} == {
         **SMALL,
@@ -353,6 +353,16 @@ def test_only_what_the_bytes_depend_on_is_left(tmp_path):
         "message_index_enable": True,
         "allocate_file_ahead": False,
     }
+
+
+def test_settings_that_nobody_stated_are_not_left(tmp_path):
+    save_geometry(tmp_path, LEFT)
+    left = json.loads(saved_path(tmp_path).read_bytes())
+    assert left.keys() & {"enable_consume_queue_ext", "enable_multi_dispatch", "message_index_enable"} == set()
+    (tmp_path / "broker.conf").touch()
+    save_geometry(tmp_path, StoreConfig.from_broker_conf(tmp_path / "broker.conf"))
+    left = json.loads(saved_path(tmp_path).read_bytes())
+    assert (left["enable_multi_dispatch"], left["message_index_enable"]) == (False, True)
 
 
 def test_saved_sizes_replace_those_that_a_config_leaves_out(tmp_path):
@@ -409,6 +419,12 @@ def test_the_place_of_a_log_elsewhere_is_never_taken_over_in_silence(tmp_path, n
             writing_config(tmp_path, config)
     config = StoreConfig(**{name: str(tmp_path / "log")})
     assert writing_config(tmp_path, config) == replace(config, **SMALL)
+    (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=4096\n")
+    config = StoreConfig.from_broker_conf(tmp_path / "broker.conf")
+    with pytest.raises(ValueError, match=f"{name}: give it: "):
+        writing_config(tmp_path, config)
+    (tmp_path / "commitlog").mkdir()  # a broker of a file without this line writes here
+    assert writing_config(tmp_path, config) == config
 
 
 DAMAGED = {

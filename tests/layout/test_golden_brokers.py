@@ -1,5 +1,6 @@
 """Every store that a real broker left is read as its own client read it, or the unread parts are named."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from support import brokers
 
 import rocketstore
 from rocketstore import Message, StoreConfig, UnsupportedFormatError
+from rocketstore.layout.layout import look_at_store
 
 DLEDGER = {"dledger"}
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
@@ -171,8 +173,9 @@ def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, na
 
 def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
     conf = tmp_path / "broker.conf"
-    for store_type, is_refused in (("default", False), ("defaultRocksDB", True)):
-        conf.write_text(f"storeType={store_type}\n")
+    lines = ("storeType=default", False), ("brokerName=a", False), ("storeType=defaultRocksDB", True)
+    for line, is_refused in lines:  # a file without storeType means files
+        conf.write_text(f"{line}\n")
         config = StoreConfig.from_broker_conf(conf)
         for name in ("rocksdb-migrated", "rocksdb-double"):
             with rocketstore.open(root_of(name), config=config) as store:
@@ -183,6 +186,16 @@ def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
                     assert ("Plain", 0) in store.queues()
         with rocketstore.open(root_of("rocksdb-migrated"), config=config) as store:
             assert bool(store.topics) != is_refused
+
+
+def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of, tmp_path):
+    root, conf = root_of("rocksdb-double"), tmp_path / "broker.conf"
+    for line in ("brokerName=a", "rocksdbCQDoubleWriteEnable=true"):
+        conf.write_text(f"{line}\n")
+        layout = look_at_store(root, StoreConfig.from_broker_conf(conf))
+        layout.require_file_queues("read")
+        with pytest.raises(UnsupportedFormatError) if "Double" in line else contextlib.nullcontext():
+            layout.require_written_queues("written")
 
 
 @pytest.mark.parametrize("name", sorted(CONFIG_IN_ROCKSDB))
@@ -223,6 +236,7 @@ def test_writers_refuse_what_they_do_not_write(root_of, name):
     assert everything(root) == before
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # units in RocksDB are not read
 @pytest.mark.parametrize("name", ["rocksdb-cq", "rocksdb-cq-separate", "rocksdb-migrated"])
 def test_rebuild_makes_queues_of_files_and_says_how_the_broker_must_be_started(root_of, tmp_path, name):
     root = shutil.copytree(root_of(name), tmp_path / name)

@@ -1306,3 +1306,20 @@ def test_a_reader_sees_that_every_file_was_replaced_by_a_newer_one_of_its_length
         assert queue.max_queue_offset == 20
         assert queue[:].phy_offsets.tolist() == [at for at, _ in log.records]
         assert store.commit_log.max_phy_offset > log.records[19][0]
+
+
+def test_many_copies_of_an_index_file_are_not_compared_with_each_other(tmp_path, monkeypatch):
+    searched = []
+    hashes_at = coverage_module.hashes_at
+    monkeypatch.setattr(coverage_module, "hashes_at", lambda file, at: searched.append(at) or hashes_at(file, at))
+    sizes = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 400}
+    sizes |= {"max_hash_slot_num": 37, "max_index_num": 20}
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig(**sizes)) as store:
+        for n in range(20):
+            store.put_message(rocketstore.Message("T", b"x", keys=[f"k{n}"]))
+    first = sorted((tmp_path / "index").iterdir())[0]
+    for n in range(100):
+        shutil.copy(first, tmp_path / "index" / f"2020{n:013}")
+    with rocketstore.open(tmp_path) as store:
+        assert store.query_message("T", "k3").messages[0].keys == ["k3"]
+    assert len(searched) < 250

@@ -31,7 +31,7 @@ from support.rebuilt import (
     records_in_bodies,
 )
 
-from rocketstore import StoreConfig, rebuild, recover
+from rocketstore import StoreCheckpoint, StoreConfig, rebuild, recover, verify
 from rocketstore.rebuild import rebuild as module
 
 OTHERS = ("5.3.3", "4.9.8", "4.6.0")
@@ -57,6 +57,7 @@ def built(root, config=CONFIG, **options):
 # ---- built parts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # a log alone shows no delay levels
 @pytest.mark.parametrize("name", KINDS)
 def test_a_log_of_each_kind_of_record(tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **options_of(name))
@@ -102,6 +103,7 @@ def test_the_queues_and_index_of_a_writer_are_rebuilt_byte_for_byte(tmp_path, se
         assert (kept[part] / rest).read_bytes() == data
 
 
+@pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")  # a log alone shows no delay levels
 @pytest.mark.parametrize("enable_consume_queue_ext", [False, True], ids=("plain", "ext"))
 @pytest.mark.parametrize("release", ["5.5.1", *(pytest.param(release, marks=pytest.mark.slow) for release in OTHERS)])
 def test_as_each_release_builds_it(tmp_path, seed, release, enable_consume_queue_ext):
@@ -445,3 +447,11 @@ def test_a_file_that_begins_inside_the_keys_of_a_message(tmp_path, seed):
     files = model.index.files
     assert any(one.item(one.index_count - 1)[1] == other.item(1)[1] for one, other in itertools.pairwise(files))
     assert_rebuilt(root, model, names=index_names(model))
+
+
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3", "4.9.8"])
+def test_a_rebuild_leaves_no_negative_number_in_the_checkpoint(store, release):
+    config = dataclasses.replace(CONFIG, compat=release)
+    StoreCheckpoint(store / "checkpoint", 0, 0, 0, -1, -5, -7).flush()
+    built(store, config)
+    assert "checkpoint-negative" not in {finding.kind for finding in verify(store, config=config).findings}

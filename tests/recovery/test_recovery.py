@@ -359,6 +359,24 @@ def test_policy_broker_passes_over_what_java_does_not_take_for_a_queue_id(store,
     assert not recover(root, policy="broker", config=CONFIG, dry_run=dry_run).actions
 
 
+@pytest.mark.parametrize("kept", [0, -20, -4000])
+def test_policy_broker_makes_a_short_index_file_longer_with_zeros(store, kept):
+    root = store()
+    path = sorted((root / "index").iterdir())[-1] if kept else root / "index" / "20991231235959999"
+    if kept == 0:
+        path.touch()
+    data = path.read_bytes()
+    size = 40 + 4 * CONFIG.max_hash_slot_num + 20 * CONFIG.max_index_num
+    os.truncate(path, (len(data) + kept if kept < 0 else kept))
+    length = path.stat().st_size
+    (step,) = recover(root, policy="broker", config=CONFIG, dry_run=True).actions
+    assert step == (path, "extend", length, size - length)
+    assert path.stat().st_size == length
+    assert step in recover(root, policy="broker", config=CONFIG).actions
+    assert path.stat().st_size == size
+    assert path.read_bytes()[40:] == data[40:length].ljust(size - 40, b"\0")  # the header counts the next item
+
+
 @pytest.mark.parametrize("name", ["+7", "007", "\u0667"])
 def test_policy_broker_loads_the_usual_directory_of_a_number_that_is_written_otherwise(store, name):
     """Corner 51."""

@@ -227,6 +227,24 @@ def test_an_empty_store_gets_a_page_without_charts(tmp_path):
     assert "The log has no file that can expire." in page
 
 
+@pytest.mark.parametrize("count", [4, 12])  # of so many topics, some are shown as "(other topics)"
+def test_charts_show_topics_named_like_members_of_javascript(count, tmp_path):
+    """Vega-Lite wrote an expression of the names, and looked some up in objects."""
+    vl_convert = pytest.importorskip("vl_convert", reason=NEEDS_VEGA)
+    names = ["constructor", "toString", "__proto__", "\u2028", "valueOf", "hasOwnProperty", "undefined", "null"]
+    names = [*names, "a.b[0]", "\"'\\", "__defineGetter__", "NaN"][:count]
+    offsets = {f"{name}@{name}": {"0": 0} for name in names}
+    with rocketstore.open(tmp_path / "store", "a", config=report_store.CONFIG) as store:
+        for name in names:
+            store.put_message(Message(name, b"x", keys=name, tags=name))
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    with rocketstore.open(tmp_path / "store", config=report_store.CONFIG) as store:
+        page = make_report(store)
+    drawn = [vl_convert.vegalite_to_svg(spec) for spec in specs_of(page)]
+    assert len(drawn) == 8
+    assert all(f"topic: {name};" in drawn[0] for name in names[:2])
+
+
 def test_a_queue_that_cannot_be_read_has_no_numbers(root, tmp_path):
     copy = shutil.copytree(root, tmp_path / "store")
     (copy / "consumequeue" / "Topic0" / "0" / f"{2000:020}").write_bytes(bytes(4000))  # another length than the first

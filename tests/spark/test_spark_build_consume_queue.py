@@ -43,7 +43,7 @@ from rocketstore.spark.build.places import Places
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")]
 
 UNITS = SIZES["mapped_file_size_consume_queue"] // 20  # of a file
 

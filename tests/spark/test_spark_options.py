@@ -69,11 +69,13 @@ def test_every_option_is_read():
         "assign": '{"A":[0,2],"B":[]}',
         "startingTimestamp": "10",
         "endingTimestamp": "20",
+        "exactTimes": "true",
         "includeProperties": "true",
     }
     options = parse(**more)
     assert options.assign == {"A": frozenset({0, 2}), "B": frozenset()}
     assert (options.starting_timestamp, options.ending_timestamp, options.include_headers) == (10, 20, True)
+    assert (options.exact_times, parse().exact_times) == (True, False)
     limits = {"maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "1t", "maxFilesPerTrigger": "2"}
     options = parse(streaming=True, subscribePattern="T.*", startingOffsets="latest", **limits)
     assert (options.max_offsets_per_trigger, options.max_bytes_per_trigger) == (5, 1 << 40)

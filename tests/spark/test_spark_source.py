@@ -41,6 +41,7 @@ from rocketstore.spark.source.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000
+DAY = 24 * HOUR
 FILE = 4096
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=2000, max_hash_slot_num=97, max_index_num=300
@@ -442,38 +443,75 @@ def test_keys_find_no_message_that_was_rolled_back(rich, tmp_path):
 
 
 def test_files_of_other_times_are_not_read(tmp_path):
-    records = [{"store_timestamp": BEGIN + HOUR // 2 * i, "body": bytes(300)} for i in range(100)]
+    records = [{"store_timestamp": BEGIN + DAY // 2 * i, "body": bytes(300)} for i in range(100)]
     offsets = make_log(tmp_path, records)
-    begin, end = BEGIN + 20 * HOUR, BEGIN + 22 * HOUR
+    begin, end = BEGIN + 20 * DAY, BEGIN + 22 * DAY
     options = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
     parts = partitions_of(tmp_path, **options)
     assert 1 <= len(parts) <= 4 < len(partitions_of(tmp_path)) - 3
     assert phy_offsets(tmp_path, **options) == offsets[40:44]
     assert phy_offsets(tmp_path, startingTimestamp=str(begin)) == offsets[40:]
     assert phy_offsets(tmp_path, endingTimestamp=str(end)) == offsets[:44]
+    assert len(partitions_of(tmp_path, **options, exactTimes="true")) == len(partitions_of(tmp_path))
 
 
-@pytest.mark.parametrize("back", [1000, HOUR, 5 * HOUR])
+@pytest.mark.parametrize("back", [1000, DAY, 5 * DAY])
 def test_clocks_that_were_set_back_hide_no_message(tmp_path, seed, back):
-    """By an hour at most at any time; by more where the next file begins earlier than the last."""
+    """By a day at most at any time; by more where the next file begins earlier than the last."""
     draw = random.Random(seed)
     times, now = [], BEGIN
     for i in range(300):
-        now += draw.randrange(HOUR // 10)
-        if back <= HOUR and draw.random() < 0.05:
+        now += draw.randrange(DAY // 10)
+        if back <= DAY and draw.random() < 0.05:
             now -= draw.randrange(back)
             now = max(now, max(times, default=now) - back)
-        times.append(now - back * (back > HOUR and i >= 150))
+        times.append(now - back * (back > DAY and i >= 150))
     make_log(tmp_path, [{"store_timestamp": time, "body": bytes(200)} for time in times])
     skipped = 0
     for _ in range(60):
         begin = draw.choice(times) - draw.randrange(2)
-        end = begin + draw.randrange(1, 4 * HOUR)
+        end = begin + draw.randrange(1, 4 * DAY)
         options = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
         found = read_table(tmp_path, columns="storeTimestampMs", **options)["storeTimestampMs"].to_pylist()
         assert found == [time for time in times if begin <= time < end]
         skipped += len(partitions_of(tmp_path)) - len(partitions_of(tmp_path, **options))
     assert skipped
+
+
+def log_with_a_clock_ahead(root, ahead):
+    """A log of 12 files and 12 days. The clock is ahead for some messages of the third file; return their times."""
+    times = [BEGIN + DAY // 10 * n + ahead * (25 <= n < 28) for n in range(120)]
+    make_log(root, [{"store_timestamp": time, "body": bytes(300)} for time in times])
+    return times[25:28]
+
+
+def assumptions_of(caplog):
+    return [record.getMessage() for record in caplog.records if "no clock was wrong" in record.getMessage()]
+
+
+def test_a_clock_that_ran_ahead_by_hours_within_a_file_hides_no_message(tmp_path):
+    times = log_with_a_clock_ahead(tmp_path, 20 * HOUR)
+    options = {"startingTimestamp": str(times[0]), "endingTimestamp": str(times[-1] + 1)}
+    found = read_table(tmp_path, columns="storeTimestampMs", **options)["storeTimestampMs"].to_pylist()
+    assert set(times) <= set(found)
+
+
+def test_a_read_of_some_times_logs_that_it_assumes_right_clocks(tmp_path, caplog):
+    times = log_with_a_clock_ahead(tmp_path, 8 * DAY + 1)
+    options = {"startingTimestamp": str(times[0]), "columns": "storeTimestampMs"}
+    found = read_table(tmp_path, **options)["storeTimestampMs"].to_pylist()
+    (text,) = assumptions_of(caplog)
+    assert text.startswith(f"{tmp_path}: ")
+    assert text.endswith("option exactTimes=true reads every file")
+    exact = read_table(tmp_path, **options, exactTimes="true")["storeTimestampMs"].to_pylist()
+    assert len(assumptions_of(caplog)) == 1
+    assert [time for time in exact if time not in found] == times
+
+
+def test_where_no_file_is_skipped_by_time_nothing_is_logged(tmp_path, caplog):
+    log_with_a_clock_ahead(tmp_path, 0)
+    assert phy_offsets(tmp_path, startingTimestamp=str(BEGIN + DAY)) == phy_offsets(tmp_path)[10:]
+    assert assumptions_of(caplog) == []
 
 
 def test_where_there_is_nothing_to_read_times_find_nothing(store, tmp_path):
@@ -484,10 +522,10 @@ def test_where_there_is_nothing_to_read_times_find_nothing(store, tmp_path):
 
 
 def test_a_file_whose_first_message_cannot_be_read_is_read(tmp_path):
-    offsets = make_log(tmp_path, [{"store_timestamp": BEGIN + HOUR * i, "body": bytes(300)} for i in range(60)])
+    offsets = make_log(tmp_path, [{"store_timestamp": BEGIN + DAY * i, "body": bytes(300)} for i in range(60)])
     second = next(offset for offset in offsets if offset >= 2 * FILE)
     damage(tmp_path, second)
-    options = {"startingTimestamp": str(BEGIN + 50 * HOUR), "mode": "DROPMALFORMED"}
+    options = {"startingTimestamp": str(BEGIN + 50 * DAY), "mode": "DROPMALFORMED"}
     assert phy_offsets(tmp_path, **options) == offsets[50:]
     with pytest.raises(CorruptFileError):
         phy_offsets(tmp_path, **{**options, "mode": "FAILFAST"})

@@ -26,6 +26,7 @@ needs_limits = pytest.mark.skipif(limits is None, reason="limits of a stream nee
 
 LIMITS = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "maxFilesPerTrigger")
 BEGIN = 1_700_000_000_000
+DAY = 86_400_000
 FILE = 4096
 CONFIG = StoreConfig(mapped_file_size_commit_log=FILE, max_hash_slot_num=97, max_index_num=1000)
 
@@ -149,6 +150,23 @@ def test_a_stream_begins_at_its_given_start(writer, options, wanted, limit):
     found = [read_batch(reader, schema, *batch)["body"].to_pylist() for batch in batches(reader, start)]
     assert flat(found) == [b"body %d" % i for i in [*wanted, *new]]
     assert not limit or not wanted or len(found) > 1
+    reader.stop()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_stream_by_time_says_which_clocks_it_assumes(tmp_path, caplog, exact):
+    """The clock was a month ahead for one message of the third file."""
+    (tmp_path / "commitlog").mkdir()
+    times = [BEGIN + DAY // 2 * n + 30 * DAY * (n == 25) for n in range(100)]
+    make_commit_log(tmp_path / "commitlog", FILE, [{"store_timestamp": time, "body": bytes(300)} for time in times])
+    options = {"startingTimestamp": str(times[25]), **({"exactTimes": "true"} if exact else {})}
+    reader, schema = new_reader(tmp_path, columns="storeTimestampMs", **options)
+    start = reader.initialOffset()
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == (not exact)
+    assert exact or texts[0].endswith("option exactTimes=true reads every file")
+    found = flat(read_batch(reader, schema, *batch)["storeTimestampMs"].to_pylist() for batch in batches(reader, start))
+    assert found == [time for n, time in enumerate(times) if time >= times[25] and (exact or n != 25)]
     reader.stop()
 
 

@@ -171,3 +171,21 @@ def test_of_two_files_of_offsets_the_newer_is_the_brokers(store, newer):
     config = BrokerConfig.open(store, StoreConfig(enable_lmq=True))
     assert config.offsets_file == "lmqConsumerOffset.json"
     assert "T" in config.consumer_offsets["G"]
+
+
+@pytest.mark.parametrize(("line", "name"), [
+    ("", "consumerOffset.json"),
+    ("enableLmq=false", "consumerOffset.json"),
+    ("enableLmq=TRUE", "lmqConsumerOffset.json"),
+])  # fmt: skip
+@pytest.mark.parametrize("newer", ["consumerOffset.json", "lmqConsumerOffset.json"])
+def test_the_brokers_file_says_which_offsets_are_read(store, tmp_path, line, name, newer):
+    """Also by the default of a line that it lacks. The times of the files say nothing then."""
+    for offsets in ("consumerOffset.json", "lmqConsumerOffset.json"):
+        path = store / "config" / offsets
+        path.write_text(LMQ if offsets.startswith("lmq") else GOOD)
+        os.utime(path, (2000, 2000) if offsets == newer else (1000, 1000))
+    (tmp_path / "broker.conf").write_text(f"brokerName=a\n{line}\n")
+    config = BrokerConfig.open(store, StoreConfig.from_broker_conf(tmp_path / "broker.conf"))
+    assert config.offsets_file == name
+    assert ("T" in config.consumer_offsets.get("G", {})) == name.startswith("lmq")

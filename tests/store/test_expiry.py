@@ -231,7 +231,12 @@ def test_the_log_goes_first_and_each_file_for_good(store, monkeypatch):
     store.index.flush()  # its full files are flushed by a thread
     steps = []
     unlink, fsync = os.unlink, os.fsync
-    monkeypatch.setattr(os, "unlink", lambda path, **options: (steps.append(Path(path)), unlink(path, **options)))
+
+    def watched(path, *, dir_fd):
+        steps.append(Path(path) if dir_fd is None else store.index.directory / path)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", watched)
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append("fsync"), fsync(fd)))
     result = store.delete(before_phy_offset=3000)
     log = result.commit_log.paths

@@ -50,7 +50,7 @@ def root(tmp_path_factory):
                 SCRIPT.replace("/", "-"), SCRIPT.encode() * 20, keys=[SCRIPT, f"k{i}"], tags=SCRIPT, queue_id=i % 2
             )
             store.put_message(message, store_timestamp=T0 + 1000 * i)
-    offsets = {f"{TOPIC}@{SCRIPT}-{n}": {"0": 40} for n in range(30)}
+    offsets = {f"{TOPIC}@{SCRIPT}-{n}": {"0": 40} for n in range(15)}
     (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     return root
 

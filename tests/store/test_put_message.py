@@ -1199,11 +1199,11 @@ def test_a_store_knows_the_topics_that_it_made(tmp_path):
 def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):
     events, begun, real = [], threading.Event(), topic_queues.extend_topics
 
-    def extend_topics(root, topics, *types):
+    def extend_topics(root, topics, *types, held):
         events.append(("begin", *topics))
         begun.set()
         time.sleep(0.05)
-        real(root, topics, *types)
+        real(root, topics, *types, held=held)
         events.append(("end", *topics))
 
     with open_store(tmp_path / "store") as store:

@@ -242,13 +242,13 @@ def test_a_failed_opening_gives_the_lock_back(tmp_path):
 @linux_only
 @pytest.mark.parametrize("ahead", [False, True])
 def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_path):
-    """What fails last is the abort file, on a full disk."""
+    """The abort file cannot be made, on a full disk."""
     root = tmp_path / "store"
     with open_store(root, allocate_file_ahead=ahead) as store:
         store.put_message(Message("T", b"", keys="k", queue_id=0))
     before = files_under(root, *PARTS, "index")
 
-    def refuse(path):
+    def refuse(path, held):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
@@ -641,12 +641,12 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
 def test_a_file_whose_name_was_not_synced_is_synced_by_its_next_user(ahead, error, monkeypatch, tmp_path):
     real, failing, synced = log_files.sync_path, [error], []
 
-    def sync_once(path):
+    def sync_once(path, held):
         name = max(file.name for file in path.iterdir())
         if int(name) == 8192 and failing:
             raise failing.pop()
         synced.append(name)
-        real(path)
+        real(path, held)
 
     with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=ahead) as store:
         store.put_message(Message("T", bytes(3000)))
@@ -1285,7 +1285,7 @@ def test_a_handler_of_a_signal_cannot_close_a_store_that_its_thread_puts_into(tm
         signal.signal(signal.SIGALRM, before)
     store.close()
     assert not (tmp_path / "store" / "abort").exists()
-    assert any("while this thread puts" in said for said in in_handler)
+    assert any("this thread is in put_messages" in said for said in in_handler)
 
 
 def test_what_a_handler_of_a_signal_raises_while_many_are_put_is_raised(tmp_path):

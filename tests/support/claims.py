@@ -78,6 +78,7 @@ CLAIMS = {
             "index-begins-late",
             "index-to-be-deleted",
             "index-file-size",
+            "index-file-short",
             "index-file-not-full",
             "index-slot-count",
             "index-begin-offset",

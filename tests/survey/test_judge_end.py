@@ -18,7 +18,8 @@ CUT = CutProof(
     is_joined=True,
 )
 ALONE = dataclasses.replace(CUT, do_times_rise=False, is_born_later=False, is_joined=False)
-OLD, NEW = RunProof(is_in_last_file=True, is_later_old=True), RunProof(is_in_last_file=True, is_later_old=False)
+OLD = RunProof(is_in_last_file=True, are_later_old=True)
+NEW = RunProof(is_in_last_file=True, are_later_old=False)
 STOPPED, RUNNING, CRASHED = StoreState
 TABLE = [
     # state, record behind, proof, why

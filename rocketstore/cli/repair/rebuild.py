@@ -9,6 +9,7 @@ from rocketstore.cli.formats import RowsView, finish, write_rows
 from rocketstore.cli.options import (
     COUNT,
     PATH,
+    allow_unreadable_option,
     broker_conf_option,
     broker_config,
     compat_option,
@@ -54,6 +55,7 @@ COLUMNS = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems",
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
+@allow_unreadable_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def rebuild(
@@ -66,6 +68,7 @@ def rebuild(
     out: Path | None,
     compat: str | None,
     write_elsewhere: bool,
+    allow_unreadable: bool,
     geometry: IndexGeometry | None,
     view: RowsView,
     **options: Any,
@@ -83,7 +86,11 @@ def rebuild(
     options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
     with byte_progress("rebuild") as options["progress"]:
         try:
-            settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere}
+            settings: dict[str, Any] = {
+                "compat": compat,
+                "write_elsewhere": write_elsewhere,
+                "allow_unreadable": allow_unreadable,
+            }
             settings |= geometry_settings(geometry)
             config = config_with(broker_config(ctx, compat), store, **settings)
             report = rebuild_store(store, config=config, **options)

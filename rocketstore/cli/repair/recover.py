@@ -8,6 +8,7 @@ import click
 from rocketstore.cli.formats import RowsView, paths_below, write_list
 from rocketstore.cli.options import (
     PATH,
+    allow_unreadable_option,
     broker_conf_option,
     broker_config,
     compat_option,
@@ -46,6 +47,7 @@ COLUMNS = ("what", "path", "offset", "size")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
+@allow_unreadable_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def recover(
@@ -58,6 +60,7 @@ def recover(
     compat: str | None,
     write_elsewhere: bool,
     deleted: bool,
+    allow_unreadable: bool,
     geometry: IndexGeometry | None,
     view: RowsView,
 ) -> None:
@@ -71,7 +74,12 @@ def recover(
 
     A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
     """
-    settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere, **geometry_settings(geometry)}
+    settings: dict[str, Any] = {
+        "compat": compat,
+        "write_elsewhere": write_elsewhere,
+        "allow_unreadable": allow_unreadable,
+        **geometry_settings(geometry),
+    }
     config = config_with(broker_config(ctx, compat), store, **settings)
     options: dict[str, bool] = {"dry_run": dry_run, "cut_at_damage": cut_at_damage, "deleted": deleted}
     report = recover_store(store, policy=policy, config=config, **options)

@@ -20,6 +20,7 @@ import rocketstore
 from rocketstore.cli.formats import error_text
 from rocketstore.cli.options import (
     PATH,
+    allow_unreadable_option,
     broker_conf_option,
     broker_config,
     config_with,
@@ -89,6 +90,7 @@ class State:
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
+@allow_unreadable_option
 @click.pass_context
 def import_(
     ctx: click.Context,
@@ -103,6 +105,7 @@ def import_(
     log_file_size: int | None,
     geometry: IndexGeometry | None,
     write_elsewhere: bool,
+    allow_unreadable: bool,
 ) -> None:
     """Put the messages of SOURCE into STORE. If STORE is missing, it is made. Stop the broker of STORE first.
 
@@ -120,7 +123,12 @@ def import_(
     rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
-    config = config_with(config_of(ctx, small, log_file_size, geometry), store, write_elsewhere=write_elsewhere)
+    config = config_with(
+        config_of(ctx, small, log_file_size, geometry),
+        store,
+        write_elsewhere=write_elsewhere,
+        allow_unreadable=allow_unreadable,
+    )
     check_place(store, config)
     try:
         with rocketstore.open(store, "a", config=config) as opened:

@@ -15,7 +15,7 @@ import click
 
 from rocketstore.cli.formats import error_text
 from rocketstore.disk.small_file import open_at_once
-from rocketstore.extras import import_extra
+from rocketstore.extras import find_imported, import_extra
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row, check_row_names, message_fields_of, parse_csv_row, parse_json_row
@@ -193,7 +193,7 @@ class Source:
 
 def reading_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that reading a file can raise. Not all of pyarrow's derive from Python's built-in ones."""
-    pyarrow = sys.modules.get("pyarrow")
+    pyarrow = find_imported("pyarrow", "ArrowException")
     own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError)
     return own if pyarrow is None else (*own, pyarrow.ArrowException)
 

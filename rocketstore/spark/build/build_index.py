@@ -18,6 +18,7 @@ from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
 from rocketstore.spark.build.places import BuildReport, new_place, working_places
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
@@ -113,7 +114,8 @@ def build_index(
             plans = [planned(reader, spanned(plan)) for plan in plans]
         items = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
         publish_index(places, out, rebuilder.zone)
-    return BuildReport(index_paths(out), items, time.perf_counter() - started)
+    notes = warn_of(rebuilder.unreadable, rebuilder.root)
+    return BuildReport(index_paths(out), items, time.perf_counter() - started, notes)
 
 
 def count_items(chunks: RequestChunks) -> Iterator[ItemRun]:

@@ -28,12 +28,14 @@ class BuildReport:
     """The result of a build.
 
     Attributes: files: paths, oldest first. items: the number of items or units in them. seconds: the time of the build.
+    assumptions: the broker's settings that nothing states, and on which the bytes of the files depend.
     deleted, undeclared: of a build of queues, as in ``RebuildReport``.
     """
 
     files: list[Path]
     items: int
     seconds: float
+    assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
 

@@ -27,11 +27,12 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives, are_earlier, topic_notes
-from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
+from rocketstore.kernels.dispatch import INNER_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.places import BuildReport, Places, new_place, publish, sweep, working_places
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
@@ -144,12 +145,17 @@ def rebuild_consume_queue(
         if rebuilder.find_batches(inner_topics(runs), lives) and rebuilder.config.enable_multi_dispatch:
             runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         parts, left_out = plan_queues(runs, rebuilder, lives)
+        rebuilder.assumed.add_queues(part.queue for part in parts)
+        for topic, messages in named_messages(runs):
+            rebuilder.assumed.add_named(topic, messages)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
+    assumptions = warn_of(rebuilder.find_assumptions(), rebuilder.root)
     for text in topic_notes(left_out.messages, left_out.undeclared, "deleted=True"):
         logger.warning("%s", text)
-    return BuildReport(files, count, time.perf_counter() - started, left_out.messages, left_out.undeclared)
+    seconds = time.perf_counter() - started
+    return BuildReport(files, count, seconds, assumptions, left_out.messages, left_out.undeclared)
 
 
 # ---- first pass: spill -----------------------------------------------------------------------------------
@@ -204,6 +210,7 @@ def write_block(
             "last_end": ends[lasts],
             "follows": np.logical_and.reduceat(follows, starts),
             "falls": np.logical_or.reduceat(falls, starts),
+            "named": np.add.reduceat(np.int64(requests["flags"] & MULTI_DISPATCH != 0), starts),
             "has_inner": np.logical_or.reduceat(requests["flags"] & INNER_DISPATCH != 0, starts),
         }
     )
@@ -220,6 +227,14 @@ def inner_topics(runs: list[RequestRun]) -> set[str]:
             block = pd.read_feather(run.queues, columns=["topic", "has_inner"])
             found.update(block.loc[block["has_inner"], "topic"])
     return found
+
+
+def named_messages(runs: list[RequestRun]) -> Iterator[tuple[str, int]]:
+    """Yield a topic, and the number of messages in a block that name more queues than their own."""
+    for run in runs:
+        if run.queues:
+            block = pd.read_feather(run.queues, columns=["topic", "named"])
+            yield from block.loc[block["named"] > 0].itertuples(index=False, name=None)
 
 
 def plan_queues(

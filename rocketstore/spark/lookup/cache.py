@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import held_lists, identity, is_remote, to_path
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
@@ -145,7 +145,7 @@ def identify_files(path: str | Path) -> tuple[FileIdentity, ...]:
         return (identify_file(place),)
     files = []
     with held_lists(place):
-        for file in sorted(file for file in place.iterdir() if file.name.isdecimal()):
+        for file in sorted(file for file in place.iterdir() if is_index_name(file.name)):
             with contextlib.suppress(FileNotFoundError):  # the file expired after it was listed
                 files.append(identify_file(file))
     return tuple(files)

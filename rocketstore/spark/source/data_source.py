@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         return default_schema(ReadOptions.parse(self.options))
 
     def reader(self, schema: Any) -> DataSourceReader:
+        show_warnings()
         options = ReadOptions.parse(self.options, streaming=False)
         table = table_schema(options, schema)
         if options.table != "messages":
@@ -42,8 +44,19 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         return writer_of(schema, self.options, overwrite)
 
     def streamReader(self, schema: Any) -> RocketStoreStreamReader:
+        show_warnings()
         options = ReadOptions.parse(self.options, streaming=True)
         return RocketStoreStreamReader(options, table_schema(options, schema))
+
+
+def show_warnings() -> None:
+    """Let Python write the package's warnings to standard error if the process has not configured logging.
+
+    Spark plans a query in a process of its own, which does not configure logging. Its standard error is the driver's.
+    """
+    logger = logging.getLogger("rocketstore")
+    for handler in [handler for handler in logger.handlers if isinstance(handler, logging.NullHandler)]:
+        logger.removeHandler(handler)
 
 
 def register(spark: SparkSession) -> None:
@@ -66,6 +79,7 @@ def register(spark: SparkSession) -> None:
     | endingOffsets | latest, or JSON as in startingOffsets | latest | {"Orders": {"0": 42}} |
     | startingTimestamp | store time, epoch ms, inclusive | all | 1763712000000 |
     | endingTimestamp | store time, epoch ms, exclusive | all | 1763798400000 |
+    | exactTimes | true or false: read every file of the log | false | true |
     | startingPhyOffset | physical offset of a record, bytes, inclusive | all | 0 |
     | endingPhyOffset | physical offset of a record, bytes, exclusive | all | 1073741824 |
     | failOnDataLoss | true or false | true | false |
@@ -94,8 +108,9 @@ def register(spark: SparkSession) -> None:
     Without a starting option, a batch query begins at earliest and a stream at latest. In the offsets of queues, -2
     means earliest and -1 latest. A queue that startingOffsets leaves out begins at earliest. A queue that endingOffsets
     leaves out ends at latest. A timestamp takes precedence over the offsets of the same side. With a timestamp, the
-    query skips files of the log by the times of their first messages. If store times are not in order, filter by the
-    column instead.
+    query skips files of the log whose first messages, and those of their neighbours, are more than a day outside the
+    times. It then logs a warning with the assumption: within a file, no clock was wrong by a day or more. With
+    exactTimes=true, the query reads every file. A filter by the column is always exact.
 
     A query fails if data that it should read was deleted or cut off the log. A stream also fails if its starting offset
     does not exist yet. A batch query returns no rows in this case. With failOnDataLoss=false, the query logs a warning

@@ -33,7 +33,7 @@ from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message import MAX_BATCH, number_property
+from rocketstore.messages.message import MAX_BATCH, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
@@ -94,8 +94,8 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         found = find_keys(store, options, begin, end)
         if found is not None:
             return [found] if found else []
-        # self.given does not have the times of filters. Skipping files assumes that store times grow, but the answer of
-        # a filter must be exact.
+        # self.given does not have the times of filters. Skipping files assumes that clocks are almost right, but the
+        # answer of a filter must be exact.
         return [[part] for part in parts_of(log, self.given, begin, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -312,7 +312,7 @@ def messages_in(log: CommitLog, phy_offset: int) -> int:
     """Return the number of messages in an inner batch; 1 if its record cannot be read."""
     with contextlib.suppress(KeyError, CorruptFileError):
         if (message := log.find_message(phy_offset)) is not None:
-            return number_property(message, "INNER_NUM", MAX_BATCH)
+            return find_inner_batch(message)[1]
     return 1
 
 

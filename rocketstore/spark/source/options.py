@@ -205,6 +205,7 @@ class ReadOptions:
     ending_offsets: StartingOffsets | None = option(ending)
     starting_timestamp: int | None = option(number)
     ending_timestamp: int | None = option(number)
+    exact_times: bool = option(boolean, False)
     starting_phy_offset: int | None = option(number)
     ending_phy_offset: int | None = option(number)
     columns: tuple[str, ...] | None = option(names)

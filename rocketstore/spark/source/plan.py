@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from rocketstore.broker_file import warn_once
 from rocketstore.config import camel_case
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
 from rocketstore.errors import SettingError, StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.layout.layout import find_elsewhere
-from rocketstore.limits import CLOCK_SLACK, LONG_MAX, LONG_MIN
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "naming_options", "parts_of", "planning"]
+__all__ = ["CommittedEnd", "Range", "begin_of", "files_of_time", "last_end", "naming_options", "parts_of", "planning"]
 __all__ += ["record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
 
 logger = logging.getLogger("rocketstore")
@@ -173,7 +173,9 @@ def place_in_queue(
             unit = queue[min(max(offset, least), most - 1)]
             # After a gap in the queue offsets of the records, units have lower queue offsets than their records.
             message = store.commit_log.find_message(unit.phy_offset)
-            if message is not None and message.queue_offset <= max(offset, least):
+            if message is None or (message.topic, message.queue_id) != (topic, queue_id):  # a damaged unit
+                return first
+            if message.queue_offset <= max(offset, least):
                 return max(unit.phy_offset, first)
     return first
 
@@ -197,7 +199,9 @@ def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
         queue = store.consume_queue(topic, queue_id)
         most = queue.max_queue_offset
         last = store.commit_log.find_message(queue[most - 1].phy_offset) if queue.min_queue_offset < most else None
-        return most if last is None else max(most, last.queue_offset + 1)
+        if last is None or (last.topic, last.queue_id) != (topic, queue_id):  # a damaged unit
+            return most
+        return max(most, last.queue_offset + 1)
     return None
 
 
@@ -210,13 +214,19 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
     A split inside a file is before a record that contains its own physical offset. The body of a record larger than
     LARGE_RECORD may contain such bytes. The task that reads the part detects this.
     """
-    starts = [file.file_from_offset for file in log.queue.files if begin < file.file_from_offset < end]
-    files = list(pairwise([begin, *starts, end])) if begin < end else []
-    if options.starting_timestamp is not None or options.ending_timestamp is not None:
-        files = [part for part, wanted in zip(files, are_of_time(log, options, files), strict=True) if wanted]
+    files = files_of_time(log, options, begin, end)
     total = sum(stop - start for start, stop in files)
     most = min(options.max_partition_bytes, -(-total // options.min_partitions))
     return [part for start, stop in files for part in split(log, start, stop, most)]
+
+
+def files_of_time(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list[Range]:
+    """Split a range of the log at its files, and skip files of other times. If files are skipped, log a warning."""
+    is_exact = options.exact_times or options.starting_timestamp is options.ending_timestamp is None
+    chosen = choose_files(log, begin, end, *times_of(options), exact_times=is_exact)
+    for assumption in describe_skipped(chosen.skipped):
+        logger.warning("%s: %s; option exactTimes=true reads every file", options.path, assumption)
+    return chosen.ranges
 
 
 def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
@@ -254,37 +264,3 @@ def times_of(options: ReadOptions) -> tuple[int, int]:
     """Return the first and the last store time to read, epoch milliseconds, both inclusive."""
     begin = LONG_MIN if options.starting_timestamp is None else options.starting_timestamp
     return begin, LONG_MAX if options.ending_timestamp is None else max(options.ending_timestamp - 1, LONG_MIN)
-
-
-def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> list[bool]:
-    """Return which files may have messages of the selected times, by the first message of each file and the next.
-
-    Store times grow, except when a clock is set back. If no clock is set back by more than an hour, the messages of a
-    file are at most an hour older than its first message, and at most an hour newer than the first message of the next
-    file. A file is read if one of these two messages cannot be read, or if they show that a clock was set back further.
-    A clock that was set back further and caught up within one file is not detected.
-    """
-    begin, end = times_of(options)
-    times = first_times(log, [start for start, _ in files])
-    wanted = []
-    for first, following in zip(times, [*times, None][1:], strict=True):
-        set_back = first is None or (following is not None and following < first - CLOCK_SLACK)
-        is_old = following is not None and following + CLOCK_SLACK < begin
-        is_new = first is not None and first - CLOCK_SLACK > end
-        wanted.append(set_back or not (is_old or is_new))
-    return wanted
-
-
-def first_times(log: CommitLog, offsets: Sequence[int]) -> list[int | None]:
-    """Return the store times, epoch ms, of the records at physical offsets; None for an offset without a record.
-
-    Of a remote log only the heads of records are read, many at once.
-    """
-    times: list[int | None] = log.queue.store_timestamps(offsets) if isinstance(log.queue, RemoteFileQueue) else []
-    for i, offset in enumerate(offsets):
-        if i == len(times):
-            times.append(None)
-        if times[i] is None:
-            message = log.find_message(offset)
-            times[i] = None if message is None else message.store_timestamp
-    return times

@@ -34,6 +34,7 @@ from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions, Star
 from rocketstore.spark.source.plan import (
     CommittedEnd,
     begin_of,
+    files_of_time,
     last_end,
     parts_of,
     planning,
@@ -108,8 +109,8 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         require_start(self.store, options, end)
         begin = begin_of(self.store, options, end)
         if options.starting_timestamp is not None:
-            parts = parts_of(self.store.commit_log, options, begin, end)
-            begin = parts[0][0] if parts else end
+            files = files_of_time(self.store.commit_log, options, begin, end)
+            begin = files[0][0] if files else end
         return moved(self.store.commit_log, first_offset(options, end), begin)
 
     @in_plan

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
+from rocketstore.state.broker_config import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
@@ -19,6 +21,11 @@ __all__ = ["ConsumerLag", "consumer_lag"]
 
 class ConsumerLag(NamedTuple):
     """How far a group is behind in a queue: ``lag`` messages from ``consumer_offset``, the next, to ``max_offset``.
+
+    The queues and offsets are those that a broker reports (GET_CONSUME_STATS): of each topic with a saved offset of the
+    group, the queues below readQueueNums. A queue without a saved offset counts from 0, also if its oldest messages
+    have expired. Read queues without messages and without an offset are left out. If topics.json does not have the
+    topic, the saved offsets are shown.
 
     ``problem`` says why the group cannot continue: the queue cannot be read, is lost, or ends before
     ``consumer_offset``. If the queue cannot be read or is lost, the two bounds and ``lag`` are None.
@@ -62,30 +69,74 @@ def consumer_lag(store: StoreParts, group: str | None) -> Rows[ConsumerLag]:
 
 
 def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
+    """Yield the lag in each queue that a broker reports for a group: the read queues of the topics with saved offsets.
+
+    Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
+    """
     config = store.broker_config
-    topics = set(config.topics)
-    with contextlib.suppress(StoreError, OSError):  # queues in RocksDB; a missing directory
-        topics |= {topic for topic, _ in store.queues()}
-    for name, topic, queue_id, offset in config.next_offsets():
-        if group in (None, name):
-            lag = ConsumerLag(name, topic, queue_id, offset, None, None, None, topic_exists=topic in topics)
-            yield lag_in_queue(store, lag, topic in config.topics)
+    queues = find_queues(store)
+    lost = describe_lost_queues(store) if queues == {} else None
+    for name, topics in sorted(config.consumer_offsets.items()):
+        for topic, saved in sorted(topics.items()) if group in (None, name) else ():
+            known = config.topics.get(topic)
+            existing = (queues or {}).get(topic, ())
+            for queue_id, offset in read_offsets(known, saved, existing):
+                exists = known is not None or len(existing) > 0
+                lag = ConsumerLag(name, topic, queue_id, offset, None, None, None, topic_exists=exists)
+                yield lag_in_queue(store, lag, known is not None, lost)
 
 
-def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool) -> ConsumerLag:
-    """Fill in the bounds of the queue and the lag, or the problem. is_known: whether the topic is in topics.json."""
+def find_queues(store: StoreParts) -> dict[str, list[int]] | None:
+    """Return the queue ids of each topic; None if the queues are in RocksDB or cannot be listed."""
+    with contextlib.suppress(StoreError, OSError):
+        queues: dict[str, list[int]] = {}
+        for topic, queue_id in store.queues():
+            queues.setdefault(topic, []).append(queue_id)
+        return queues
+    return None
+
+
+def read_offsets(
+    topic_config: TopicConfig | None, saved: Mapping[int, int], existing: Collection[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the queue id and the next offset of each queue that consumers of a topic read, as a broker reports them.
+
+    A queue without a saved offset, or with a negative one, counts from 0. Queues from readQueueNums on are left out. If
+    topics.json does not have the topic, the saved offsets are yielded. A broker also reports read queues that have
+    neither messages nor an offset; they are left out.
+
+    Parameters: topic_config: None if topics.json does not have the topic. saved: offsets by queue id. existing: the
+    queue ids of the topic in the store.
+    """
+    if topic_config is None:
+        yield from sorted(saved.items())
+        return
+    for queue_id in sorted({*saved, *existing}):
+        if 0 <= queue_id < topic_config.read_queue_nums:
+            yield queue_id, max(saved.get(queue_id, 0), 0)
+
+
+def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool, lost: str | None) -> ConsumerLag:
+    """Fill in the bounds of the queue and the lag, or the problem. A queue that is not on disk has no messages.
+
+    Parameters: is_known: whether the topic is in topics.json. lost: why the store has no queues, if it lost them all.
+    """
     offset = lag.consumer_offset
     try:
-        bounds = queue_bounds(store, lag.topic, lag.queue_id, is_known and offset > 0)
+        queue = store.consume_queue(lag.topic, lag.queue_id)
+        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    except KeyError as error:
+        had_messages = is_known and offset > 0
+        gone = f"{error.args[0]}: it is lost, or all that was in it has expired" if had_messages else None
+        if problem := lost or gone:
+            return lag._replace(problem=problem)
+        return lag._replace(min_offset=0, max_offset=0, lag=0)
     except (OSError, StoreError) as error:
         return lag._replace(problem=text_of(error))
-    if bounds is None:
-        return lag._replace(min_offset=0, max_offset=0, lag=0)
-    least, end = bounds
     problem = None
     if offset > end:
-        queue = f"{store.path}: {lag.topic}/{lag.queue_id}"
-        problem = f"{queue}: consumer offset {offset} is beyond the queue's end, {end}"
+        name = f"{store.path}: {lag.topic}/{lag.queue_id}"
+        problem = f"{name}: consumer offset {offset} is beyond the queue's end, {end}"
     oldest = oldest_timestamp(store, lag, max(offset, least)) if offset < end else None
     lag = lag._replace(problem=problem, oldest_timestamp=oldest)
     return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0))
@@ -96,19 +147,6 @@ def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> 
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
         unit = store.consume_queue(lag.topic, lag.queue_id)[queue_offset]
         message = store.commit_log.find_message(unit.phy_offset)
-        if message is not None:
+        if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
             return int(message.store_timestamp)
     return None
-
-
-def queue_bounds(store: StoreParts, topic: str, queue_id: int, had_messages: bool) -> tuple[int, int] | None:
-    """Return the bounds of a queue; None if it does not exist yet. Raises: StoreError if it is lost; OSError."""
-    try:
-        queue = store.consume_queue(topic, queue_id)
-    except KeyError as error:
-        if lost := describe_lost_queues(store):
-            raise StoreError(lost) from None
-        if had_messages:
-            raise StoreError(f"{error.args[0]}: it is lost, or all that was in it has expired") from None
-        return None
-    return max(queue.min_queue_offset, 0), queue.max_queue_offset

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.positioned_read import read_at, read_path_at
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_header import read_header
@@ -24,12 +25,14 @@ class CheckedIndexFile:
     Attributes: counted: items that the header counts. count: items that the file has. uncounted: items of a file
     whose header counts none after a crash; ``count`` is 0 then. first, last: physical offsets of the first and the last
     item, -1 without items. end_before: the end time of the file before, epoch ms, None if unknown. order: the ordinals
-    sorted by physical offset, None if the items are in that order.
+    sorted by physical offset, None if the items are in that order. is_short: whether the file is shorter than its
+    geometry.
     """
 
     def __init__(self, path: Path, geometry: IndexGeometry, is_live: bool, was_killed: bool) -> None:
         self.path, self.geometry, index_num = path, geometry, geometry.index_num
         self.header = read_header(path)
+        self.is_short = path.stat().st_size < geometry.file_size
         items_at = geometry.item_offset(0)
         used = nonzero_end(path, items_at, geometry.file_size)
         self.counted = max(self.header.index_count, 1) - 1
@@ -43,6 +46,15 @@ class CheckedIndexFile:
         self.order: np.ndarray | None = None
         self.first, self.last = (self.phy_offset(ordinal) if self.count else -1 for ordinal in (1, self.count))
 
+    def map(self) -> MappedFile:
+        """Map the file. Zeros follow a file that is shorter than its geometry, as for RocketMQ."""
+        return MappedFile(self.path, least_size=self.geometry.file_size)
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read bytes. Zeros follow a file that is shorter than its geometry."""
+        data = read_path_at(self.path, size, position)
+        return data.ljust(size, b"\0") if self.is_short else data
+
     def offset_of(self, ordinal: int) -> int:
         """Return the offset of an item in the file, bytes."""
         return self.geometry.item_offset(ordinal)
@@ -54,13 +66,13 @@ class CheckedIndexFile:
     def items(self, first: int, last: int) -> np.ndarray:
         """Return the items from ordinal ``first`` to before ``last``; with ``order``, the items at these ranks."""
         if self.order is None or first >= last:
-            data = read_path_at(self.path, INDEX_ITEM.itemsize * max(last - first, 0), self.offset_of(first))
+            data = self.read(INDEX_ITEM.itemsize * max(last - first, 0), self.offset_of(first))
             return np.frombuffer(data, INDEX_ITEM, len(data) // INDEX_ITEM.itemsize)
         return np.concatenate([self.item(ordinal) for ordinal in self.order[first - 1 : last - 1].tolist()])
 
     def item(self, ordinal: int) -> np.ndarray:
         """Return one item, INDEX_ITEM[1]; INDEX_ITEM[0] if the file was cut meanwhile."""
-        return np.frombuffer(read_path_at(self.path, INDEX_ITEM.itemsize, self.offset_of(ordinal)), INDEX_ITEM)
+        return np.frombuffer(self.read(INDEX_ITEM.itemsize, self.offset_of(ordinal)), INDEX_ITEM)
 
     def phy_offset(self, ordinal: int) -> int:
         """Return the physical offset in an item."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.kernels.commit_log import OK
@@ -101,12 +99,12 @@ class IndexVerifier:
 
     def _check_order(self, part: CheckedIndexFile) -> None:
         """Sort the items of a file if they are not in order. ``_check_chains`` reports this, and errors of the disk."""
-        with suppress(StoreError, OSError, ValueError), closing(MappedFile(part.path)) as file:
+        with suppress(StoreError, OSError, ValueError), closing(part.map()) as file:
             if not are_in_order(file.buffer, part.count, part.geometry.hash_slot_num):
                 part.sort()
 
     def _check_chains(self, part: CheckedIndexFile) -> None:
-        with self.findings.reporting_errors(part.path), closing(MappedFile(part.path)) as file:
+        with self.findings.reporting_errors(part.path), closing(part.map()) as file:
             newest = np.zeros(part.geometry.hash_slot_num, np.int32)
             filled, faults = check_chains(file.buffer, part.count, newest)
             for fault, (count, ordinals) in faults.items():
@@ -114,7 +112,7 @@ class IndexVerifier:
                 places = [part.place(ordinal, f"item {ordinal}: {detail}") for ordinal in ordinals]
                 self.findings.add_many(kind, places, count)
             begin, end = slot_offset(0), part.geometry.item_offset(0)
-            slots = np.frombuffer(read_path_at(part.path, end - begin, begin), INDEX_SLOT)
+            slots = np.frombuffer(part.read(end - begin, begin), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             places = []
             for slot in wrong[:MAX_PLACES].tolist():
@@ -284,11 +282,15 @@ class IndexVerifier:
         diffs: np.ndarray,
         times: np.ndarray,
     ) -> None:
-        """Compare the times of items with the store times of their records. Source: IndexFile.putKey."""
-        for number, part in enumerate(parts):
+        """Compare the times of items with the store times of their records. Source: IndexFile.putKey.
+
+        Parameters: owners: the numbers of the items' files among ``parts``, in ascending order.
+        """
+        ends = np.searchsorted(owners, np.arange(len(parts) + 1)).tolist()
+        for part, (first, last) in zip(parts, pairwise(ends), strict=True):
             # The time of the first item is relative to the end time of the file before, which may have expired.
-            is_known = (ordinals != 1) | (part.end_before is not None)
-            rows = np.flatnonzero((owners == number) & is_known & (times != -1))
+            is_known = (ordinals[first:last] != 1) | (part.end_before is not None)
+            rows = first + np.flatnonzero(is_known & (times[first:last] != -1))
             begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
             seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
             wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))

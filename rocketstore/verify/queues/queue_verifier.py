@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
+from rocketstore.dispatch.light_queues import find_unreadable_offset, more_queues, names_and_offsets
 from rocketstore.dispatch.topic_lives import KnownTopics, TopicLives
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, are_units_of, sort_requests
@@ -21,7 +21,6 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.units import are_fillers, are_valid
-from rocketstore.state.java_numbers import find_unreadable_offset
 from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings

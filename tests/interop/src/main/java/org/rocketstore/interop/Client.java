@@ -33,6 +33,7 @@ import org.apache.rocketmq.remoting.netty.NettyServerConfig;
  * send    MESSAGES OUT     DefaultMQProducer.send, one after the other until one fails
  * consume TOPICS OUT       all messages of all queues of topics joined by commas
  * query   REQUESTS OUT     by key or, with unique, by unique key: the messages found
+ * stats   REQUESTS OUT     how far a group has consumed, as the broker at a port tells mqadmin: its offset tables
  * decode  FILES OUT        what a broker makes of configuration files, see Configs
  * boot    ROOT CONFIG      starts and stops a broker over a store, see Boots
  * </pre>
@@ -64,6 +65,8 @@ public final class Client {
                 return Configs.decode(Json.lines(args[0]), Path.of(args[1]));
             case "query":
                 return query(Json.lines(args[0]), Path.of(args[1]));
+            case "stats":
+                return stats(Json.lines(args[0]), Path.of(args[1]));
             case "boot":
                 return Boots.boot(args);
             default:
@@ -195,6 +198,22 @@ public final class Client {
         } catch (MQClientException nothingFound) {
             return List.of();
         }
+    }
+
+    /** Requests of broker, a port, and group: GET_CONSUME_STATS for all topics of the group. */
+    private int stats(List<Map<String, Object>> requests, Path out) throws Exception {
+        List<String> lines = new ArrayList<>();
+        for (Map<String, Object> request : requests) {
+            List<Object> rows = new ArrayList<>();
+            consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory().getMQClientAPIImpl()
+                .getConsumeStats("127.0.0.1:" + request.get("broker"), (String) request.get("group"), 5000)
+                .getOffsetTable().forEach((queue, offsets) -> rows.add(Json.of("topic", queue.getTopic(),
+                    "queueId", queue.getQueueId(), "consumerOffset", offsets.getConsumerOffset(),
+                    "brokerOffset", offsets.getBrokerOffset())));
+            lines.add(Json.write(rows));
+        }
+        Files.write(out, lines);
+        return lines.size();
     }
 
     private static Map<String, Object> describe(MessageExt message) {

@@ -95,6 +95,10 @@ public final class Harness {
                 return Records.parse(args);
             case "text":
                 return Records.text(args);
+            case "chars":
+                return JavaTexts.chars();
+            case "longs":
+                return JavaTexts.longs(args);
             case "conf":
                 return BrokerFiles.read(args);
             case "queues":

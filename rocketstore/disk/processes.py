@@ -1,0 +1,74 @@
+"""Other processes of this machine: whether one is alive, when it began, whether it has files of a directory open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+__all__ = ["has_files_open", "is_alive", "start_time"]
+
+PROC = Path("/proc")  # macOS has none: there a process is alive or not, and nothing else is known
+STATE, START = 0, 19  # places of the fields behind the name of the program in /proc/PID/stat
+ENDED = ("Z", "X")
+DELETED = " (deleted)"
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs. A process that ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is another user's
+        pass
+    fields = _read_stat(pid)
+    return fields is None or fields[STATE] not in ENDED
+
+
+def start_time(pid: int) -> float | None:
+    """Return when a process began, seconds since the epoch; None if it is unknown."""
+    fields = _read_stat(pid)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        booted = re.search(r"^btime (\d+)$", (PROC / "stat").read_text(), re.MULTILINE)
+        if fields is not None and booted is not None:
+            return int(booted[1]) + int(fields[START]) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+def has_files_open(pid: int, directory: Path) -> bool | None:
+    """Return whether a process has files of a directory open or mapped, or a deleted file named lock on its disk.
+
+    Returns: None if the system does not tell.
+    """
+    place = PROC / str(pid)
+    prefix = os.path.realpath(directory).rstrip("/") + "/"
+    try:
+        mapped = re.findall(r"^(?:\S+\s+){5}(/.*)$", os.fsdecode((place / "maps").read_bytes()), re.MULTILINE)
+        descriptors = list((place / "fd").iterdir())
+    except OSError:
+        return None
+    opened = [(link, path) for link in descriptors if (path := _read_link(link)) is not None]
+    if any(path.startswith(prefix) for path in (*mapped, *(path for _, path in opened))):
+        return True
+    locks = [link for link, path in opened if path.endswith(f"/lock{DELETED}")]
+    return any(_device_of(link) == _device_of(directory) for link in locks)  # the directory may have been moved
+
+
+def _read_stat(pid: int) -> list[str] | None:
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return None
+
+
+def _read_link(path: Path) -> str | None:
+    with contextlib.suppress(OSError):  # it was closed just now
+        return str(path.readlink())
+    return None
+
+
+def _device_of(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_dev
+    return None

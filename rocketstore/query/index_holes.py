@@ -1,0 +1,159 @@
+"""Messages within the range of an index file that lack items.
+
+The broker had ``messageIndexEnable`` off for a while, or an older release, which indexes no tags, wrote in between.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_file_list import IndexFileList
+from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message_batch import MessageBatch
+
+__all__ = ["FileId", "IndexHoles", "hashes_at"]
+
+FileId = tuple[str, object]  # name and identity of an index file
+MAX_COMPARED = 32 << 20  # bytes of the log whose messages are all compared with the index, in one call
+SAMPLES = 128  # places that are compared in one call, in all files whose part of the log is larger
+SAMPLE = 1 << 16  # bytes of the log
+COMPARED, SAMPLED = 4096, 64  # messages that are compared at once, and of a sample
+
+
+class Hole(NamedTuple):
+    """The first and the last physical offset of messages that lack items."""
+
+    first: int
+    last: int
+
+
+class IndexHoles:
+    """Compares messages of the log with the items of index files. Each part of the log is compared once.
+
+    All messages are compared if an index file covers at most 32 MiB of the log. Otherwise samples are compared, so that
+    a hole of less than 1/100 of the indexed part of the log may not be noticed; ``verify`` compares all messages.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self._compared: dict[FileId, int] = {}  # physical offset: the messages before it were compared
+        self._holes: dict[tuple[FileId, bool], Hole] = {}  # by file, and whether items of tags are missing
+
+    def find(self, files: IndexFileList, headers: Mapping[FileId, IndexHeader]) -> None:
+        """Compare the messages that are new since the last call."""
+        rest: dict[FileId, tuple[int, int]] = {}
+        for file, header in headers.items():
+            # The items of the last message may be in two files, and a broker may be putting them.
+            begin, end = self._compared.get(file, header.begin_phy_offset), header.end_phy_offset
+            if begin < end:
+                rest[file] = max(begin, self.log.min_phy_offset), end
+        sampled = {file: span for file, span in rest.items() if span[1] - span[0] > MAX_COMPARED // len(rest)}
+        for file, (begin, end) in rest.items():
+            parts = _samples(begin, end, SAMPLES // len(sampled)) if file in sampled else [(begin, end)]
+            for part in parts:
+                self._compare(file, _files_between(files, headers, *part), *part, is_sample=file in sampled)
+            self._compared[file] = end
+
+    def hole(self, file: FileId, index_type: str | None) -> Hole | None:
+        """Return the messages of a file's part of the log that lack items of keys, or of tags; None without one."""
+        return self._holes.get((file, index_type == "T"))
+
+    def _compare(self, file: FileId, parts: list[IndexFile], begin: int, end: int, *, is_sample: bool) -> None:
+        """Compare the messages between two physical offsets. Parameters: is_sample: only the first ones of them."""
+        size = SAMPLED if is_sample else COMPARED
+        for batch in self.log.scan(begin, end, columns=INDEXED_COLUMNS, on_corrupt="skip", batch_size=size):
+            if len(batch):
+                self._compare_batch(file, parts, batch)
+            if is_sample:
+                break
+
+    def _compare_batch(self, file: FileId, parts: list[IndexFile], batch: MessageBatch) -> None:
+        offsets = batch.phy_offset
+        items = [_items_between(part, int(offsets[0]), int(offsets[-1])) for part in parts]
+        found = np.concatenate([np.empty(0, np.int64), *(_codes(offsets, *_columns(part)) for part in items)])
+        of_keys, of_all = (_codes_of(batch, indexes_tags=indexes_tags) for indexes_tags in (False, True))
+        of_tags = of_all[~np.isin(of_all, of_keys)]
+        for is_tags, wanted in ((False, of_keys), (True, of_tags)):
+            missing = offsets[wanted[~np.isin(wanted, found)] >> 32]
+            if len(missing):
+                first, last = int(missing.min()), int(missing.max())
+                known = self._holes.get((file, is_tags), Hole(first, last))
+                self._holes[file, is_tags] = Hole(min(first, known.first), max(last, known.last))
+
+
+def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
+    """Return the hashes of a message's items in a file."""
+    hashes: list[int] = _items_between(file, phy_offset, phy_offset)["key_hash"].tolist()
+    return hashes
+
+
+class _Offsets(Sequence[int]):
+    """The physical offsets of a file's items. Each is read when it is needed: a search reads few pages of the file."""
+
+    def __init__(self, file: IndexFile) -> None:
+        self.file = file
+        self.count = max(min(file.header.index_count, file.index_num), 1) - 1
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, i: int) -> int: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[int]: ...
+    def __getitem__(self, i: int | slice) -> Any:
+        assert isinstance(i, int)
+        return int(self.file.items(i + 1, i + 2)["phy_offset"][0])
+
+
+def _items_between(file: IndexFile, first: int, last: int) -> np.ndarray:
+    """Return the items of the messages from ``first`` to ``last``, physical offsets, both inclusive: INDEX_ITEM[n]."""
+    offsets = _Offsets(file)
+    begin = bisect_left(offsets, first)
+    return file.items(begin + 1, bisect_right(offsets, last, begin) + 1)
+
+
+def _columns(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return items["phy_offset"].astype(np.int64), items["key_hash"].astype(np.int64)
+
+
+def _codes_of(batch: MessageBatch, *, indexes_tags: bool) -> np.ndarray:
+    """Return the codes of the items that messages should have, int64[n]."""
+    items = find_items(batch, int(batch.phy_offset[0]), indexes_tags=indexes_tags)
+    return _codes(batch.phy_offset, items.phy_offsets, items.key_hashes.astype(np.int64))
+
+
+def _codes(offsets: np.ndarray, phy_offsets: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Return one number for each item, int64[n]: the row of its message, and its hash.
+
+    Parameters: offsets: of the messages. phy_offsets, hashes: of the items, int64[n]. Items of no message are left out.
+    """
+    rows = np.minimum(offsets.searchsorted(phy_offsets), len(offsets) - 1)
+    codes: np.ndarray = (rows << 32 | hashes)[offsets[rows] == phy_offsets]
+    return codes
+
+
+def _samples(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield where samples of a part of the log begin and end, in equal distances, the first and the last bytes too."""
+    bounds = np.linspace(begin, max(begin, end - SAMPLE), max(count, 2)).astype(np.int64).tolist()
+    yield from ((at, min(at + SAMPLE, following)) for at, following in pairwise([*bounds, end]))
+
+
+def _files_between(
+    files: IndexFileList, headers: Mapping[FileId, IndexHeader], begin: int, end: int
+) -> list[IndexFile]:
+    """Return the files that may have items of messages between two physical offsets."""
+    names = [
+        name
+        for (name, _), header in headers.items()
+        if header.begin_phy_offset <= end and begin <= header.end_phy_offset
+    ]
+    return [file for name in names if (file := files.find(name)) is not None]
