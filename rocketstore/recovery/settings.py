@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.broker_file import BrokerFile, parse_int
+from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import is_multi_dispatched, with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError
 from rocketstore.index.index_directory import index_paths
+from rocketstore.java_text import parse_int
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import is_stated, read_saved, saved_path
