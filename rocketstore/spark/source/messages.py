@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,11 +28,12 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.inner_batches import messages_in
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message import MAX_BATCH, find_inner_batch
+from rocketstore.messages.message import MAX_BATCH
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
@@ -306,14 +306,6 @@ class RowFilter:
         low = {EARLIEST: LONG_MIN, LATEST: LONG_MAX}.get(low, low)
         high = LONG_MAX if high == LATEST else high
         return low, high if self.options.wants(topic, queue_id) else LONG_MIN
-
-
-def messages_in(log: CommitLog, phy_offset: int) -> int:
-    """Return the number of messages in an inner batch; 1 if its record cannot be read."""
-    with contextlib.suppress(KeyError, CorruptFileError):
-        if (message := log.find_message(phy_offset)) is not None:
-            return find_inner_batch(message)[1]
-    return 1
 
 
 # ---- batches ---------------------------------------------------------------------------------------------
