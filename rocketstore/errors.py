@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 __all__ = [
     "DAMAGE_ADVICE",
@@ -15,6 +16,7 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "UnsupportedFormatError",
+    "advice_for",
     "text_of",
 ]
 
@@ -161,6 +163,11 @@ class PutMessageError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.args[1]} ({self.status})"
+
+
+def advice_for(advice: str, root: object) -> str:
+    """Return an advice with the path of a store in place of STORE, as a shell reads it."""
+    return advice.replace("STORE", shlex.quote(str(root)))
 
 
 def text_of(error: BaseException) -> str:

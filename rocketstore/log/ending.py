@@ -8,10 +8,10 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import BLANK, END, HALF, RecordScanner, bad_reason
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import EndCandidate, EndRule, JudgedEnd, StoreState, Why, find_bad_bytes
+from rocketstore.log.end_rule import EndCandidate, EndJudge, EndRule, JudgedEnd, StoreState, Why, find_bad_bytes
 from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["EndSearch", "Ending", "PlannedEnding", "read_error"]
+__all__ = ["EndSearch", "Ending", "PlannedEnding", "find_stopped_end", "read_error"]
 
 
 class EndSearch:
@@ -128,7 +128,7 @@ class Ending:
             self._stopped_end = None
             return state
         if self._stopped_end is None:
-            self._stopped_end = found = find_stopped_end(self.log, self.begin(), self.rule)
+            self._stopped_end = found = find_stopped_end(self.log, self.begin(), self.rule.judge)
             if found.why != Why.DAMAGED:
                 last = found.last_phy_offset
                 self._search.end, self._search.last_phy_offset = found.end, last if last >= 0 else None
@@ -158,6 +158,11 @@ class Ending:
         """Return whether a search has found that a broker cut the log at an offset or before it."""
         found = self._stopped_end
         return found is not None and found.why == Why.CUT and offset >= found.end
+
+    def find_cut(self) -> int | None:
+        """Return where a broker is proved to have cut the log of a stopped store; None if no cut is proved."""
+        found = self._stopped_end if self.state == StoreState.STOPPED else None
+        return found.end if found is not None and found.why == Why.CUT else None
 
     def _search_again(self, offset: int) -> bool:
         """Search for the end of a stopped store again if records came behind it. Return whether it is a cut."""
@@ -214,7 +219,7 @@ class Ending:
         return end if later is None or self.is_cut(end, later) else LONG_MAX
 
 
-def find_stopped_end(log: RecordReader, begin: int, rule: EndRule) -> JudgedEnd:
+def find_stopped_end(log: RecordReader, begin: int, judge: EndJudge) -> JudgedEnd:
     """Find where the log of a cleanly stopped store ends: at the first place that a broker is proved to have cut.
 
     Without a cut the log ends behind its last sound record. If sound records stand behind bad bytes then, the result
@@ -223,10 +228,10 @@ def find_stopped_end(log: RecordReader, begin: int, rule: EndRule) -> JudgedEnd:
     Parameters: begin: where a broker begins to read. Source: CommitLog.recoverNormally.
     """
     candidate = find_bad_bytes(log, begin)
-    first = judged = rule.judge.judge(log, candidate)
+    first = judged = judge.judge(log, candidate)
     while candidate.later is not None and judged.why != Why.CUT:
         candidate = find_bad_bytes(log, candidate.later)
-        judged = rule.judge.judge(log, candidate)
+        judged = judge.judge(log, candidate)
     return first if judged.why == Why.COMPLETE else judged
 
 

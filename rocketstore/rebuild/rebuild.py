@@ -53,7 +53,7 @@ from rocketstore.rebuild.files import (
 from rocketstore.rebuild.report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
 from rocketstore.recovery.plan import RecoveryPlan, plan_files
-from rocketstore.recovery.plan_log import LogRepair, plan_log
+from rocketstore.recovery.plan_log import LogRepair, describe_saved_records, plan_log
 from rocketstore.recovery.queues import find_queues
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
@@ -241,7 +241,7 @@ class Rebuilder:
                 path.rename(out / path.name)
             staging.rmdir()
             sync_path(out)
-            return self._report(store.log, repair.end, out, (), deleted)
+            return self._report(store.log, repair.end, out, (), deleted, ())
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
@@ -257,7 +257,7 @@ class Rebuilder:
             for part in self.build.parts():
                 if (self.root / part).exists():
                     make_directory(staging / part)
-            backups, rest = self._swap(store, repair, staging)
+            backups, rest, saved = self._swap(store, repair, staging)
             try:
                 self._finish(store, repair, rest)
                 shutil.rmtree(staging)
@@ -268,20 +268,23 @@ class Rebuilder:
                 raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
             if rest is not None:
                 deleted = deleted.joined(rest.queues.deleted)
-            return self._report(store.log, repair.end, self.root, backups, deleted)
+            notes = describe_saved_records(repair, saved)
+            return self._report(store.log, repair.end, self.root, backups, deleted, notes)
 
     def _swap(
         self, store: StoreFiles, repair: LogRepair, staging: Path
-    ) -> tuple[tuple[Path, ...], RecoveryPlan | None]:
+    ) -> tuple[tuple[Path, ...], RecoveryPlan | None, list[Path]]:
         """Replace the old directories with the new ones. After an error rename all of them back.
 
-        Returns: the backups of the old directories, and the plan for the parts that were not built.
+        Returns: the backups of the old directories, the plan for the parts that were not built, and the files with the
+        tails that were cut off the log.
         Raises: StoreError if the directories could not be renamed back, or if the log was changed.
         """
         renamed: list[tuple[Path, Path]] = []
         try:
-            apply_log_repair(store, repair)  # makes `abort`: a broker that starts during the swap reads everything
-            return swap(self.root, staging, self.build.parts(), renamed), self._plan_rest(store)
+            # It makes `abort`: a broker that starts during the swap reads everything.
+            saved = apply_log_repair(store, repair)
+            return swap(self.root, staging, self.build.parts(), renamed), self._plan_rest(store), saved
         except BaseException as error:
             if take_back(renamed) and not repair.is_write_undone:
                 if store.last_exit_ok:  # with abort a broker's next start would not believe the index
@@ -346,13 +349,19 @@ class Rebuilder:
         finish_repair(store, repair)
 
     def _report(
-        self, log: CommitLog, end: int, out: Path, backups: tuple[Path, ...], deleted: DeletedTopics
+        self,
+        log: CommitLog,
+        end: int,
+        out: Path,
+        backups: tuple[Path, ...],
+        deleted: DeletedTopics,
+        notes: tuple[str, ...],
     ) -> RebuildReport:
         headers = index_headers(out / "index") if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
-        notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
+        notes += tuple(self.layout.left_behind()) if self.build.consume_queue else ()
         ends = log.min_phy_offset, end
         said = notes, self.find_assumptions(), deleted.messages, deleted.undeclared
         return RebuildReport(*ends, count, len(headers), items, backups, out, *said)

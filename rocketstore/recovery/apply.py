@@ -10,7 +10,7 @@ from pathlib import Path
 from rocketstore.compat import Compat
 from rocketstore.disk.durable import sync_path, zero_range
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError
+from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError, advice_for
 from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
 from rocketstore.recovery.index import cut_index
@@ -25,8 +25,10 @@ from rocketstore.state.abort import make_abort
 __all__ = ["apply_log_repair", "apply_plan", "finish_repair", "save_checkpoint"]
 
 
-def apply_plan(plan: RecoveryPlan) -> None:
-    """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays. Raises: OSError.
+def apply_plan(plan: RecoveryPlan) -> list[Path]:
+    """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays.
+
+    Returns: the files in ``rocketstore-cut`` that have the tails of the log. Raises: OSError.
 
     The process may be killed at any moment. ``abort`` is made before anything is changed, so that the next recovery
     reads everything. Bytes are copied to ``rocketstore-cut`` before they are cut off the log. The exception is a Spark
@@ -34,8 +36,8 @@ def apply_plan(plan: RecoveryPlan) -> None:
     """
     store = plan.store
     if not plan.steps and store.last_exit_ok:
-        return
-    _apply_steps(store, plan.log, plan.steps)
+        return []
+    saved = _apply_steps(store, plan.log, plan.steps)
     for cut in plan.index.cuts:
         if cut.kept:
             cut_index(cut, store.index_geometry, store.config.compat, store.log)
@@ -46,11 +48,15 @@ def apply_plan(plan: RecoveryPlan) -> None:
             with suppress(OSError):  # it is not empty
                 queue.directory.rmdir()
     finish_repair(store, plan.log)
+    return saved
 
 
-def apply_log_repair(store: StoreFiles, repair: LogRepair) -> None:
-    """Change the files of the log only. Call ``finish_repair`` afterwards. Raises: OSError."""
-    _apply_steps(store, repair, repair.steps)
+def apply_log_repair(store: StoreFiles, repair: LogRepair) -> list[Path]:
+    """Change the files of the log only. Call ``finish_repair`` afterwards.
+
+    Returns: the files in ``rocketstore-cut`` that have the tails of the log. Raises: OSError.
+    """
+    return _apply_steps(store, repair, repair.steps)
 
 
 def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
@@ -60,11 +66,10 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
         repair.write.remove_intent()
 
 
-def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> None:
+def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> list[Path]:
     if not (store.root / "abort").exists():
         make_abort(store.root)
-    for tail in repair.tails:
-        save_tail(store.root, tail)
+    saved = [save_tail(store.root, tail) for tail in repair.tails]
     if repair.is_write_undone:  # the checkpoint may know of records that are removed now
         store.checkpoint.clear()
     for step in steps:
@@ -76,6 +81,7 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
             step.path.unlink()
             sync_path(step.path.parent)
     store.log.refresh()
+    return saved
 
 
 def _sync_files(plan: RecoveryPlan) -> None:
@@ -105,7 +111,8 @@ def _dispatch(plan: RecoveryPlan) -> None:
     except CorruptFileError as error:
         if Path(str(error.path)).parent not in store.log.directories:
             raise
-        raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
+        advice = advice_for(DAMAGE_ADVICE, store.root)
+        raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {advice}") from None
 
 
 def _dispatch_range(

@@ -25,17 +25,20 @@ from rocketstore.index.index_service import open_index
 from rocketstore.java_text import parse_int
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import EndJudge, StoreState
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
+from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.cut_proof import StoreEndJudge
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
@@ -56,8 +59,8 @@ class Scanned(NamedTuple):
 class BrokerRecovery:
     """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
-    def __init__(self, root: Path, config: StoreConfig) -> None:
-        self.root = root
+    def __init__(self, root: Path, config: StoreConfig, end_judge: EndJudge) -> None:
+        self.root, self.end_judge = root, end_judge
         self.config: Any = config
         self.last_exit_ok = not (root / "abort").exists()
         self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
@@ -87,6 +90,7 @@ class BrokerRecovery:
         before = {path for writer in writers for path in files_of(writer.directory)}
         max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
         scanned = self._scan(log, self._first_file(log, max_phy_offset), max_phy_offset)
+        lost = self._count_lost(log, scanned.end)  # before the queues change, which may prove an earlier cut
         for begin, end in scanned.ranges:
             self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
             dispatcher.dispatch(begin, end)
@@ -105,7 +109,7 @@ class BrokerRecovery:
         self._save_checkpoint(scanned)
         if unstartable is not None:
             raise StoreError(f"{unstartable}: its last file is empty: a broker of 5.3.3 does not start")
-        return RecoveryReport("broker", self.last_exit_ok, log.min_phy_offset, scanned.end, self.actions)
+        return RecoveryReport("broker", self.last_exit_ok, log.min_phy_offset, scanned.end, self.actions, lost=lost)
 
     # ---- load ----------------------------------------------------------------------------------------------
 
@@ -241,6 +245,11 @@ class BrokerRecovery:
         """Return the offset that is confirmed before recovery. Source: CommitLog.getConfirmOffset."""
         return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.queue.files[-1].end_offset
 
+    def _count_lost(self, log: CommitLog, end: int) -> tuple[LostMessages, ...]:
+        """Count the messages that no recovery has cut off before."""
+        found = tails(log, end)
+        return () if all(is_saved(self.root, tail) for tail in found) else count_lost(log, end, self.end_judge)
+
     def _cut_log(self, log: CommitLog, end: int) -> None:
         """Save the bytes behind the end, and delete the files behind it. Bytes in the last file stay."""
         for tail in tails(log, end):
@@ -292,7 +301,12 @@ def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
     Parameters: config: has every size; ``config.compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
-    return BrokerRecovery(root, config).run()
+    return BrokerRecovery(root, config, find_end_judge(root, config)).run()
+
+
+def find_end_judge(root: Path, config: StoreConfig) -> StoreEndJudge:
+    state = StoreState.CRASHED if (root / "abort").exists() else StoreState.STOPPED
+    return StoreEndJudge(root, config, lambda: state)
 
 
 def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
@@ -319,8 +333,9 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         if (root / "abort").exists():
             (copy / "abort").touch()
         paths = ",".join(map(str, logs)) or str(copy / "commitlog")
+        end_judge = find_end_judge(root, config)  # of the store itself: the copy has only some files of its queues
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
-        recovery = BrokerRecovery(copy, config)
+        recovery = BrokerRecovery(copy, config, end_judge)
         recovery.saves_tails = False
         try:
             report = recovery.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +11,20 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.layout.geometry import has_messages, read_saved, save_geometry, saved_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
+from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
 
 __all__ = ["complete_store"]
 
+logger = logging.getLogger("rocketstore")
+
 
 def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
-    The stated settings are saved. ``abort`` stays if anything was changed.
+    The stated settings are saved. ``abort`` stays if anything was changed. A warning of the logger ``rocketstore``
+    names the files in which old records were saved.
 
     Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions. Raises: as ``plan_recovery``; StoreError if the release cannot read
@@ -34,8 +39,10 @@ def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | N
         save_geometry(root, config, is_new=not has_messages(root, config))
         for path in config.commit_log_paths(root, writable=True):
             make_directory(path)
-        apply_plan(plan)
-        return report
+        saved = describe_saved_records(plan.log, apply_plan(plan))
+    for text in saved:
+        logger.warning(text)
+    return replace(report, notes=(*saved, *report.notes))
 
 
 def _first_unchecked(plan: RecoveryPlan) -> int:

@@ -1,4 +1,4 @@
-"""LostMessages: the messages that a repair of the log removes, by topic."""
+"""LostMessages: the messages that a repair of a store loses, by topic."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.kernels.message_columns import Field
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import EndJudge, Why
+from rocketstore.log.ending import find_stopped_end
+from rocketstore.log.inner_batches import messages_in
+from rocketstore.messages.system_flags import INNER_BATCH
 
 __all__ = ["LOST_FIELDS", "LostMessages", "count_lost"]
 
+COLUMNS = ("phy_offset", "sys_flag", "topic", "store_timestamp")
+
 
 class LostMessages(NamedTuple):
-    """The messages of one topic that a repair of the log removes.
+    """The messages of one topic that a repair loses.
 
-    Attributes: messages: their number; an inner batch counts as one. first_store_timestamp, last_store_timestamp: the
-    earliest and the latest store time among them, epoch ms.
+    Attributes: messages: their number; an inner batch counts with all its messages. first_store_timestamp,
+    last_store_timestamp: the earliest and the latest store time among them, epoch ms; None if it is not known.
     """
 
     topic: str
     messages: int
-    first_store_timestamp: int
-    last_store_timestamp: int
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
 
 
 LOST_FIELDS = (
@@ -34,16 +41,24 @@ LOST_FIELDS = (
 )
 
 
-def count_lost(log: CommitLog, begin: int) -> tuple[LostMessages, ...]:
-    """Count the sound records from a physical offset on, also behind further damage. Sort them by topic."""
-    times: dict[str, list[np.ndarray]] = defaultdict(list)
-    scan = log.scan(begin, columns=("topic", "store_timestamp"), on_corrupt="skip")
-    for batch in scan:
+def count_lost(log: CommitLog, begin: int, judge: EndJudge) -> tuple[LostMessages, ...]:
+    """Count the messages that are lost if the log is cut at a physical offset. Sort them by topic.
+
+    These are all sound records behind it, also behind further damage. Records behind a place at which a broker is
+    proved to have cut the log are old, and not lost.
+    """
+    found = find_stopped_end(log, begin, judge)
+    end = found.end if found.why == Why.CUT else LONG_MAX
+    counts: dict[str, int] = defaultdict(int)
+    times: dict[str, list[int]] = defaultdict(list)
+    for batch in log.scan(begin, end, columns=COLUMNS, verify_crc=True, on_corrupt="skip"):
+        numbers = np.ones(len(batch), np.int64)
+        for row in np.flatnonzero(batch.sys_flag & INNER_BATCH):
+            numbers[row] = messages_in(log, int(batch.phy_offset[row]))
         topics = np.array(batch.topic.to_pylist(), dtype=object)
         for topic in set(topics.tolist()):
-            times[topic].append(batch.store_timestamp[topics == topic])
-    rows = []
-    for topic, parts in sorted(times.items()):
-        column = np.concatenate(parts)
-        rows.append(LostMessages(topic, len(column), int(column.min()), int(column.max())))
-    return tuple(rows)
+            is_of_topic = topics == topic
+            counts[topic] += int(numbers[is_of_topic].sum())
+            column = batch.store_timestamp[is_of_topic]
+            times[topic] += [int(column.min()), int(column.max())]
+    return tuple(LostMessages(topic, counts[topic], min(times[topic]), max(times[topic])) for topic in sorted(counts))

@@ -11,6 +11,7 @@ from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_
 from rocketstore.recovery.plan_log import (
     LogRepair,
     check_log_files,
+    describe_saved_records,
     find_file_before,
     find_flushed_record,
     find_tail_begin,
@@ -56,7 +57,7 @@ class RecoveryPlan:
             log.end,
             self.steps,
             dry_run,
-            notes=log.notes,
+            notes=describe_saved_records(log) if dry_run else (),
             lost=log.lost,
             deleted=deleted.messages,
             undeclared=deleted.undeclared,

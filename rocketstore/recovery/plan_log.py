@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rocketstore.compat import Compat
-from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
+from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
@@ -21,6 +22,7 @@ from rocketstore.recovery.tail import CUT, Tail, is_saved, tails
 __all__ = [
     "LogRepair",
     "check_log_files",
+    "describe_saved_records",
     "find_file_before",
     "find_flushed_record",
     "find_record_end",
@@ -40,8 +42,8 @@ class LogRepair:
 
     Attributes: end: where the log ends after the repair. last_phy_offset: of the last record, -1 without one.
     checked_from: files that end behind this offset may not be on the disk yet. tails: bytes that are saved before they
-    are zeroed. write: a Spark write that was ended in the middle. lost: the messages that are cut off with damaged
-    bytes before them. notes: what was found behind the end, for people.
+    are zeroed. write: a Spark write that was ended in the middle. why: CUT if the tails are old records, DAMAGED if
+    they have sound ones. lost: the messages that are cut off with damaged bytes before them.
     """
 
     end: int
@@ -50,8 +52,8 @@ class LogRepair:
     tails: tuple[Tail, ...]
     write: UnfinishedWrite | None
     steps: tuple[RecoveryAction, ...]
+    why: Why = Why.COMPLETE
     lost: tuple[LostMessages, ...] = ()
-    notes: tuple[str, ...] = ()
 
     @property
     def is_write_undone(self) -> bool:
@@ -98,14 +100,13 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     why = store.end_judge.judge(log, candidate).why
     if why == Why.DAMAGED and not cut_at_damage:
         raise _damage_error(store, end)
-    lost = count_lost(log, end) if why == Why.DAMAGED else ()
-    notes = tuple(map(_describe_old_records, found)) if why == Why.CUT else ()
+    lost = count_lost(log, end, store.end_judge) if why == Why.DAMAGED else ()
     if write is not None and write.what == "undo":
         end, last = _walk_to(log, write.begin)
         steps = _log_steps(store, end, found, write, tails(log, end))
     else:
         steps = _log_steps(store, end, found, write, found)
-    return LogRepair(end, last, begin, tuple(found), write, tuple(steps), lost, notes)
+    return LogRepair(end, last, begin, tuple(found), write, tuple(steps), why, lost)
 
 
 def check_log_files(store: StoreFiles) -> None:
@@ -235,14 +236,25 @@ def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     later = store.log.find_later(place + 1, LONG_MAX)
     at_place = queue.find(place)
     file = at_place or next(file for file in queue.files if file.end_offset > place)
-    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_place else GAP_ADVICE}"
+    advice = advice_for(DAMAGE_ADVICE if at_place else GAP_ADVICE, store.root)
+    reason = f"no message begins here, but one is at {later}: {advice}"
     return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
 
 
-def _describe_old_records(tail: Tail) -> str:
-    return (
-        f"{tail.file.path}: a broker cut the log at {tail.begin}. The old bytes from there to {tail.end} are saved in "
-        f"{CUT} and overwritten with zeros"
+def describe_saved_records(repair: LogRepair, saved: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return a note for each tail that has records: what they are, and where they are saved.
+
+    Parameters: saved: the file of each tail in ``rocketstore-cut``; empty before the plan is applied.
+    """
+    reasons = {Why.CUT: "a broker cut the log", Why.DAMAGED: "the log is cut at damaged bytes"}
+    reason = reasons.get(repair.why)
+    if reason is None:
+        return ()
+    places = [f"are saved in {path}" for path in saved] or [f"will be saved in {CUT}"] * len(repair.tails)
+    return tuple(
+        f"{tail.file.path}: {reason} at {repair.end}. The bytes from {tail.begin} to {tail.end} {place}, and "
+        "overwritten with zeros"
+        for tail, place in zip(repair.tails, places, strict=True)
     )
 
 

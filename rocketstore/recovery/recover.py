@@ -25,6 +25,7 @@ from rocketstore.layout.places import lock_for_writing, require_log_directory, r
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
+from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
@@ -131,8 +132,8 @@ def recover(
             with plan.store.log:
                 report = plan.with_assumptions(plan.report(), learned)
                 unreadable = plan.count_unreadable().require_none(root, config)
-                report = replace(report, notes=(*report.notes, *unreadable))
-                apply_plan(plan)
+                saved = describe_saved_records(plan.log, apply_plan(plan))
+                report = replace(report, notes=(*saved, *report.notes, *unreadable))
         if has_sizes:
             save_geometry(root, settings)
         (root / "abort").unlink(missing_ok=True)

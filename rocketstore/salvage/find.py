@@ -182,6 +182,9 @@ class RecordRun(NamedTuple):
                 for begin, _ in mapped.buffer.lost_ranges(self.begin - self.base, self.end - self.base):
                     raise DiskReadError(self.file.path, begin, errno.EIO)
 
+    def count_records(self) -> int:
+        return len(_places(self)[0])
+
     def is_like(self, other: RecordRun, begin: int, end: int) -> bool:
         """Return whether another run has the same bytes between two physical offsets."""
         parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
@@ -202,6 +205,13 @@ class Finds:
         self.chosen: list[RecordRun] = []
         self.lost: list[LostRange] = []
         self.duplicates = 0
+
+    def begin(self) -> int:
+        """Return where the first file of the log begins, a physical offset, also if it has no record."""
+        return min(file.base for file in self.files if file.base is not None)
+
+    def sorted_lost(self) -> tuple[LostRange, ...]:
+        return tuple(sorted(self.lost, key=lambda lost: lost.phy_offset))
 
     def choose(self) -> None:
         """Choose one copy of each record: first by file names, then by the bases of most records, then others."""

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import stat
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.topic_lives import DeletedTopics, KnownTopics, TopicLives
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
@@ -36,10 +38,12 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.recovery.lost import LostMessages
 from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, find_settings, find_unstated, warn_of
 from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
+from rocketstore.salvage.lost_messages import count_lost_messages
 from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
@@ -72,6 +76,9 @@ class SalvageReport(Previewed, ArrowStream):
     assumptions: the broker's settings that neither ``config`` nor the old store states, and on which the bytes of units
     depend. deleted: messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that
     topics.json lacks, and whose messages have units, because the topics may exist.
+    lost_messages: the messages of each topic to which units of queues lead, but of which no intact record is
+    left; None if the queues cannot be read. dry_run: whether nothing was written. A dry run knows neither the bounds of
+    the new log nor ``moved``, ``renumbered`` and ``misplaced``: they are None.
 
     Examples:
     >>> report = rocketstore.salvage("demo", "copied")
@@ -79,29 +86,37 @@ class SalvageReport(Previewed, ArrowStream):
     (101, 0, 0)
     """
 
-    out: Path
+    out: Path | None
     mapped_file_size: int
-    min_phy_offset: int
-    max_phy_offset: int
+    min_phy_offset: int | None
+    max_phy_offset: int | None
     records: int
     duplicates: int
     out_of_order: int
-    moved: int
-    renumbered: dict[QueueId, int]
+    moved: int | None
+    renumbered: dict[QueueId, int] | None
     lost: tuple[LostRange, ...]
-    misplaced: dict[QueueId, int]
+    misplaced: dict[QueueId, int] | None
     unverified: tuple[UnverifiedRange, ...] = ()
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    lost_messages: tuple[LostMessages, ...] | None = None
+    dry_run: bool = False
 
     def _preview(self) -> Preview:
-        log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        counts = f"{counted(self.duplicates, 'duplicate')}, {self.out_of_order:,} out of order, {self.moved:,} moved"
-        others = f"{sum(self.renumbered.values()):,} renumbered, {sum(self.misplaced.values()):,} misplaced"
-        title = f"SalvageReport: {counted(self.records, 'record')} in {str(self.out)!r}, {log}, {counts}, {others}"
+        title = f"SalvageReport: {counted(self.records, 'record')}"
+        counts = f"{counted(self.duplicates, 'duplicate')}, {self.out_of_order:,} out of order"
+        title += f" to copy, {counts}, nothing was written" if self.dry_run else self._describe_new_store(counts)
         lost = counted(len(self.lost), "lost range")
         return Preview(f"{title}, {lost}", LostRange._fields, first_of(self.lost), width=WIDE_CELL)
+
+    def _describe_new_store(self, counts: str) -> str:
+        renumbered, misplaced = (sum((queues or {}).values()) for queues in (self.renumbered, self.misplaced))
+        return (
+            f" in {str(self.out)!r}, log from {self.min_phy_offset:,} to {self.max_phy_offset:,}, {counts}, "
+            f"{self.moved:,} moved, {renumbered:,} renumbered, {misplaced:,} misplaced"
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the lost ranges as an Arrow stream."""
@@ -110,8 +125,9 @@ class SalvageReport(Previewed, ArrowStream):
 
 def salvage(
     path: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
+    dry_run: bool = False,
     config: StoreConfig | None = None,
     deleted: bool = False,
     progress: Progress | None = None,
@@ -147,7 +163,8 @@ def salvage(
     Parameters
     ----------
     path : the root of a store, a directory of commit log files of any names, or one such file.
-    out : the root of the new store: a directory that is empty, or does not exist.
+    out : the root of the new store: a directory that is empty, or does not exist. A dry run needs none.
+    dry_run : write nothing, and only report what is lost.
     config : sizes of files, and directories of the commit log; default: those of the old store, or RocketMQ's defaults.
         With ``force_verify_prop_crc`` a record without a right CRC property is lost.
     deleted : give messages of deleted topics a queue offset too. Otherwise they are copied to the log, but get no unit.
@@ -162,8 +179,8 @@ def salvage(
     Raises
     ------
     StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read. UnsupportedFormatError : the
-        log is DLedger's. FileExistsError : ``out`` is not empty. ValueError : ``out`` is inside ``path``, or inside the
-        directory of ``path`` if that is a file. OSError. After an error ``out`` is empty again.
+        log is DLedger's. FileExistsError : ``out`` is not empty. ValueError : ``out`` is missing, or is inside
+        ``path``, or inside the directory of ``path`` if that is a file. OSError. After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
 
@@ -171,12 +188,23 @@ def salvage(
     >>> report = rocketstore.salvage("demo", "saved")
     >>> report.records, len(report.lost)
     (101, 0)
+    >>> rocketstore.salvage("demo", dry_run=True).lost_messages
+    ()
     """
     require_config(config)
-    root, new = local_path(path), local_path(out)
-    require_descriptors_to_write(new)
+    if out is None and not dry_run:
+        raise ValueError("out=None: give the directory of the new store, or dry_run=True")
+    root = local_path(path)
+    new = None if out is None else local_path(out)
+    if new is not None:
+        require_descriptors_to_write(new)
     paths = _log_files(root, config)
-    _check_out(root, paths, new)
+    if new is not None:
+        _check_out(root, paths, new)
+    if dry_run or new is None:
+        with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
+            make_directory(Path(name, WORK))
+            return replace(_Salvage(root, paths, Path(name), config, progress, deleted=deleted).look(), out=new)
     with lock_owner_of(new):
         report = _salvage_into(root, paths, new, config, progress, deleted=deleted)
     warn_of(report.assumptions, root)
@@ -276,6 +304,45 @@ class _Salvage:
         if self.progress is not None:
             self.progress(done + more, self.total)
 
+    def look(self) -> SalvageReport:
+        """Report what ``run`` would lose. The log is only read."""
+        files = []
+        for path in self.paths:
+            if length := path.stat().st_size:
+                files.append(DamagedFile.scan(path, self.config, functools.partial(self.report_progress, self.done)))
+                self.done += length
+        finds = self.choose(files)
+        size: int = getattr(self.new_config(finds), LOG_SIZE)
+        finds.find_lost(size)
+        counts = [(run.count_records(), run.base != run.file.named) for run in finds.chosen]
+        self.report_progress(self.total)
+        return SalvageReport(
+            None,
+            size,
+            None,
+            None,
+            sum(count for count, _ in counts),
+            finds.duplicates,
+            sum(count for count, is_out_of_order in counts if is_out_of_order),
+            None,
+            None,
+            finds.sorted_lost(),
+            None,
+            lost_messages=self.count_lost_messages(finds),
+            dry_run=True,
+        )
+
+    def choose(self, files: list[DamagedFile]) -> Finds:
+        """Choose one copy of each record. Raises: StoreError without a record."""
+        if not any(len(file.of(OK)) for file in files):
+            raise StoreError(f"{self.root}: there is no record of a commit log{hint_at_store(self.root)}")
+        finds = Finds(files)
+        finds.choose()
+        return finds
+
+    def count_lost_messages(self, finds: Finds) -> tuple[LostMessages, ...] | None:
+        return count_lost_messages(self.root, self.given, finds.chosen, finds.begin())
+
     def run(self) -> SalvageReport:
         files, offsets = [], self.new_offsets(self.new_lives())
         with ThreadPoolExecutor(1) as thread:
@@ -288,11 +355,8 @@ class _Salvage:
                     files.append(file)
             for counted in counting:
                 counted.result()
+        finds = self.choose(files)
         found = [run for file in files for run in file.runs()]
-        if not found:
-            raise StoreError(f"{self.root}: there is no record of a commit log{hint_at_store(self.root)}")
-        finds = Finds(files)
-        finds.choose()
         if [run[:3] for run in finds.chosen] != [run[:3] for run in found]:  # others, or in another order
             offsets = self.count_again(finds.chosen, self.new_lives())
         if offsets.lives is not None and offsets.lives.finish():
@@ -313,7 +377,6 @@ class _Salvage:
             new.finish()
         self.report_progress(self.total)
         deleted = DeletedTopics() if offsets.lives is None else offsets.lives.result(offsets.left_out)
-        lost = tuple(sorted(finds.lost, key=lambda lost_range: lost_range.phy_offset))
         return SalvageReport(
             self.out,
             size,
@@ -324,12 +387,13 @@ class _Salvage:
             out_of_order,
             log.moved,
             offsets.renumbered(),
-            lost,
+            finds.sorted_lost(),
             offsets.misplaced,
             tuple(part for file in files for part in file.unverified_ranges()),
             (*unreadable, *self.assumed.texts(), *self.settings.conflicts),
             deleted.messages,
             deleted.undeclared,
+            self.count_lost_messages(finds),
         )
 
     def new_lives(self) -> TopicLives | None:

@@ -153,3 +153,27 @@ def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_comman
         f": rocketstore recover {store} --slots 100 --items 1000",
     )
     assert "StoreConfig" not in result.stderr
+
+
+@pytest.mark.parametrize("choice", [["--cut-at-damage"], ["--policy", "broker"]])
+def test_lost_messages_are_shown_by_topic(store, choice):
+    with rocketstore.open(store) as opened:
+        message = opened.get_message("T", 0, 10, 1).messages[0]
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(message.phy_offset)
+        file.write(bytes(message.size))
+    before = files(store)
+    dry = run("recover", store, "--dry-run", "--format", "json", *choice)
+    assert dry.exit_code == 1
+    lines = dry.stderr.splitlines()
+    assert lines[-2].startswith("would be lost: ")
+    count = int(lines[-2].split()[3])
+    assert lines[-2] == f"would be lost: {count} messages of 1 topic"
+    assert lines[-1].startswith(f"T: {count} messages, stored from ")
+    assert files(store) == before
+    table = run("recover", store, "--dry-run", "--format", "table", *choice)
+    assert "firstStoreTime" in table.stdout
+    assert run("recover", store, "--format", "json", *choice).stderr.splitlines()[-2].startswith("lost: ")
+    with rocketstore.open(store) as opened:  # a broker does not erase the bytes behind the end
+        left = sum(map(len, opened.scan(columns=["phy_offset"], on_corrupt="skip")))
+        assert left == (99 if "broker" in choice else 99 - count)

@@ -108,3 +108,30 @@ def test_ctrl_c_leaves_both_as_they_were(tmp_path):
         assert errors == ""
     else:
         assert process.returncode == 0
+
+
+def test_a_dry_run_shows_the_lost_messages_and_writes_nothing(damaged, tmp_path):
+    store, offset, _ = damaged
+    before = files(store)
+    result = run("salvage", store, "--dry-run", "--format", "json")
+    assert [row["phyOffset"] for row in rows(result, exit_code=1)] == [offset]
+    assert "99 records to copy; nothing was written; 1 range lost" in result.stderr
+    assert "would be lost: 1 message of 1 topic\n" in result.stderr
+    assert "T: 1 message\n" in result.stderr
+    assert files(store) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    real = run("salvage", store, "--out", tmp_path / "new", "--format", "json")
+    assert "\nlost: 1 message of 1 topic\n" in real.stderr
+    assert "T: 1 message\n" in real.stderr
+
+
+def test_a_salvage_without_a_place_and_without_a_dry_run_is_refused(store):
+    result = run("salvage", store)
+    assert result.exit_code == 2
+    assert "--dry-run" in result.stderr
+
+
+def test_a_salvage_of_files_alone_says_that_lost_messages_are_not_known(damaged):
+    result = run("salvage", damaged[0] / "commitlog", "--dry-run")
+    assert result.exit_code == 1
+    assert "is not known" in result.stderr

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from reference.commit_log import read_files, scan, walk_file, write_file
 from reference.record import build_record, parse_record
-from support import damages, deleted, hostile_store, rebuilt
+from support import cut_store, damages, deleted, hostile_store, rebuilt
 from support.damages import change_log, records
 from support.hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
 from support.puts import Pair, config_of, open_paths, path_of
@@ -961,3 +961,71 @@ def test_lives_are_told_apart_in_the_order_of_the_log_and_not_of_the_names(tmp_p
     report = salvage(root, tmp_path / "new", config=dataclasses.replace(StoreConfig.small(), **sizes))
     assert report.deleted == {("Orders", 0): deleted.OLD, ("Orders", 1): deleted.OLD}
     assert deleted.bodies(tmp_path / "new")["Orders", 0] == [(b"live", deleted.LIVE)]
+
+
+# ---- lost messages -----------------------------------------------------------------------------------------
+
+
+def lose(root, numbers):
+    """Overwrite records with zeros. Return the records."""
+    places = records(root)
+    found = [damages.parse_record(damages.log_files(root)[places[n][0]], places[n][1]).record for n in numbers]
+    for n in numbers:
+        start, position, size = places[n]
+        change_log(root, start, position, bytes(size))
+    return found
+
+
+def test_a_dry_run_writes_nothing_and_counts_what_a_salvage_loses(root, out):
+    lost = [record for record in lose(root, range(3, 60, 5)) if record.sys_flag & 0xC == 0]
+    before = read_all(root)
+    dry = salvage(root, dry_run=True)
+    assert read_all(root) == before
+    assert not out.exists()
+    done = salvage(root, out)
+    assert (dry.records, dry.lost, dry.lost_messages) == (done.records, done.lost, done.lost_messages)
+    assert (dry.dry_run, dry.out, dry.max_phy_offset, dry.moved) == (True, None, None, None)
+    counts = Counter()
+    for record in lost:
+        counts[record.topic] += int(record.properties.get("INNER_NUM", 1))
+    assert {row.topic: row.messages for row in dry.lost_messages} == counts
+    times = [row[2:] for row in dry.lost_messages if row.topic == "Batch"]
+    stored = [record.store_timestamp for record in lost if record.topic == "Batch"]
+    assert times == ([(min(stored), max(stored))] if stored else [])
+    assert {row[2:] for row in dry.lost_messages if row.topic != "Batch"} == {(None, None)}
+    assert "nothing was written" in repr(dry)
+
+
+def test_old_records_behind_a_proved_cut_are_not_lost_by_a_salvage(tmp_path):
+    store = cut_store.store_of(tmp_path / "store", 30)
+    cut_store.cut_off(store, 10)
+    assert salvage(store, dry_run=True).lost_messages == ()
+    start, position, size = records(store)[4]
+    change_log(store, start, position, bytes(size))
+    assert salvage(store, dry_run=True).lost_messages == (("T0", 1, None, None),)
+
+
+def test_without_queues_nobody_knows_how_many_messages_are_lost(tmp_path):
+    store = cut_store.store_of(tmp_path / "store", 30)
+    shutil.rmtree(store / "consumequeue")
+    assert salvage(store, dry_run=True).lost_messages is None
+    assert salvage(store / "commitlog" / f"{0:020}", dry_run=True).lost_messages is None
+
+
+def test_a_message_of_light_queues_is_lost_once(tmp_path):
+    config = dataclasses.replace(cut_config(), enable_lmq=True, enable_multi_dispatch=True)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+        for n in range(5):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+            store.put_message(Message("T", b"%d" % n, queue_id=0, properties=light))
+    lose(tmp_path / "store", [2])
+    assert salvage(tmp_path / "store", dry_run=True, config=config).lost_messages == (("T", 1, None, None),)
+
+
+def cut_config():
+    return rocketstore.StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=97, max_index_num=400)
+
+
+def test_a_salvage_needs_a_place_or_a_dry_run(root):
+    with pytest.raises(ValueError, match="dry_run=True"):
+        salvage(root)

@@ -17,13 +17,18 @@ def show_lost_messages(lost: Sequence[LostMessages], view: RowsView, *, is_dry_r
     if not lost:
         return
     total = counted(sum(row.messages for row in lost), "message")
-    note(f"{total} {'would be' if is_dry_run else 'were'} lost, of {counted(len(lost), 'topic')}")
+    note(f"{'would be lost' if is_dry_run else 'lost'}: {total} of {counted(len(lost), 'topic')}")
     if is_table(view.output_format):
         write_list(COLUMNS, lost, view._replace(columns=None), _for_people)
         return
     for row in lost:
-        times = f"{format_time(row.first_store_timestamp)} to {format_time(row.last_store_timestamp)}"
-        note(f"{row.topic}: {counted(row.messages, 'message')}, stored from {times}")
+        note(f"{row.topic}: {counted(row.messages, 'message')}{_describe_times(row)}")
+
+
+def _describe_times(row: LostMessages) -> str:
+    if row.first_store_timestamp is None or row.last_store_timestamp is None:
+        return ""
+    return f", stored from {format_time(row.first_store_timestamp)} to {format_time(row.last_store_timestamp)}"
 
 
 def _for_people(rows: Sequence[Row]) -> list[Row]:
@@ -31,8 +36,12 @@ def _for_people(rows: Sequence[Row]) -> list[Row]:
         {
             "topic": row["topic"],
             "messages": row["messages"],
-            "firstStoreTime": format_time(row["firstStoreTimestamp"]),
-            "lastStoreTime": format_time(row["lastStoreTimestamp"]),
+            "firstStoreTime": _time_or_none(row["firstStoreTimestamp"]),
+            "lastStoreTime": _time_or_none(row["lastStoreTimestamp"]),
         }
         for row in rows
     ]
+
+
+def _time_or_none(timestamp: int | None) -> str | None:
+    return None if timestamp is None else format_time(timestamp)

@@ -15,6 +15,7 @@ from rocketstore.cli.options import (
     rows_options,
 )
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.repair.lost_messages import show_lost_messages
 from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.salvage.salvage import SalvageReport
@@ -29,28 +30,39 @@ COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
 
 @click.command()
 @click.argument("store", type=PATH)
-@click.option("--out", type=PATH, required=True, help="The new store: a directory that is empty, or does not exist.")
+@click.option("--out", type=PATH, help="The new store: a directory that is empty, or does not exist.")
+@click.option("--dry-run", is_flag=True, help="Write nothing, and only show what would be lost.")
 @deleted_option("Give messages of deleted topics a place in their queues too.")
 @broker_conf_option
 @allow_unreadable_option
 @rows_options(*COLUMNS, has_limit=False)
 @click.pass_context
 def salvage(
-    ctx: click.Context, /, store: Path, out: Path, deleted: bool, allow_unreadable: bool, view: RowsView
+    ctx: click.Context,
+    /,
+    store: Path,
+    out: Path | None,
+    dry_run: bool,
+    deleted: bool,
+    allow_unreadable: bool,
+    view: RowsView,
 ) -> None:
     """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
     STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
-    a range of bytes without a sound message. The exit status is 0 if nothing was lost, 1 if bytes were lost.
+    a range of bytes without a sound message. A second table has the messages that are lost, by topic: those to which
+    queues lead, but of which no sound record is left. The exit status is 0 if nothing was lost, 1 if bytes were lost.
 
     After a lost range, messages get other physical offsets. Before a lost range, messages get other queue offsets: the
     newest message of a queue keeps its offset, so that no consumer misses a message.
 
     Messages of deleted topics are copied, but get no place in a queue. Standard error counts and names them.
     """
+    if out is None and not dry_run:
+        raise click.UsageError("give --out NEW, the directory of the new store, or --dry-run")
     with byte_progress("salvage") as progress:
         config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
-        report = salvage_store(store, out, config=config, deleted=deleted, progress=progress)
+        report = salvage_store(store, out, config=config, dry_run=dry_run, deleted=deleted, progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(COLUMNS, lost, view, paths_below(store))
     for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:
@@ -58,15 +70,23 @@ def salvage(
     for part in report.unverified[:MOST_NOTES]:
         records = counted(part.records, "record")
         note(f"{part.path}: {records} from byte {part.offset} on without a CRC property: unverified")
+    if report.lost_messages is None:
+        note("how many messages are lost is not known: the queues of STORE cannot be read")
+    else:
+        show_lost_messages(report.lost_messages, view, is_dry_run=dry_run)
     if report.lost:
         raise click.exceptions.Exit(1)
 
 
 def summary(report: SalvageReport) -> str:
     """Return one line about the new store and its differences from the old one."""
-    parts = [f"{report.out}: {counted(report.records, 'record')}, {report.min_phy_offset} to {report.max_phy_offset}"]
-    numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
-    misplaced, light_queues = sum(report.misplaced.values()), len(report.misplaced)
+    parts = [f"{counted(report.records, 'record')} to copy; nothing was written"]
+    if not report.dry_run:
+        bounds = f"{report.min_phy_offset} to {report.max_phy_offset}"
+        parts = [f"{report.out}: {counted(report.records, 'record')}, {bounds}"]
+    renumbered, out_of_place = report.renumbered or {}, report.misplaced or {}
+    numbers, queues = sum(renumbered.values()), len(renumbered)
+    misplaced, light_queues = sum(out_of_place.values()), len(out_of_place)
     parts += [
         f"{counted(count, noun)} {state}"
         for count, noun, state in (
