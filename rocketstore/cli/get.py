@@ -16,7 +16,7 @@ from rocketstore.cli.options import (
     store_argument,
     tags_option,
 )
-from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
+from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers
 from rocketstore.cli.text import command
 from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.limits import INT_MAX
@@ -63,6 +63,7 @@ def get(
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
+        note_leftovers(store.commit_log)
         reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tags)
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     log = store.commit_log

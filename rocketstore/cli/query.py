@@ -28,6 +28,7 @@ from rocketstore.cli.store_notes import (
     note_assumptions,
     note_bad_bodies,
     note_elsewhere,
+    note_leftovers,
     or_nothing_found,
     unknown_topics,
 )
@@ -176,6 +177,7 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
         note(f"{min(count, question.most)} found{more}")
     note_assumptions(store, answer.assumptions)
     note_elsewhere(store, None if question.topic is None else [question.topic])
+    note_leftovers(store.commit_log)
     unknown = [] if count or question.topic is None else unknown_topics(store, [question.topic])
     finish(or_nothing_found(store, count, unknown or answer.problems))
 

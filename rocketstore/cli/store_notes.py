@@ -29,7 +29,7 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
 
 
 def note_leftovers(log: CommitLog) -> None:
-    """Write a note to standard error if the files have records after the end of the log. They are not an error."""
+    """Write a note to standard error if records behind the end of the log are not read. They are not an error."""
     if (text := describe_leftovers(log)) is not None:
         note(f"{text}. Pass --leftovers to read them.")
 

@@ -79,6 +79,7 @@ class Coverage:
             for begin, end in self._gaps(files, headers, index_type)
             if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
+        reasons += self._find_reached_end(files, headers, index_type)
         untagged: list[str] = []
         if index_type == "T":
             untagged = [name for name, _ in (file for file in headers if not self._has_tags(file, files, headers))]
@@ -106,6 +107,24 @@ class Coverage:
         gaps.append((place, self.log.max_phy_offset))
         return [(begin, end) for begin, end in gaps if begin < end]
 
+    def _find_reached_end(self, files: IndexFileList, headers: _Headers, index_type: str | None) -> list[str]:
+        """Return a reason if the index reaches behind the log's end, and the last message lacks its entries.
+
+        A broker that cut its log adds no entries until the log has passed the old end.
+        Source: IndexService.buildIndex, which returns early for a message before the end of the newest file.
+        """
+        reached, end = max((header.end_phy_offset for header in headers.values()), default=-1), self.log.max_phy_offset
+        last = self._place(last_indexable, self.log.min_phy_offset, end, index_type) if reached >= end else None
+        message = None if last is None else self.log.find_message(last)
+        if message is None:
+            return []
+        keys = [f"T#{message.tags}"] if index_type == "T" else keys_of(message)
+        if self._has_entries(message, keys, files, headers):
+            return []
+        return [
+            f"the index reaches to offset {reached}, behind the end of the log at {end}: new messages are not in it"
+        ]
+
     def _is_split(self, file: FileId, files: IndexFileList, headers: _Headers) -> bool:
         """Return whether the last message of a full file lacks entries: they were in the next file, which is lost."""
         if file not in self._split:
@@ -114,8 +133,7 @@ class Coverage:
             message = self.log.find_message(headers[file].end_phy_offset) if is_full else None
             if message is None:
                 return False
-            keys = [key for key in (message.uniq_key, *message.keys) if key is not None]
-            self._split[file] = not self._has_entries(message, keys, files, headers)
+            self._split[file] = not self._has_entries(message, keys_of(message), files, headers)
         return self._split[file]
 
     def _place(
@@ -169,6 +187,10 @@ class Coverage:
             if lacking and (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking
+
+
+def keys_of(message: Message) -> list[str]:
+    return [key for key in (message.uniq_key, *message.keys) if key is not None]
 
 
 def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:

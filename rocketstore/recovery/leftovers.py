@@ -26,11 +26,18 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 
 
 def describe_leftovers(log: CommitLog) -> str | None:
-    """Return a text about the records behind the end of the log; None if there are none, or they are not known."""
+    """Return a text about records behind the end of the log, which are not read; None without known ones.
+
+    Beside a running broker nothing proves that they are old.
+    """
     if log.ending.rule is None or is_remote(log.directories[0]):
         return None
     end = log.max_phy_offset
     later = log.find_later(end, LONG_MAX)
     if later is None or not log.ending.is_at(end):
         return None
-    return f"{log.directories[0]}: the log ends at {end}. Old records behind it, the first at {later}, are left out"
+    if log.ending.left_state == StoreState.RUNNING:
+        reason = f"a broker writes at {end}. Records behind it, the first at {later}, seem to be old and are not read"
+    else:
+        reason = f"a broker cut the log at {end}. Old records behind it, the first at {later}, are not read"
+    return f"{log.directories[0]}: {reason}"

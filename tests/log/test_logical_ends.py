@@ -283,6 +283,30 @@ def test_the_commands_leave_out_what_a_broker_cut_off_and_say_so(tmp_path):
     assert (everything.exit_code, len(everything.stdout.splitlines())) == (1, 30)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cat"],
+        ["info"],
+        ["get", "T0", 0, 12],
+        ["query", "--topic", "T0", "--key", "k5"],
+        ["query", "--since", "2023-01-01"],
+    ],
+)
+@pytest.mark.parametrize("is_running", [False, True], ids=["stopped", "running"])
+def test_readers_say_that_records_behind_the_end_are_not_read(is_running, arguments, tmp_path):
+    store_of(tmp_path, 30)
+    end = cut_off(tmp_path, 10)
+    command, *more = arguments
+    with running(tmp_path) if is_running else contextlib.nullcontext():
+        result = cli.run(command, tmp_path, *more)
+    said = f"a broker writes at {end}" if is_running else f"a broker cut the log at {end}"
+    assert result.stderr.count(said) == 1
+    assert result.stderr.count("not read") == 1
+    with running(tmp_path), rocketstore.open(tmp_path) as store:
+        assert any(f"a broker writes at {end}" in text for text in store.summary().notes)
+
+
 def test_info_ends_with_1_if_the_index_has_records_that_were_lost_after_they_were_on_the_disk(tmp_path):
     end = with_units_beyond(tmp_path)
     found = cli.run("info", tmp_path)

@@ -37,10 +37,10 @@ def forget_checkpoint(root):
     (root / "checkpoint").write_bytes(bytes(4096))
 
 
-def cut_off(root, number, new=2):
+def cut_off(root, number, new=2, properties=None):
     """As a broker leaves a store: record `number` did not reach the disk; newer, shorter ones stand in the place of it.
 
-    Returns where the log ends.
+    `properties`: of each new record, by its number. Returns where the log ends.
     """
     start, position, size = offsets_of(root)[number]
     topic = damages.parse_record(damages.log_files(root)[start], position).record
@@ -55,6 +55,7 @@ def cut_off(root, number, new=2):
             queue_offset=topic.queue_offset + i,
             born_timestamp=T0 + 10**6 + i,
             store_timestamp=T0 + 10**6 + i,
+            properties={} if properties is None else properties(i),
         )
         damages.change_log(root, start, position, data)
         units.append((topic.queue_offset + i, struct.pack(">qiq", at, len(data), 0)))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
-from rocketstore.recovery.leftovers import count_leftover_bytes
+from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
@@ -25,7 +25,8 @@ class StoreSummary(NamedTuple):
     """A summary of a store. Times are epoch milliseconds, offsets are bytes. None means unknown.
 
     ``problems``: parts that cannot be read, or are wrong. ``notes``: topics whose consumers get other messages than the
-    counted ones, for example compacted topics, and whether the index has items that lead behind the end of the log.
+    counted ones, for example compacted topics; whether records behind the end of the log are not read; and whether the
+    index has items that lead there.
     ``leftover_bytes``: the number of bytes from the end of the log to the last byte behind it that is not zero.
     ``leftover_units``: the number of units of all queues behind their ends. A broker cut off these bytes and units and
     did not erase them. Both are None if the store crashed.
@@ -111,6 +112,9 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
     with collect_error(problems):
         log = find_log_span(store.commit_log)
         leftover_bytes = count_leftover_bytes(store.commit_log, store.commit_log.max_phy_offset)
+    with collect_error(problems):
+        if (text := describe_leftovers(store.commit_log)) is not None:
+            notes.append(text)
     with collect_error(problems):
         index = find_index_span(store)
     with collect_error(problems):
