@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import stores
+from support import cut_store, damages, stores
 from support.cli import COMMAND, assert_one_line, golden, on_terminal, rows, run, start
 
 import rocketstore
@@ -758,3 +758,30 @@ def test_a_line_of_3_gib_is_refused_before_it_is_in_memory(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"{source}, line 1: has more than 1,073,741,824 bytes" in done.stderr
+
+
+def test_an_import_names_the_old_records_that_it_saved_and_refuses_damage(tmp_path):
+    root = cut_store.store_of(tmp_path / "store", 30)
+    end = cut_store.cut_off(root, 10)
+    damaged = shutil.copytree(root, tmp_path / "damaged")
+    start, position, size = cut_store.offsets_of(damaged)[4]
+    damages.change_log(damaged, start, position, bytes(size))
+    (tmp_path / "rows.jsonl").write_text('{"topic":"T0","body":"new"}\n')
+    sizes = write_conf(tmp_path)
+    process = start("import", tmp_path / "rows.jsonl", root, "--broker-conf", sizes)  # it sets logging up
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    (saved,) = (root / "rocketstore-cut").iterdir()
+    assert f"a broker cut the log at {end}" in errors
+    assert f"saved in {saved}" in errors
+    refused = run("import", tmp_path / "rows.jsonl", damaged, "--broker-conf", sizes)
+    assert refused.exit_code == 1
+    assert f"rocketstore recover {damaged} --cut-at-damage" in refused.stderr
+
+
+def write_conf(directory):
+    conf = directory / "broker.conf"
+    conf.write_text(
+        "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=200\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
+    )
+    return conf

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
-from log.test_logical_ends import cut_off, running, store_of, with_units_beyond
+from log.test_logical_ends import running, with_units_beyond
+from support.cut_store import cut_off, store_of
 from support.spark_reads import read_table
 
 from rocketstore.spark.source.options import ReadOptions

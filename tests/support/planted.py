@@ -12,7 +12,9 @@ import struct
 from pathlib import Path
 
 from reference.commit_log import read_files, scan
+from reference.consume_queue import UNIT as UNIT_FIELDS
 from reference.consume_queue import pack_batch_unit
+from reference.record import build_record
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -493,16 +495,23 @@ def missing_log(store):
 
 @fault()
 def records_that_a_broker_cut_off(store):
-    """After a clean stop, and where no checkpoint knows them, records behind bytes of none are leftovers."""
-    *_, at, behind = (at for at, _ in store.records if at < int(store.log_files()[-1]))
+    """A new, shorter record stands in the place of an old one. So a broker cut the log there, and wrote on."""
+    *_, (at, old), _ = (
+        (at, record)
+        for at, record in store.records
+        if at < int(store.log_files()[-1]) and record.topic == "TopicTest" and record.sys_flag & 0xC == 0
+    )
     last = at // LOG_FILE * LOG_FILE
-    assert behind < last + LOG_FILE
+    assert any(at < behind < last + LOG_FILE for behind, _ in store.records)
     for name in store.log_files():
         if int(name) > last:
             (store.root / "commitlog" / name).unlink()
-    store.write(f"commitlog/{last:020}", at - last, bytes(8))
+    place = {"phy_offset": at, "queue_id": old.queue_id, "queue_offset": old.queue_offset}
+    new = build_record(topic=old.topic, body=b"n", born_timestamp=1 << 41, store_timestamp=1 << 41, **place)
+    store.write(f"commitlog/{last:020}", at - last, new + bytes(old.total_size - len(new)))
+    store.write(*store.unit(old), UNIT_FIELDS.pack(at, len(new), 0))
     (store.root / "checkpoint").write_bytes(bytes(4096))
-    return "log-leftovers", f"commitlog/{last:020}", None
+    return "log-leftovers", f"commitlog/{last:020}", at - last + len(new)
 
 
 @fault()
