@@ -764,8 +764,8 @@ def test_an_import_names_the_old_records_that_it_saved_and_refuses_damage(tmp_pa
     root = cut_store.store_of(tmp_path / "store", 30)
     end = cut_store.cut_off(root, 10)
     damaged = shutil.copytree(root, tmp_path / "damaged")
-    start, position, size = cut_store.offsets_of(damaged)[4]
-    damages.change_log(damaged, start, position, bytes(size))
+    begin, position, size = cut_store.offsets_of(damaged)[4]
+    damages.change_log(damaged, begin, position, bytes(size))
     (tmp_path / "rows.jsonl").write_text('{"topic":"T0","body":"new"}\n')
     sizes = write_conf(tmp_path)
     process = start("import", tmp_path / "rows.jsonl", root, "--broker-conf", sizes)  # it sets logging up
