@@ -65,6 +65,15 @@ def test_only_records_between_damage_and_a_proved_cut_are_lost(choice, tmp_path)
     assert recover(root, config=CONFIG, **choice).lost == dry.lost
 
 
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_message_whose_body_does_not_match_its_crc_is_lost_too(choice, tmp_path):
+    root = cut_store.store_of(tmp_path, 12)
+    start, position, _ = cut_store.offsets_of(root)[11]
+    damages.change_log(root, start, position + 88, b"#")  # readers show the body
+    damage(root, 5)
+    assert [row.messages for row in recover(root, dry_run=True, config=CONFIG, **choice).lost] == [6]
+
+
 def test_a_torn_tail_loses_no_message(tmp_path):
     root = cut_store.store_of(tmp_path, 12)
     damage(root, 11)
