@@ -89,4 +89,4 @@ def find_bad_bytes(log: RecordReader, begin: int) -> EndCandidate:
     before = log.queue.find(begin - 1)
     if last < 0 and before is not None:  # the last record is in an earlier file
         last = find_bad_bytes(log, before.file_from_offset).last_phy_offset
-    return EndCandidate(end, last, log.find_later(end, LONG_MAX))
+    return EndCandidate(end, last, log.find_later(end + 1, LONG_MAX))  # a half written record may begin at the end

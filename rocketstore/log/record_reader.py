@@ -38,8 +38,9 @@ class RecordReader:
     """Reads records of a commit log by physical offset. A broker may write the log at the same time.
 
     Attributes: directories; queue: the files. options: for each scanner of records. whole_to: nobody writes before
-    this physical offset any more, so a record there may end in zeros. find_limit: a function that returns an upper
-    bound of the log's end, a physical offset, or LONG_MAX without a bound.
+    this physical offset any more, so a record there may end in zeros. trusts_file_times: whether nobody writes a file
+    that was not changed for a while; False if its writer crashed and may have left a half written record. find_limit: a
+    function that returns an upper bound of the log's end, a physical offset, or LONG_MAX without a bound.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -48,6 +49,7 @@ class RecordReader:
         self.queue = queue
         self.options = options
         self.whole_to = 0
+        self.trusts_file_times = True
         self.find_limit: Callable[[], int] = no_limit
         self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
         self._closed = False
@@ -100,8 +102,8 @@ class RecordReader:
         The time stamp of a mapped file changes only when a page is first written. So the last record may be newer than
         the time stamp. Some remote file systems report no time stamp; it is 0 then.
         """
-        if offset < self.whole_to:
-            return True
+        if offset < self.whole_to or not self.trusts_file_times:
+            return offset < self.whole_to
         file = self.queue.find(offset)
         if file is None:
             return True

@@ -85,6 +85,7 @@ def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | No
     if last_exit_ok is None:
         last_exit_ok = not (root / "abort").exists()
     log.whole_to = LONG_MAX if last_exit_ok else 0
+    log.trusts_file_times = False  # the last record of a crashed writer may be half written, however old it is
     return StoreFiles(root, config, log, StoreCheckpoint.open(root / "checkpoint"), last_exit_ok)
 
 

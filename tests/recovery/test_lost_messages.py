@@ -1,5 +1,8 @@
 """The messages that recovery would lose are counted, by topic, before anything is changed."""
 
+import os
+import time
+
 import pytest
 from support import cut_store, damages
 
@@ -126,3 +129,15 @@ def test_a_refused_store_is_named_in_the_three_commands(tmp_path):
         rocketstore.open(root, "a", config=CONFIG)
     for command in ("salvage '{}' --out NEW", "recover '{}' --cut-at-damage", "recover '{}' --policy broker"):
         assert f"rocketstore {command.format(root)}" in str(caught.value)
+
+
+@pytest.mark.parametrize("age", [0, 3600])
+def test_a_record_that_lost_its_last_bytes_is_torn_however_old_it_is(age, tmp_path):
+    """Its properties still have a key, and end in zeros."""
+    root = cut_store.store_of(tmp_path, 12, properties={"KEYS": "k", "TAGS": "t"})
+    start, position, size = cut_store.offsets_of(root)[11]
+    damages.change_log(root, start, position + size - 6, bytes(6))
+    (root / "abort").touch()
+    for path in (root / "commitlog").iterdir():
+        os.utime(path, (time.time() - age,) * 2)
+    assert recover(root, config=CONFIG).max_phy_offset == start + position
