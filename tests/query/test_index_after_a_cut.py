@@ -39,9 +39,9 @@ def rebuild_index(root):
 @pytest.mark.parametrize("repair", [rebuild_index, lambda root: recover(root, config=CONFIG)])
 def test_a_query_by_key_says_that_messages_after_a_cut_are_not_indexed(repair, tmp_path):
     root = cut(tmp_path, keys)
-    bodies, complete, (reason,) = answer(root, "n1")
+    bodies, complete, reasons = answer(root, "n1")
     assert (bodies, complete) == ([], False)
-    assert "behind the end of the log" in reason
+    assert any("behind the end of the log" in reason for reason in reasons)
     assert answer(root, "k5")[:2] == ([b"old005"], False)
     report = rocketstore.verify(root, config=CONFIG)
     assert "index-key-missing" in {finding.kind for finding in report.findings}
