@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,17 +16,14 @@ from rocketstore.recovery.settings import BrokerSettings, find_settings
 
 __all__ = ["complete_store"]
 
-logger = logging.getLogger("rocketstore")
-
 
 def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
-    The stated settings are saved. ``abort`` stays if anything was changed. A warning of the logger ``rocketstore``
-    names the files in which old records were saved.
+    The stated settings are saved. ``abort`` stays if anything was changed.
 
     Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
-    Returns: the report, with the assumptions. Raises: as ``plan_recovery``; StoreError if the release cannot read
+    Returns: the report, with the assumptions, and the files in which old records were saved. Raises: as ``plan_recovery``; StoreError if the release cannot read
     records of the log; OSError.
     """
     settings = settings or find_settings(root, config)
@@ -40,8 +36,6 @@ def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | N
         for path in config.commit_log_paths(root, writable=True):
             make_directory(path)
         saved = describe_saved_records(plan.log, apply_plan(plan))
-    for text in saved:
-        logger.warning(text)
     return replace(report, notes=(*saved, *report.notes))
 
 
