@@ -23,8 +23,8 @@ def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | N
     The stated settings are saved. ``abort`` stays if anything was changed.
 
     Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
-    Returns: the report, with the assumptions, and the files in which old records were saved. Raises: as ``plan_recovery``; StoreError if the release cannot read
-    records of the log; OSError.
+    Returns: the report, with the assumptions, and with the files that have saved old records.
+    Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """
     settings = settings or find_settings(root, config)
     plan = plan_recovery(root, settings.config, thorough=False)
