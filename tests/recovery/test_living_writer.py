@@ -91,7 +91,10 @@ def test_a_writer_is_found_if_its_store_was_moved(writer, tmp_path):
         rocketstore.recover(moved)
 
 
-@pytest.mark.parametrize("pid", [os.getppid(), os.getpid(), 1, 0, 4_194_305, 10**9, 10**11, -1, "", "x", "\u0661"])
+PIDS = [os.getppid(), os.getpid(), 1, 0, 4_194_305, 10**9, 10**11, -1, "", "x", "\u0661"]
+
+
+@pytest.mark.parametrize("pid", PIDS, ids=["parent", "own", *map(repr, PIDS[2:])])
 def test_another_process_with_the_number_in_abort_hinders_nobody(crashed, pid):
     """Numbers are used again, in a container at its next start."""
     root = crashed(str(pid))
