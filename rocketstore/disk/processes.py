@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["has_files_open", "is_alive", "start_time"]
+__all__ = ["has_files_open", "is_alive", "read_command", "start_time"]
 
 PROC = Path("/proc")  # macOS has none: there a process is alive or not, and nothing else is known
 STATE, START = 0, 19  # places of the fields behind the name of the program in /proc/PID/stat
@@ -34,6 +34,13 @@ def start_time(pid: int) -> float | None:
         booted = re.search(r"^btime (\d+)$", (PROC / "stat").read_text(), re.MULTILINE)
         if fields is not None and booted is not None:
             return int(booted[1]) + int(fields[START]) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+def read_command(pid: int) -> str | None:
+    """Return the command line of a process; None if the system does not show it."""
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return None
 
 

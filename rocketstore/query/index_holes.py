@@ -49,18 +49,19 @@ class IndexHoles:
 
     def find(self, files: IndexFileList, headers: Mapping[FileId, IndexHeader]) -> None:
         """Compare the messages that are new since the last call."""
-        rest: dict[FileId, tuple[int, int]] = {}
+        spans: list[tuple[int, int, FileId]] = []
         for file, header in headers.items():
             # The items of the last message may be in two files, and a broker may be putting them.
             begin, end = self._compared.get(file, header.begin_phy_offset), header.end_phy_offset
             if begin < end:
-                rest[file] = max(begin, self.log.min_phy_offset), end
+                spans.append((max(begin, self.log.min_phy_offset), end, file))
+            self._compared[file] = max(begin, end)
+        rest = _without_overlaps(spans)
         sampled = {file: span for file, span in rest.items() if span[1] - span[0] > MAX_COMPARED // len(rest)}
         for file, (begin, end) in rest.items():
             parts = _samples(begin, end, SAMPLES // len(sampled)) if file in sampled else [(begin, end)]
             for part in parts:
                 self._compare(file, _files_between(files, headers, *part), *part, is_sample=file in sampled)
-            self._compared[file] = end
 
     def hole(self, file: FileId, index_type: str | None) -> Hole | None:
         """Return the messages of a file's part of the log that lack items of keys, or of tags; None without one."""
@@ -87,6 +88,20 @@ class IndexHoles:
                 first, last = int(missing.min()), int(missing.max())
                 known = self._holes.get((file, is_tags), Hole(first, last))
                 self._holes[file, is_tags] = Hole(min(first, known.first), max(last, known.last))
+
+
+def _without_overlaps(spans: list[tuple[int, int, FileId]]) -> dict[FileId, tuple[int, int]]:
+    """Return spans of the log by file, each without the part that an earlier span has.
+
+    A part of the log is compared with the items of all files. Copies of an index file have the same span.
+    """
+    rest: dict[FileId, tuple[int, int]] = {}
+    covered = -1
+    for begin, end, file in sorted(spans, key=lambda span: span[:2]):
+        if max(begin, covered) < end:
+            rest[file] = max(begin, covered), end
+        covered = max(covered, end)
+    return rest
 
 
 def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:

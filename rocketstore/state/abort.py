@@ -12,13 +12,14 @@ from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.lock_file import is_held
-from rocketstore.disk.processes import has_files_open, is_alive, start_time
+from rocketstore.disk.processes import has_files_open, is_alive, read_command, start_time
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreLockedError
 
 __all__ = ["make_abort", "remove_abort", "require_no_writer"]
 
 MAX_PID_DIGITS = 10
+WRITERS = ("java", "rocketmq", "python")  # words in the command lines of programs that write stores
 CLOCK_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
 
 
@@ -69,12 +70,16 @@ def is_writer(pid: int, root: Path) -> bool:
     """Return whether a process may be the one that wrote ``abort`` and still runs.
 
     The number of a process is used again, in a container already at the next start. So the process must have files of
-    the store open. If the system does not tell, it must have begun before ``abort`` was written.
+    the store open. If the system does not tell, it must have begun before ``abort`` was written, and its command line
+    must be that of a broker or of Python.
     """
     if not is_alive(pid):
         return False
     has_files = has_files_open(pid, root)
     if has_files is not None:
         return has_files
+    command = read_command(pid)
+    if command is not None and not any(word in command.lower() for word in WRITERS):
+        return False
     began = start_time(pid)
     return began is None or began <= (root / "abort").stat().st_mtime + CLOCK_SLACK

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import rocketstore
-from rocketstore import CommitLog, Message, StoreConfig, StoreLockedError
+from rocketstore import CommitLog, Message, StoreConfig, StoreError, StoreLockedError
 from rocketstore.disk import processes
 from rocketstore.state.abort import read_pid
 
@@ -107,18 +107,27 @@ def test_another_process_with_the_number_in_abort_hinders_nobody(crashed, pid):
 def test_a_process_that_cannot_be_seen_counts_if_it_began_earlier(crashed, monkeypatch):
     root = crashed(str(os.getppid()))
     monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda pid, root: None)
+    monkeypatch.setattr("rocketstore.state.abort.read_command", lambda pid: "/usr/bin/java -server BrokerStartup")
     with pytest.raises(StoreLockedError, match="If it is another program, write 0 into"):
         rocketstore.recover(root)
     os.utime(root / "abort", (1_000_000_000, 1_000_000_000))  # before this machine was started
     rocketstore.recover(root)
 
 
+def test_a_process_that_cannot_be_seen_and_is_no_broker_hinders_nobody(crashed, monkeypatch):
+    monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda pid, root: None)
+    monkeypatch.setattr("rocketstore.state.abort.read_command", lambda pid: "/sbin/init")
+    rocketstore.recover(crashed(str(os.getppid())))
+
+
 def test_a_writer_of_this_process_counts_without_its_lock_file(tmp_path):
-    with rocketstore.open(tmp_path / "store", "a", config=CONFIG) as store:
-        store.put_message(Message("T", b"x"))
-        (tmp_path / "store" / "lock").unlink()
-        with pytest.raises(StoreLockedError, match="this process has the store open for writing already"):
-            rocketstore.recover(tmp_path / "store")
+    store = rocketstore.open(tmp_path / "store", "a", config=CONFIG)
+    store.put_message(Message("T", b"x"))
+    (tmp_path / "store" / "lock").unlink()
+    with pytest.raises(StoreLockedError, match="this process has the store open for writing already"):
+        rocketstore.recover(tmp_path / "store")
+    with pytest.raises(StoreError, match="lock"):  # the writer stops, because another one may hold a new lock
+        store.close()
 
 
 def test_facts_about_processes(tmp_path):
