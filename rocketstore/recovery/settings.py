@@ -241,7 +241,7 @@ def _tags_code_of(queue: ConsumeQueue, unit: CqUnit) -> int:
         return unit.tags_code
     topic = queue.directory.parent
     with ConsumeQueueExt.open(
-        topic.parents[1] / ConsumeQueueExt.directory_name / topic.name / queue.directory.name
+        topic.parent.parent / ConsumeQueueExt.directory_name / topic.name / queue.directory.name
     ) as ext:
         found = ext.read(unit.tags_code)
     return 0 if found is None else found.tags_code
@@ -352,4 +352,4 @@ def _has_bitmaps(place: Path) -> bool:
 def _queue_beside(directory: Path) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
     topic = directory.parent
-    return ConsumeQueue.open(topic.parents[1] / ConsumeQueue.directory_name / topic.name / directory.name)
+    return ConsumeQueue.open(topic.parent.parent / ConsumeQueue.directory_name / topic.name / directory.name)

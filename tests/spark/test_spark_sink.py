@@ -19,6 +19,7 @@ from support.spark_reads import environment_of_classic, read_table
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig, StoreLockedError
 from rocketstore.config import camel_case
+from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import read_blocks
 from rocketstore.spark import register
@@ -149,7 +150,9 @@ def test_an_aborted_job_leaves_nothing_and_late_attempts_of_it_neither(tmp_path,
 
 def test_an_abort_keeps_the_prepared_rows_of_a_write_that_could_not_be_undone(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
-    WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].rows]).save(tmp_path)
+    held = HeldDirectory(tmp_path)
+    WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].rows]).save(held)
+    held.close()
     writer.abort(messages)
     assert leftovers(tmp_path) == ["rocketstore-intent.json", f"rocketstore-write-{writer.job}"]
 
