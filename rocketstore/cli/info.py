@@ -57,8 +57,8 @@ def info(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVi
     else:
         paths = index_paths(path)
         geometry = geometry or common_geometry(paths)
-        problems: list[str] = []
-        write_parts((partial(rows_of, file, geometry, problems) for file in paths), view, problems)
+        of_files: list[str] = []
+        write_parts((partial(rows_of, file, geometry, of_files) for file in paths), view, of_files)
 
 
 def common_geometry(paths: list[Path]) -> IndexGeometry | None:

@@ -114,11 +114,11 @@ class _Offsets(Sequence[int]):
     """The physical offsets of a file's items. Each is read when it is needed: a search reads few pages of the file."""
 
     def __init__(self, file: IndexFile) -> None:
-        self.file = file
-        self.count = max(min(file.header.index_count, file.index_num), 1) - 1
+        self._file = file
+        self._count = max(min(file.header.index_count, file.index_num), 1) - 1
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     @overload
     def __getitem__(self, i: int) -> int: ...
@@ -126,7 +126,7 @@ class _Offsets(Sequence[int]):
     def __getitem__(self, i: slice) -> Sequence[int]: ...
     def __getitem__(self, i: int | slice) -> Any:
         assert isinstance(i, int)
-        return int(self.file.items(i + 1, i + 2)["phy_offset"][0])
+        return int(self._file.items(i + 1, i + 2)["phy_offset"][0])
 
 
 def _items_between(file: IndexFile, first: int, last: int) -> np.ndarray:

@@ -362,9 +362,19 @@ class Rebuilder:
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
         notes += tuple(self.layout.left_behind()) if self.build.consume_queue else ()
-        ends = log.min_phy_offset, end
-        said = notes, self.find_assumptions(), deleted.messages, deleted.undeclared
-        return RebuildReport(*ends, count, len(headers), items, backups, out, *said)
+        return RebuildReport(
+            log.min_phy_offset,
+            end,
+            count,
+            len(headers),
+            items,
+            backups,
+            out,
+            notes,
+            self.find_assumptions(),
+            deleted.messages,
+            deleted.undeclared,
+        )
 
     def find_assumptions(self) -> tuple[str, ...]:
         """Return, in words, unreadable records, assumed settings, and how built units differ from the old ones."""

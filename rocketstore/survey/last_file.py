@@ -63,14 +63,18 @@ def read_last_file(log: RecordReader, file: LogFile) -> LastFile | None:
     place: int | None = file.file_from_offset
     while place is not None:
         place = _scan(scanner, window, place, file.end_offset)
-        if place is not None and not (size := _size_of_record(window, place)):
+        if place is None:
+            break
+        record_size = _size_of_record(window, place)
+        if record_size:  # its body does not match its CRC
+            place += record_size
+        else:
             bad.append(place)
             place = find_record(*window, place + 1, file.end_offset)
-        elif place is not None:
-            place += size  # its body does not match its CRC
-    columns = {name: np.asarray(column, np.int64) for name, column in scanner.take().items()}
-    behind = columns["phy_offset"].max(initial=-1)
-    return LastFile(file, *(columns[name] for name in FIELDS), np.array([at for at in bad if at < behind], np.int64))
+    columns = scanner.take()
+    phy_offset, size, stored, born = (np.asarray(columns[name], np.int64) for name in FIELDS)
+    last = phy_offset.max(initial=-1)
+    return LastFile(file, phy_offset, size, stored, born, np.array([at for at in bad if at < last], np.int64))
 
 
 def _scan(scanner: RecordScanner, window: Window, place: int, end: int) -> int | None:

@@ -22,7 +22,7 @@ __all__ = ["OwnUnit", "QueueUnits", "read_queue_units"]
 
 STEP = 1 << 16  # units that are read at once
 MAX_REMOTE_BYTES = 1 << 30  # of the queues of a remote store, which would all be fetched
-NO_UNITS = (*(np.empty(0, np.int64) for _ in range(3)), np.empty(0, np.int32))
+NO_UNITS = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class OwnUnit(NamedTuple):
