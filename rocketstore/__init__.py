@@ -238,9 +238,9 @@ def open(
 
     Notes
     -----
-    Log and queues end where a broker ends them. After a clean stop, the log ends before the first bytes of its last
-    file that are no record. A queue ends before its first unit that leads to the log's end or behind it. Old records
-    and units, which a broker cut off and did not erase, are behind these ends.
+    After a clean stop, the log ends where the files prove that a broker cut it. Without a proof, bytes that are no
+    record are damage, and the records behind them are read. A queue ends before its first unit that leads to the log's
+    end or behind it. Old records and units, which a broker cut off and did not erase, are behind these ends.
 
     A remote store is read with fsspec, from the extra "remote", and with fsspec's package for the protocol, for example
     s3fs. Pass a URI, ``s3://bucket/store``, or ``RemotePath(filesystem, path)`` with a file system of fsspec or

@@ -10,6 +10,7 @@ __all__ = [
     "GAP_ADVICE",
     "CorruptFileError",
     "DiskReadError",
+    "NestedCallError",
     "PutMessageError",
     "SettingError",
     "StoreClosedError",
@@ -122,6 +123,13 @@ class StoreLockedError(StoreError):
     Traceback (most recent call last):
         ...
     rocketstore.errors.StoreLockedError: ...locked/lock: this process has the store open for writing...
+    """
+
+
+class NestedCallError(RuntimeError):
+    """A call of a writer was refused because its thread is in another call of the writer. Nothing was changed.
+
+    Signal handlers, finalizers and callbacks of the garbage collector make these calls.
     """
 
 

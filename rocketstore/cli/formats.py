@@ -254,4 +254,4 @@ def write_parts(
         except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
             found.append(error)
     write_rows(rows, view, columns=columns)
-    finish([*problems, *found])  # a part may have added a problem
+    finish([*problems, *found])  # reading a part may have added to problems

@@ -1,7 +1,7 @@
 """Threads that are in a call of a writer. A second call in such a thread could wait for the first one forever.
 
-A second call begins in a signal handler, a finalizer, a callback of the garbage collector, or a method of a value that
-is being encoded. Python runs these in the middle of the first call, which has locks, or for which other threads wait.
+A second call comes from a signal handler, a finalizer, a callback of the garbage collector, or a method of a value that
+is encoded. Python runs these functions in the middle of the first call, which holds locks or blocks other threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["BusyThreads", "NestedCallError", "marks_thread_busy"]
+from rocketstore.errors import NestedCallError
+
+__all__ = ["BusyThreads", "marks_thread_busy"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,19 +27,15 @@ W = TypeVar("W", bound=Any)  # an object with ``busy``, its BusyThreads
 ALL: weakref.WeakSet[BusyThreads] = weakref.WeakSet()
 
 
-class NestedCallError(RuntimeError):
-    """A call of a writer was refused because its thread is in another call of the writer. Nothing has changed."""
-
-
 class BusyThreads:
     """The threads that are in a call of one writer, and the names of these calls.
 
-    Attributes: calls: by thread. A thread changes its own entry only, with one call of C. So neither Ctrl-C nor another
-    thread comes in between, with or without a GIL.
+    Attributes: calls: by thread. A thread changes only its own entry, with one call of a C function. Neither Ctrl-C nor
+    another thread can interrupt this call, with or without a GIL.
     """
 
     def __init__(self, place: Path) -> None:
-        """Parameters: place: what errors name."""
+        """Parameters: place: the path that errors name."""
         self.place = place
         self.calls: dict[int, str] = {}
         ALL.add(self)
@@ -53,8 +51,7 @@ class BusyThreads:
         raise NestedCallError(
             f"{self.place}: {name} is refused, because this thread is in {outer} of the same writer, and would wait "
             f"for itself forever. A signal handler, a finalizer, a callback of the garbage collector, or a method of a "
-            "value calls it. Have it raise an exception, as sys.exit does, or set a variable that the loop that puts "
-            "reads"
+            "value calls it. Let it raise an exception, as sys.exit does, or set a variable that your put loop reads"
         )
 
     @contextlib.contextmanager
@@ -77,8 +74,8 @@ def marks_thread_busy(
 ) -> Callable[[Callable[Concatenate[W, P], T]], Callable[Concatenate[W, P], T]]:
     """Have a method of a writer mark its thread as busy while it runs, and raise NestedCallError in a busy thread.
 
-    Ctrl-C ends the call between any two statements. The mark is set inside ``try`` and by one call of C, so that
-    ``finally`` always removes it. A call that is refused leaves the mark of the other call.
+    Ctrl-C may end the call between any two statements. The mark is set inside ``try`` and by one call of a C function,
+    so that ``finally`` always removes it. A call that is refused leaves the mark of the other call.
 
     Parameters: name: of the method, for users.
     """
@@ -101,7 +98,7 @@ def marks_thread_busy(
 
 
 def _forget_threads() -> None:
-    """After a fork one thread is left. The calls of the others never end, and new threads may get their numbers."""
+    """Forget all calls after a fork. Only one thread is left, and new threads may get the numbers of the others."""
     for busy in list(ALL):
         busy.calls.clear()
 

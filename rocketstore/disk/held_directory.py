@@ -1,7 +1,7 @@
 """HeldDirectory: a directory that a writer has open, and functions that name files below its descriptor.
 
-If the directory is moved, its path leads nowhere, or to another directory. A file that is made by its path would then
-not be with the other files of its store. Below the descriptor it is made where these files are.
+If the directory is moved, its path leads nowhere, or to another directory. A file that is created by its path would not
+be with the other files of the store. Below the descriptor, it is created beside them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHECK_SECONDS = 1.0  # between two checks of the paths
 
 
 class HeldDirectory:
-    """A directory that stays the same, wherever its path leads meanwhile. Attributes: path."""
+    """An open directory: its descriptor leads to it even after it was moved. Attributes: path: when it was opened."""
 
     def __init__(self, path: Path, files: Iterable[Path] = ()) -> None:
         """Open a directory.
@@ -46,7 +46,10 @@ class HeldDirectory:
         return path.is_relative_to(self.path)
 
     def check(self) -> None:
-        """Raise as ``require_in_place``, at most once a second. Call it before a file is made, and at each flush."""
+        """Call ``require_in_place``, at most once a second.
+
+        Writers call this before they create a file, and at each flush.
+        """
         if time.monotonic() - self._checked >= CHECK_SECONDS:
             self.require_in_place()
 
@@ -60,8 +63,8 @@ class HeldDirectory:
                 is_same = False
             if not is_same:
                 raise StoreError(
-                    f"{path}: was moved, removed or replaced while it was written. What was put is where it is now: "
-                    "close the writer, and open the store there"
+                    f"{path}: was moved, removed or replaced while a writer had it open. If it was moved, the messages "
+                    "that were put moved with it. Close the writer, and open the store at its new path"
                 )
 
     def close(self) -> None:
@@ -109,7 +112,7 @@ def unlink_path(path: Path, held: HeldDirectory | None = None, *, missing_ok: bo
 
 
 def make_path(path: Path, mode: int, held: HeldDirectory | None = None) -> None:
-    """Make a directory below a held directory, or by its path. Raises: OSError."""
+    """Create a directory below a held directory, or by its path. Raises: OSError."""
     with _place(path, held) as (name, dir_fd):
         os.mkdir(name, mode, dir_fd=dir_fd)
 

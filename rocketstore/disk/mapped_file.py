@@ -79,8 +79,8 @@ class MappedFile(Closable):
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
-        Parameters: least_size: bytes; zeros are read behind the end of a shorter file, and a shorter file that is open
-        for writing becomes as long, as RocketMQ makes it. tolerant: read zeros where the disk cannot read;
+        Parameters: least_size: bytes. A shorter file is read as if zeros followed. Open for writing, it is extended
+        with zeros to this length, as in RocketMQ. tolerant: read zeros where the disk cannot read;
         ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError. held: the
         directory below which the file is found or made; None to use its path.
         """

@@ -1,4 +1,4 @@
-"""Other processes of this machine: whether one is alive, when it began, whether it has files of a directory open."""
+"""Query other processes of this machine: whether a process runs, when it began, and which files it has open."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 __all__ = ["has_files_open", "is_alive", "read_command", "start_time"]
 
-PROC = Path("/proc")  # macOS has none: there a process is alive or not, and nothing else is known
+PROC = Path("/proc")  # missing on macOS, where it is only known whether a process runs
 STATE, START = 0, 19  # places of the fields behind the name of the program in /proc/PID/stat
 ENDED = ("Z", "X")
 DELETED = " (deleted)"
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs. A process that ended and was not waited for does not."""
+    """Return whether a process runs. A zombie, which has ended and is still listed, does not run."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it is another user's
+    except PermissionError:  # the process of another user runs
         pass
     fields = _read_stat(pid)
     return fields is None or fields[STATE] not in ENDED
@@ -45,9 +45,10 @@ def read_command(pid: int) -> str | None:
 
 
 def has_files_open(pid: int, directory: Path) -> bool | None:
-    """Return whether a process has files of a directory open or mapped, or a deleted file named lock on its disk.
+    """Return whether a process has files of a directory open or mapped.
 
-    Returns: None if the system does not tell.
+    A process with an open, deleted file ``lock`` on the disk of the directory counts too: the directory of that file
+    may have been moved. Returns: None if the system does not show the files.
     """
     place = PROC / str(pid)
     prefix = os.path.realpath(directory).rstrip("/") + "/"
@@ -60,7 +61,7 @@ def has_files_open(pid: int, directory: Path) -> bool | None:
     if any(path.startswith(prefix) for path in (*mapped, *(path for _, path in opened))):
         return True
     locks = [link for link, path in opened if path.endswith(f"/lock{DELETED}")]
-    return any(_device_of(link) == _device_of(directory) for link in locks)  # the directory may have been moved
+    return any(_device_of(link) == _device_of(directory) for link in locks)
 
 
 def _read_stat(pid: int) -> list[str] | None:

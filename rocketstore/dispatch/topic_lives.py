@@ -1,8 +1,9 @@
-"""Topics that were deleted, and topics that were deleted and made again.
+"""Decide which records belong to topics that were deleted, or that were deleted and created again.
 
 A broker that deletes a topic removes its queues and its entry in topics.json, and forgets its queue offsets. The
-records stay in the commit log until they expire. If the topic is made again, its queues begin at offset 0. So the log
-may have records of several lives of a topic, and the units of the earlier lives must not be made again.
+records stay in the commit log until they expire. If the topic is created again, its queues begin at offset 0. A life of
+a topic is the time from its creation to its deletion. The log may have records of several lives of a topic. Only the
+records of the last life get units.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
 from rocketstore.text_values import counted
 
-__all__ = ["DeletedTopics", "KnownTopics", "LeavesOut", "LeftOutRecords", "Restarts", "TopicLives"]
+__all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "RecordFilter", "Restarts", "TopicLives"]
 __all__ += ["are_earlier", "topic_notes"]
 
 MAX_NAMED = 10  # queues and topics in a note
 TAIL = 3  # records: one that may be a restart, and two before it
 
 
-class LeavesOut(Protocol):
-    """What a Dispatcher asks for the records of a queue: see ``TopicLives``."""
+class RecordFilter(Protocol):
+    """Decides for a Dispatcher which records get no unit. ``TopicLives`` describes the methods."""
 
     @property
     def must_read_again(self) -> bool: ...
@@ -54,9 +55,9 @@ class Restarts:
     """Where the queue offsets of queues began again.
 
     A record belongs to an earlier life of its topic if its queue offset is not below that of a later record of the same
-    queue. Add the records of the whole log first, in its order, and call ``finish``. Two kinds of records do not count:
-    those without a valid queue offset, and a single record whose offset does not fit to those before and behind it:
-    its offset may be damaged.
+    queue. Add the records of the whole log first, in its order, and call ``finish``. Two kinds of records are ignored:
+    records without a valid queue offset, and a single record whose offset does not fit the records before and behind
+    it. Its offset may be damaged.
 
     Source: DefaultMessageStore.deleteTopics, QueueOffsetOperator.remove.
     """
@@ -91,8 +92,8 @@ class Restarts:
     def finish(self) -> None:
         """Judge the last record of each queue, which no record follows.
 
-        A topic that was made again may have one message so far. After a loss of units a broker gives the last queue
-        offsets again. Another low offset may be damaged.
+        A topic that was created again may have one message so far. After a loss of units, a broker assigns the last
+        queue offsets again. Any other low offset may be damaged.
         """
         for queue, tail in self._tails.items():
             row = len(tail.phy_offsets) - 1
@@ -103,7 +104,7 @@ class Restarts:
 
     def _add_restart(self, queue: QueueId, phy_offset: int, queue_offset: int) -> None:
         restarts = self._restarts.setdefault(queue, [])
-        while restarts and restarts[-1][1] >= queue_offset:  # this restart is later and lower: it says everything
+        while restarts and restarts[-1][1] >= queue_offset:  # the later and lower restart includes it
             restarts.pop()
         restarts.append((phy_offset, queue_offset))
 
@@ -137,7 +138,9 @@ def are_earlier(restarts: Sequence[tuple[int, int]], phy_offsets: np.ndarray, qu
     result = np.zeros(len(phy_offsets), bool)
     if restarts:
         begins, offsets = np.array(restarts, np.int64).T
-        following = begins.searchsorted(phy_offsets, "right")  # of the restarts behind each record, the lowest
+        following = begins.searchsorted(
+            phy_offsets, "right"
+        )  # the first restart behind each record has the lowest offset
         is_before = following < len(begins)
         result[is_before] = queue_offsets[is_before] >= offsets[following[is_before]]
         result &= are_valid(queue_offsets)
@@ -145,9 +148,10 @@ def are_earlier(restarts: Sequence[tuple[int, int]], phy_offsets: np.ndarray, qu
 
 
 def is_restart(records: QueueTail, row: int) -> bool:
-    """Return whether the offsets of a queue began again with a record, whose offset is not above that before it.
+    """Return whether the queue offsets began again with the record of a row.
 
-    They did not if the record before it or the record itself is the only one that does not fit.
+    They did not if its offset is above the offset of the record before it. They also did not if only one of these two
+    records does not fit the others: its offset may be damaged.
     """
     offsets = records.queue_offsets
     before, offset = offsets[row - 1], offsets[row]
@@ -175,7 +179,8 @@ class KnownTopics:
     """What the files of a store say about its topics.
 
     Attributes: declared: the topics in topics.json; empty if the file is missing or damaged, or if the broker has its
-    topics in RocksDB. is_stopped: whether the store was stopped cleanly: topics.json and queues may be written late.
+    topics in RocksDB. is_stopped: whether the store was stopped cleanly. After a crash, the disk may lack
+    the newest topics.json and queues.
     """
 
     root: Path
@@ -189,7 +194,7 @@ class KnownTopics:
         return cls(root, config, read_declared_topics(root, config), is_stopped)
 
     def is_undeclared(self, topic: str) -> bool:
-        """Return whether topics.json lacks a topic. A broker makes its own topics without an entry there."""
+        """Return whether topics.json lacks a topic. A broker creates its own topics without an entry there."""
         return bool(self.declared) and topic not in self.declared and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
 
     def was_deleted(self, topic: str) -> bool:
@@ -204,7 +209,7 @@ class KnownTopics:
         return look_at_store(self.root, self.config).queue_database is None
 
     def queue_ids(self, topic: str) -> frozenset[int]:
-        """Return the ids of the queues of a topic that have a directory. The first answer for a topic stays."""
+        """Return the ids of the queues of a topic that have a directory. Each topic is listed once."""
         if topic not in self._queue_ids:
             parts = [self.root / kind.directory_name / topic for kind in QUEUE_KINDS] if is_file_name(topic) else []
             self._queue_ids[topic] = frozenset(queue_id for part in parts for queue_id in queue_ids_in(part))
@@ -213,7 +218,7 @@ class KnownTopics:
 
 @dataclass(frozen=True)
 class DeletedTopics:
-    """The messages of deleted topics that were left out, and the topics that were kept in doubt.
+    """The messages of deleted topics that were left out, and the topics that were kept because they may exist.
 
     Attributes: messages: records that got no unit, by topic and queue id. undeclared: topics that topics.json lacks,
     and whose messages were kept, because they have queues or the store was not stopped cleanly.
@@ -223,7 +228,7 @@ class DeletedTopics:
     undeclared: Sequence[str] = ()
 
     def joined(self, other: DeletedTopics) -> DeletedTopics:
-        """Return the messages and topics of both. If both have a queue, its messages are the same."""
+        """Return the messages and topics of both. A queue that is in both has the same messages in both."""
         undeclared = sorted({*self.undeclared, *other.undeclared})
         return DeletedTopics(dict(sorted({**other.messages, **self.messages}.items())), tuple(undeclared))
 
@@ -240,7 +245,7 @@ class TopicLives:
         self.known = known
         self.is_finished = False
         self._restarts = Restarts()
-        self._made_again: dict[str, int] = {}  # physical offset of the last restart of a topic
+        self._created_again: dict[str, int] = {}  # physical offset of the last restart of a topic
 
     @property
     def must_read_again(self) -> bool:
@@ -260,7 +265,7 @@ class TopicLives:
             self.add(queue, *(requests[name][rows] for name in ("phy_offset", "msg_base_offset", "batch_size")))
 
     def finish(self) -> bool:
-        """Say that all records of the log were added. Return whether the log must be read again."""
+        """Judge the last records. Call it after all records of the log. Return whether the log must be read again."""
         if self.is_finished:
             return False
         self._restarts.finish()
@@ -268,7 +273,7 @@ class TopicLives:
         self.is_finished = True
         for (topic, queue_id), phy_offset in self._restarts.last_restarts().items():
             if queue_id in self.known.queue_ids(topic):
-                self._made_again[topic] = max(phy_offset, self._made_again.get(topic, 0))
+                self._created_again[topic] = max(phy_offset, self._created_again.get(topic, 0))
         return must_read_again
 
     def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
@@ -290,13 +295,13 @@ class TopicLives:
         return self._restarts.of_queue(queue)
 
     def is_queue_left_out(self, queue: QueueId) -> bool:
-        """Return whether no record of a queue gets a unit: its topic was deleted, or was made again without it."""
-        return self.known.was_deleted(queue[0]) or self._was_not_made_again(queue)
+        """Return whether no record of a queue gets a unit: its topic was deleted, or created again without it."""
+        return self.known.was_deleted(queue[0]) or self._was_not_created_again(queue)
 
-    def _was_not_made_again(self, queue: QueueId) -> bool:
-        """Return whether a queue is missing since its topic was deleted: the topic was made again without it."""
-        made_again = self._made_again.get(queue[0], -1)
-        if self._restarts.last_record(queue) >= made_again or not self.known.shows_missing_queues:
+    def _was_not_created_again(self, queue: QueueId) -> bool:
+        """Return whether a queue is missing because its topic was deleted and created again without this queue."""
+        created_again = self._created_again.get(queue[0], -1)
+        if self._restarts.last_record(queue) >= created_again or not self.known.shows_missing_queues:
             return False
         return queue[1] not in self.known.queue_ids(queue[0])
 
@@ -316,7 +321,7 @@ class LeftOutRecords:
         self._phy_offsets = phy_offsets
 
     def add(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray, counts: np.ndarray) -> None:
-        """Nothing to do: the records are known."""
+        """Ignore the records. Those that get no unit are already known."""
 
     def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
         """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
@@ -334,9 +339,9 @@ def rows_by_queue(requests: np.ndarray, queues: Sequence[QueueId]) -> Iterator[t
 
 
 def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], option: str = "--deleted") -> list[str]:
-    """Return what a user is told about deleted topics.
+    """Return notes for users about deleted topics.
 
-    Parameters: messages, undeclared: as in ``DeletedTopics``. option: what brings the messages back.
+    Parameters: messages, undeclared: as in ``DeletedTopics``. option: the option that includes the messages.
     """
     notes = []
     if messages:
@@ -345,13 +350,15 @@ def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], opti
         notes.append(f"{count} of deleted topics left out ({first_names(names)}); {option} brings them back")
     if undeclared:
         topics = counted(len(undeclared), "topic")
-        reason = "that topics.json lacks: only a topic without queues, in a store that was stopped cleanly, is deleted"
+        reason = (
+            "that topics.json lacks: a topic counts as deleted only without queues, in a store that was stopped cleanly"
+        )
         notes.append(f"kept {topics} ({first_names(undeclared)}) {reason}")
     return notes
 
 
 def first_names(names: Iterable[str]) -> str:
-    """Return some names with commas, and how many more there are."""
+    """Return the first names, separated by commas, and the number of the others."""
     listed = list(names)
     more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
     return ", ".join(listed[:MAX_NAMED]) + more

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.disk.busy_threads import BusyThreads, NestedCallError
+from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
-from rocketstore.errors import StoreError
+from rocketstore.errors import NestedCallError, StoreError
 from rocketstore.index.geometry import default_geometry
 from rocketstore.index.index_directory import IndexDirectory, index_file_name
 from rocketstore.index.index_file import IndexFile

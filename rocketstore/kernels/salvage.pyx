@@ -55,7 +55,8 @@ cdef const char *CRC_PROPERTY = "__CRC32#\1"
 cdef int64_t NOWHERE = -INT64_MAX  # no file can begin at this offset
 
 # A part of a file. `status` OK: `count` records, one after the other, whose own offsets are their positions plus
-# `base`. UNVERIFIED: the same without a CRC property. BLANK: the blank at the end of a file; `count` is the size in its head. Otherwise: why the part is lost.
+# `base`. UNVERIFIED: the same without a CRC property. BLANK: the blank at the end of a file; `count` is the size in its
+# head. Otherwise: why the part is lost.
 cdef struct Piece:
     int64_t pos
     int64_t size
@@ -71,8 +72,8 @@ cdef class PieceFinder:
     """Divides one file into pieces. Call ``scan`` for its parts in order, then ``take``.
 
     Parameters: base: the offset in the name of the file, None if the name has none. force_verify_prop_crc: a record
-    must have a CRC property. appends_prop_crc: the broker writes CRC properties. may_end_in_zeros: accept a last record whose properties end without a separator.
-    message_delay_level: of the broker.
+    must have a CRC property. appends_prop_crc: the broker writes CRC properties. may_end_in_zeros: accept a
+    last record whose properties end without a separator. message_delay_level: of the broker.
 
     A record is accepted if RocketMQ can parse and dispatch it, it was written to its end, and its CRC and CRC property
     are right. If no CRC property of the whole file is right, these properties came with the messages and are ignored.

@@ -91,7 +91,7 @@ def require_new_place(root: Path, config: StoreConfig) -> None:
     if has_store(root, config):
         return
     if stores := stores_in(root):
-        raise StoreError(f"{root}: a new store is not made in a directory with other stores{one_of(stores)}")
+        raise StoreError(f"{root}: a new store is not made in a directory with other stores{did_you_mean(stores)}")
     for path in root.iterdir():
         if path.name.isdecimal() and path.is_file():
             reason = "is of a commit log, a queue or an index: give the root of a store"
@@ -105,14 +105,14 @@ def has_store(root: Path, config: StoreConfig) -> bool:
 
 
 def hint_at_store(path: Path) -> str:
-    """Return a hint at the stores that a user probably means, directly below a path or above it. Else an empty text."""
+    """Return a question about the stores directly below a path, or the store around it; else an empty text."""
     if stores := stores_in(path):
-        return one_of(stores)
+        return did_you_mean(stores)
     root = path.absolute()
     for _ in range(PARTS_BELOW):
         root = root.parent
         if (root / "commitlog").is_dir():
-            return one_of([root])
+            return did_you_mean([root])
     return ""
 
 
@@ -124,8 +124,8 @@ def stores_in(path: Path) -> list[Path]:
     return []
 
 
-def one_of(stores: Sequence[Path]) -> str:
-    """Return a hint at stores. Return an empty text without a store."""
+def did_you_mean(stores: Sequence[Path]) -> str:
+    """Return a question that names stores; an empty text without a store."""
     if len(stores) < 2:
         return "".join(f": did you mean {store}?" for store in stores)
     more = f" and {len(stores) - MAX_HINTS} more" if len(stores) > MAX_HINTS else ""

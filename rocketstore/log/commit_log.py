@@ -349,8 +349,8 @@ class CommitLog(RecordReader, Closable):
     def close(self) -> None:
         """Flush, if open for appending, and close the files. Later calls and running scans raise StoreClosedError.
 
-        Raises: OSError, StoreError if the flush fails; RuntimeError if the caller is a signal handler that interrupted
-        ``append`` or ``flush`` of this thread, because the call would never return.
+        Raises: OSError, StoreError if the flush fails; NestedCallError if the caller is a signal handler that
+        interrupted ``append`` or ``flush`` of this thread, because the call would never return.
         """
         writer = None if self._is_forked else self.writer
         if writer is not None:

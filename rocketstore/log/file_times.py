@@ -35,7 +35,7 @@ class ChosenFiles(NamedTuple):
 def choose_files(
     log: CommitLog, begin: int, end: int, first_time: int, last_time: int, *, exact_times: bool = False
 ) -> ChosenFiles:
-    """Choose the files that may have messages of a range of store times. No other rule skips files of the log by time.
+    """Choose the files that may have messages of a range of store times. No other rule skips files by time.
 
     Store times grow from file to file, except where a clock was wrong: it was set by hand, or was that of another
     master, or the messages came from another store. So the first messages of a file and of the next file do not limit
@@ -55,8 +55,8 @@ def choose_files(
     * if the four messages show that a clock was set back by more than ``CLOCK_SLACK``.
 
     At the edges of the log, the messages that exist decide. The choice assumes that no clock was wrong by
-    ``CLOCK_SLACK`` or more within a file, because a clock that was corrected before the next file leaves no trace in
-    these messages. If a file was skipped, the caller must report ``describe_skipped``.
+    ``CLOCK_SLACK`` or more within a file. If a clock was corrected before the next file, the four messages do not show
+    it. If a file was skipped, the caller must report ``describe_skipped``.
 
     Parameters
     ----------

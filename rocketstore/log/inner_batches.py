@@ -8,10 +8,10 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import find_inner_batch
 
-__all__ = ["messages_in"]
+__all__ = ["count_batch_messages"]
 
 
-def messages_in(log: CommitLog, phy_offset: int) -> int:
+def count_batch_messages(log: CommitLog, phy_offset: int) -> int:
     """Return the number of messages in an inner batch; 1 if its record cannot be read."""
     with contextlib.suppress(KeyError, CorruptFileError):
         if (message := log.find_message(phy_offset)) is not None:

@@ -44,15 +44,15 @@ class LogFileWriter:
 
         Parameters: as ``LogWriter``.
         """
-        # Guards the current file; its holder never blocks. A signal handler may interrupt the holder, and ask where the
-        # log ends: it may enter again.
+        # Guards the current file; its holder never blocks. The lock is reentrant because a signal handler may interrupt
+        # the holder and ask where the log ends.
         self._switch = threading.RLock()
         self.directories = sorted(directories, key=str)  # RocketMQ sorts by string; paths sort by components
         for directory in self.directories:
             make_directory(directory)
         existing = filter(Path.is_dir, [*self.directories, *read_only])
         self.held = {directory: HeldDirectory(directory) for directory in existing}
-        self._places = [*([] if root is None else [root]), *self.held.values()]  # what must stay where it is
+        self._places = [*([] if root is None else [root]), *self.held.values()]  # directories that must not be moved
         self.busy = busy or BusyThreads(self.directories[0])
         self.mapped_file_size = mapped_file_size
         self.flushed_where = phy_offset

@@ -15,8 +15,8 @@ __all__ = ["PhyOffsetByTime", "find_phy_offset_by_time"]
 class PhyOffsetByTime(NamedTuple):
     """Where the messages of a store time begin.
 
-    Attributes: phy_offset: bytes. complete: False if files before it were not read, because of the times of their first
-    messages. reasons: the assumption about them.
+    Attributes: phy_offset: bytes. complete: False if files before it were skipped because of the times of their first
+    messages. reasons: the assumption with which they were skipped.
     Source: none.
 
     Examples:

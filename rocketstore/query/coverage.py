@@ -44,7 +44,7 @@ class _Headers(dict[FileId, IndexHeader]):
     def names_around(self, phy_offset: int) -> list[str]:
         """Return the names of the files between whose first and last message a physical offset is.
 
-        Of many, as there are only among copies, the first ``MOST_SEARCHED``.
+        At most ``MOST_SEARCHED`` names are returned. Only copies of one file can have more.
         """
         is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
         return [self._names[number] for number in np.flatnonzero(is_around)[:MOST_SEARCHED].tolist()]
@@ -83,7 +83,7 @@ class Coverage:
         untagged: list[str] = []
         if index_type == "T":
             untagged = [name for name, _ in (file for file in headers if not self._has_tags(file, files, headers))]
-        self._holes.find(files, headers)
+        self._holes.compare(files, headers)
         reasons += [
             f"messages with {what} between the offsets {hole.first} and {hole.last} are not indexed"
             for file in headers

@@ -1,4 +1,4 @@
-"""Messages within the range of an index file that lack items.
+"""Find messages within the range of an index file that lack items.
 
 The broker had ``messageIndexEnable`` off for a while, or an older release, which indexes no tags, wrote in between.
 """
@@ -25,7 +25,7 @@ FileId = tuple[str, object]  # name and identity of an index file
 MAX_COMPARED = 32 << 20  # bytes of the log whose messages are all compared with the index, in one call
 SAMPLES = 128  # places that are compared in one call, in all files whose part of the log is larger
 SAMPLE = 1 << 16  # bytes of the log
-COMPARED, SAMPLED = 4096, 64  # messages that are compared at once, and of a sample
+COMPARED, SAMPLED = 4096, 64  # messages that are compared at once, and in one sample
 
 
 class Hole(NamedTuple):
@@ -38,8 +38,8 @@ class Hole(NamedTuple):
 class IndexHoles:
     """Compares messages of the log with the items of index files. Each part of the log is compared once.
 
-    All messages are compared if an index file covers at most 32 MiB of the log. Otherwise samples are compared, so that
-    a hole of less than 1/100 of the indexed part of the log may not be noticed; ``verify`` compares all messages.
+    All messages are compared if an index file covers at most 32 MiB of the log. Otherwise samples are compared, and a
+    hole of less than 1/100 of the indexed part of the log may remain unnoticed. ``verify`` compares all messages.
     """
 
     def __init__(self, log: CommitLog) -> None:
@@ -47,11 +47,11 @@ class IndexHoles:
         self._compared: dict[FileId, int] = {}  # physical offset: the messages before it were compared
         self._holes: dict[tuple[FileId, bool], Hole] = {}  # by file, and whether items of tags are missing
 
-    def find(self, files: IndexFileList, headers: Mapping[FileId, IndexHeader]) -> None:
+    def compare(self, files: IndexFileList, headers: Mapping[FileId, IndexHeader]) -> None:
         """Compare the messages that are new since the last call."""
         spans: list[tuple[int, int, FileId]] = []
         for file, header in headers.items():
-            # The items of the last message may be in two files, and a broker may be putting them.
+            # Exclude the last message: its items may be in two files, and a broker may still be adding them.
             begin, end = self._compared.get(file, header.begin_phy_offset), header.end_phy_offset
             if begin < end:
                 spans.append((max(begin, self.log.min_phy_offset), end, file))
@@ -64,7 +64,10 @@ class IndexHoles:
                 self._compare(file, _files_between(files, headers, *part), *part, is_sample=file in sampled)
 
     def hole(self, file: FileId, index_type: str | None) -> Hole | None:
-        """Return the messages of a file's part of the log that lack items of keys, or of tags; None without one."""
+        """Return which messages in a file's part of the log lack items of keys, or of tags; None if no item is missing.
+
+        Parameters: index_type: "T" for tags.
+        """
         return self._holes.get((file, index_type == "T"))
 
     def _compare(self, file: FileId, parts: list[IndexFile], begin: int, end: int, *, is_sample: bool) -> None:
@@ -91,7 +94,7 @@ class IndexHoles:
 
 
 def _without_overlaps(spans: list[tuple[int, int, FileId]]) -> dict[FileId, tuple[int, int]]:
-    """Return spans of the log by file, each without the part that an earlier span has.
+    """Return spans of the log by file, each without the part that an earlier span covers.
 
     A part of the log is compared with the items of all files. Copies of an index file have the same span.
     """
@@ -111,7 +114,7 @@ def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
 
 
 class _Offsets(Sequence[int]):
-    """The physical offsets of a file's items. Each is read when it is needed: a search reads few pages of the file."""
+    """The physical offsets of a file's items. Each is read on access, so that a search reads few pages of the file."""
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
@@ -149,7 +152,8 @@ def _codes_of(batch: MessageBatch, *, indexes_tags: bool) -> np.ndarray:
 def _codes(offsets: np.ndarray, phy_offsets: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """Return one number for each item, int64[n]: the row of its message, and its hash.
 
-    Parameters: offsets: of the messages. phy_offsets, hashes: of the items, int64[n]. Items of no message are left out.
+    Parameters: offsets: of the messages. phy_offsets, hashes: of the items, int64[n]. Items that lead to no message
+    are left out.
     """
     rows = np.minimum(offsets.searchsorted(phy_offsets), len(offsets) - 1)
     codes: np.ndarray = (rows << 32 | hashes)[offsets[rows] == phy_offsets]
@@ -157,7 +161,7 @@ def _codes(offsets: np.ndarray, phy_offsets: np.ndarray, hashes: np.ndarray) -> 
 
 
 def _samples(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield where samples of a part of the log begin and end, in equal distances, the first and the last bytes too."""
+    """Yield the begin and end of samples at equal distances. They include the first and the last bytes of the part."""
     bounds = np.linspace(begin, max(begin, end - SAMPLE), max(count, 2)).astype(np.int64).tolist()
     yield from ((at, min(at + SAMPLE, following)) for at, following in pairwise([*bounds, end]))
 

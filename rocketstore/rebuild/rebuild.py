@@ -96,7 +96,7 @@ def rebuild(
 
     Records of deleted topics get no units. The report counts and names them. A record belongs to an earlier life of its
     topic if its queue offset is not below that of a later record of the same queue. A topic was deleted if topics.json
-    lacks it and it has no queue, and the store was stopped cleanly. In doubt a topic is kept and named.
+    lacks it, it has no queue, and the store was stopped cleanly. In doubt a topic is kept and named.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def rebuild(
     threads : number of threads that read the log; None: one for each processor.
     tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
     deleted : make units of deleted topics too. Messages of earlier lives of a topic then take the queue offsets, as in
-        a broker that dispatches the whole log, and later messages with the same queue offsets get no unit.
+        a broker that dispatches the whole log. Later messages with the same queue offsets get no unit.
     progress : called with the bytes of the log that were read, and all its bytes. If the queue offsets of a topic began
         again, the log is read twice.
 
@@ -370,10 +370,10 @@ class Rebuilder:
             items,
             backups,
             out,
-            notes,
-            self.find_assumptions(),
-            deleted.messages,
-            deleted.undeclared,
+            notes=notes,
+            assumptions=self.find_assumptions(),
+            deleted=deleted.messages,
+            undeclared=deleted.undeclared,
         )
 
     def find_assumptions(self) -> tuple[str, ...]:
@@ -452,12 +452,12 @@ class Rebuilder:
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId], lives: TopicLives | None) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
-        return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()}, lives)
+        return self.add_batches({queues[number][0] for number in np.unique(numbers).tolist()}, lives)
 
-    def find_batches(self, topics: set[str], lives: TopicLives | None) -> bool:
-        """Add the topics that topics.json does not have to ``batches``. Return whether there is one.
+    def add_batches(self, topics: set[str], lives: TopicLives | None) -> bool:
+        """Add the topics that topics.json lacks to ``batches``. Return whether a topic was added.
 
-        A deleted topic gets no queue, whose size need not be known.
+        A deleted topic is not added: it gets no queue.
         """
         found = topics - self.batches - self.topics.keys()
         is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # their units may be in any queue

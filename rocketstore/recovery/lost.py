@@ -12,7 +12,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import EndJudge, Why
 from rocketstore.log.ending import find_stopped_end
-from rocketstore.log.inner_batches import messages_in
+from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.messages.system_flags import INNER_BATCH
 
 __all__ = ["LOST_FIELDS", "LostMessages", "count_lost"]
@@ -44,8 +44,8 @@ LOST_FIELDS = (
 def count_lost(log: CommitLog, begin: int, judge: EndJudge) -> tuple[LostMessages, ...]:
     """Count the messages that are lost if the log is cut at a physical offset. Sort them by topic.
 
-    These are all records behind it that readers show, also behind further damage, and also if a body does not match its
-    CRC. Records behind a place at which a broker is proved to have cut the log are old, and not lost.
+    All records behind this offset that readers show are lost, also records behind more damage and records whose body
+    does not match its CRC. Records behind a proved cut of a broker are old and do not count.
     """
     found = find_stopped_end(log, begin, judge)
     end = found.end if found.why == Why.CUT else LONG_MAX
@@ -54,7 +54,7 @@ def count_lost(log: CommitLog, begin: int, judge: EndJudge) -> tuple[LostMessage
     for batch in log.scan(begin, end, columns=COLUMNS, on_corrupt="skip"):
         numbers = np.ones(len(batch), np.int64)
         for row in np.flatnonzero(batch.sys_flag & INNER_BATCH):
-            numbers[row] = messages_in(log, int(batch.phy_offset[row]))
+            numbers[row] = count_batch_messages(log, int(batch.phy_offset[row]))
         topics = np.array(batch.topic.to_pylist(), dtype=object)
         for topic in set(topics.tolist()):
             is_of_topic = topics == topic

@@ -321,9 +321,9 @@ def find_missing(
     """Find the records without units.
 
     Parameters: begin, end: the part of the log to search. The log is sound up to ``end``, and has no record behind it.
-    lives: None to leave out no records. others_begin: where the record of the newest unit ends, after a clean stop:
-    before it, records of queues that are not in ``queues`` are ignored, and everywhere records without a valid queue
-    offset. 0 otherwise.
+    lives: None to leave out no records. others_begin: where the record of the newest unit ends after a clean stop, else
+    0. If it is not 0, two kinds of records are ignored: before it, records of queues that are not in ``queues``, and
+    everywhere, records without a valid queue offset.
     Raises: CorruptFileError for bytes that are not a record.
     """
     known = list(queues)
@@ -339,7 +339,11 @@ def find_missing(
 
 
 class _Search:
-    """The state of ``find_missing``: see there and ``MissingUnits``. Attribute: late: ``begins_at`` of queues."""
+    """Searches one part of the log after the other for records without units. ``MissingUnits`` describes the results.
+
+    Attributes: ends: of each queue, where its newest unit leads, and its next queue offset. late: ``begins_at`` of the
+    queues that begin late. lives, others_begin: as for ``find_missing``.
+    """
 
     def __init__(
         self,

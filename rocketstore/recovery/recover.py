@@ -55,14 +55,14 @@ def recover(
         sound record stands. They are saved in ``rocketstore-cut`` first. Queues and index are completed from their own
         last sound entries, and from the whole log if a queue is missing or wrong. After a clean stop, old records
         behind a place at which a broker is proved to have cut the log are saved and zeroed too: the notes of the report
-        name them. Opening then searches only the last 64 MiB of the log for records without units or items, and does
+        name them. Opening then searches only the last 64 MiB of the log for records without units or items. It does
         not notice that the directory of a queue is missing. "broker" does what a broker of ``config.compat``, 5.3.3,
         5.5.0 or 5.5.1, does at its next start. Bytes that it cuts off the log are saved too.
     dry_run : change nothing, not even the lock file, and only report the steps. Sizes that no file shows for certain
         are supposed, and the notes of the report say so.
     cut_at_damage : also cut the log at damaged bytes behind which sound records stand. The report lists the messages
         that are lost. Their bytes are saved in ``rocketstore-cut``. Try ``salvage`` first: it loses none of them.
-    deleted : with "complete", make queues of deleted topics again. Otherwise their messages are left out, counted and
+    deleted : with "complete", build queues of deleted topics again. Otherwise their messages are left out, counted and
         named. ``rebuild`` says how a deleted topic is known.
     config : sizes of files, as for ``open``. Given sizes are saved in ``config/rocketstore.json``.
 
@@ -73,8 +73,7 @@ def recover(
     Raises
     ------
     CorruptFileError : "complete": sound records follow damaged bytes, and ``cut_at_damage`` is False; nothing was
-        changed. "broker": a broker does not
-        start; the changes that it makes before that stay.
+        changed. "broker": a broker does not start; the changes that it makes before that stay.
     UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
     StoreError : the log has records that ``config.compat`` cannot read, unless ``config.allow_unreadable``; a dry run
         notes them.
@@ -90,7 +89,7 @@ def recover(
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
     if cut_at_damage and policy == "broker":
-        raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: leave one of the two out")
+        raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
     require_config(config)
     root = local_path(path)
     given = config or StoreConfig()

@@ -29,7 +29,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import is_stated, read_saved, saved_path
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
-from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC, split_names
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
@@ -53,7 +53,7 @@ BITMAPS = (
     "enableCalcFilterBitMap was on: ext units have bitmaps of filters. The ext units that are built have none, so that "
     "a broker applies these filters when it reads the messages"
 )
-UNREADABLE = (OSError, StoreError, ValueError)
+READ_ERRORS = (OSError, StoreError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class BrokerSettings:
 
     Attributes
     ----------
-    config : stated settings, learned settings, and RocketMQ's defaults. Only stated settings may be saved, so it must
-        not be saved.
+    config : stated settings, learned settings, and RocketMQ's defaults. Do not save it: only stated settings may be
+        saved.
     unstated : names of the settings that nobody stated.
     delays : the seconds of each delay level that sound units show, by level.
     has_index : whether the store has index files.
@@ -83,44 +83,45 @@ class Assumptions:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.levels: set[int] = set()
-        self.named = 0  # messages that name light queues, which are not built
-        self.items = False  # whether a record has items
-        self._levels = LEVELS in settings.unstated
-        self._multi = MULTI in settings.unstated and not settings.config.enable_multi_dispatch
+        self.naming_messages = 0  # messages that name light queues, which are not built
+        self.has_items = False  # whether a record has items
+        self._assumes_levels = LEVELS in settings.unstated
+        self._assumes_no_light_queues = MULTI in settings.unstated and not settings.config.enable_multi_dispatch
 
     def add(self, requests: np.ndarray, queues: Sequence[QueueId], items: np.ndarray | Sequence[object] = ()) -> None:
         """Add the requests, REQUEST[n], and items of records that are dispatched. Parameters: queues: by number.
 
         Call ``add_queues`` once for all requests together.
         """
-        self.items = self.items or len(items) > 0
-        numbers = requests["queue"][requests["flags"] & MULTI_DISPATCH != 0] if self._multi else ()
+        self.has_items = self.has_items or len(items) > 0
+        numbers = requests["queue"][requests["flags"] & MULTI_DISPATCH != 0] if self._assumes_no_light_queues else ()
         for number, count in Counter(numbers).items():
             self.add_named(queues[number][0], count)
 
     def add_named(self, topic: str, count: int) -> None:
         """Add messages of a topic that name light queues."""
         multi = replace(self.settings.config, enable_multi_dispatch=True)
-        if self._multi and is_multi_dispatched(topic, multi, ()):
-            self.named += count
+        if self._assumes_no_light_queues and is_multi_dispatched(topic, multi, ()):
+            self.naming_messages += count
 
     def add_queues(self, queues: Iterable[QueueId]) -> None:
         """Add queues that get units. The queue of a delay level has the level's number minus one."""
-        if self._levels:
+        if self._assumes_levels:
             levels = {queue_id + 1 for topic, queue_id in queues if topic == SCHEDULE_TOPIC}
             self.levels |= levels - self.settings.delays.keys()
 
     def add_log(self, log: CommitLog, begin: int, end: int) -> None:
-        """Add the records of a part of the log, if something depends on them. Parameters: physical offsets."""
-        if begin < end and (self._levels or self._multi or INDEX in self.settings.unstated):
+        """Add the records of a part of the log, if an unstated setting affects them. Parameters: physical offsets."""
+        is_affected = self._assumes_levels or self._assumes_no_light_queues or INDEX in self.settings.unstated
+        if begin < end and is_affected:
             chunks = RequestChunks(log, self.settings.config, begin, end)
             for chunk in chunks:
                 self.add(chunk.requests, chunks.queues, chunk.items)
             self.add_queues(chunks.queues)
 
     def forget_items(self) -> None:
-        """Ignore the items so far: only queues get their units."""
-        self.items = False
+        """Ignore the items of the records that were added: only units are built for these records."""
+        self.has_items = False
 
     def texts(self) -> Iterator[str]:
         """Yield each assumption in words."""
@@ -133,8 +134,8 @@ class Assumptions:
                 f"messageDelayLevel is assumed: no sound unit shows the delay of level {names}, so that the units of "
                 f"these levels get the delivery times of RocketMQ's default levels: {ADVICE}"
             )
-        if self.named:
-            messages = counted(self.named, "message names", "messages name")
+        if self.naming_messages:
+            messages = counted(self.naming_messages, "message names", "messages name")
             yield (
                 f"enableMultiDispatch=false is assumed: {messages} light queues, and the store has no unit of a light "
                 f"queue, so that none is built: {ADVICE}"
@@ -142,13 +143,13 @@ class Assumptions:
 
     def index_notes(self) -> Iterator[str]:
         """Yield the assumption that the broker had its index enabled, if records get items because of it."""
-        if self.items and INDEX in self.settings.unstated:
-            lacking = "records that lack items get them" if self.settings.has_index else "an index is made"
+        if self.has_items and INDEX in self.settings.unstated:
+            lacking = "records that lack items get them" if self.settings.has_index else "an index is created"
             yield f"messageIndexEnable=true is assumed, so that {lacking}: {ADVICE}"
 
 
 def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[str, ...]:
-    """Log each text and give it as a UserWarning, which Python writes to standard error. Return the texts.
+    """Log each text and issue it as a UserWarning, which Python writes to standard error. Return the texts.
 
     Lost bitmaps are only logged: consumers get the same messages without them.
     """
@@ -174,7 +175,7 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
     topics = {topic for place in places for topic in topics_in(place / "consumequeue")}
     delays: dict[int, int] = {}
     conflicts: list[str] = []
-    with contextlib.suppress(*UNREADABLE), _open_log(root, config) as log:
+    with contextlib.suppress(*READ_ERRORS), _open_log(root, config) as log:
         if {MULTI, LMQ} <= unstated:
             config = _with_light_queues(config, root, places, topics, log)
         if SCHEDULE_TOPIC in topics:
@@ -213,7 +214,7 @@ def _find_delays(places: Iterable[Path], log: CommitLog) -> dict[int, list[int]]
     for place in places:
         directory = place / "consumequeue" / SCHEDULE_TOPIC
         for queue_id in queue_ids_in(directory):
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*READ_ERRORS):
                 for level, seconds in _delays_of(directory / str(queue_id), queue_id, log):
                     found.setdefault(level, []).append(seconds)
     return found
@@ -254,7 +255,7 @@ def _level_of(message: Message) -> int | None:
 
 
 def _newest(seconds: list[int]) -> int:
-    """Return the newest delay that two units show, so that one damaged unit does not decide; else the newest."""
+    """Return the newest delay that at least two units show; without one, the newest. One unit may be damaged."""
     counts = Counter(seconds)
     return next((delay for delay in seconds if counts[delay] > 1), seconds[0])
 
@@ -294,7 +295,7 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 def _with_light_queues(
     config: StoreConfig, root: Path, places: Sequence[Path], topics: set[str], log: CommitLog
 ) -> StoreConfig:
-    """Return a configuration that builds light queues, and others that messages name, if the store has their units."""
+    """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
     if config.enable_multi_dispatch:
         light = [place / "consumequeue" / name for place in places for name in topics if _is_light(name)]
@@ -315,9 +316,9 @@ def _is_light(topic: str) -> bool:
 def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
     """Return whether the last unit of a queue leads to a message of another topic that names the queue."""
     for queue_id in queue_ids_in(directory):
-        with contextlib.suppress(*UNREADABLE), ConsumeQueue.open(directory / str(queue_id), commit_log=log) as queue:
+        with contextlib.suppress(*READ_ERRORS), ConsumeQueue.open(directory / str(queue_id), commit_log=log) as queue:
             if len(queue) and (message := log.find_message(queue[-1].phy_offset)) is not None:
-                names = message.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+                names = split_names(message.properties.get("INNER_MULTI_DISPATCH") or "")
                 return message.topic != directory.name and directory.name in names
     return False
 
@@ -328,7 +329,7 @@ def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
 def _has_ext_units(place: Path) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
     for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
-        with contextlib.suppress(*UNREADABLE), _queue_beside(directory) as queue:
+        with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
             if len(queue):
                 return ConsumeQueueExt.is_ext_address(queue[-1].tags_code)
     return False
@@ -338,7 +339,7 @@ def _has_bitmaps(place: Path) -> bool:
     """Return whether the last ext unit of a queue has a bitmap of filters."""
     for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
         with (
-            contextlib.suppress(*UNREADABLE),
+            contextlib.suppress(*READ_ERRORS),
             _queue_beside(directory) as queue,
             ConsumeQueueExt.open(directory) as ext,
         ):

@@ -29,7 +29,11 @@ SCANNED = ("topic", "sys_flag")
 
 @dataclass
 class UnreadableRecords:
-    """Counts the records that a release cannot read, by the field of Compat that the release lacks."""
+    """Counts the records that a release cannot read.
+
+    Attributes: compat: the release. counts: records by the field of Compat that the release lacks. total: records; a
+    record may be in several of the counts.
+    """
 
     compat: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -54,7 +58,8 @@ class UnreadableRecords:
         self.total += int(np.logical_or.reduce([*lacking.values()]).sum()) if lacking else 0
 
     def add_bytes(self, data: bytes, positions: np.ndarray) -> None:
-        """Add the records at positions of some bytes, int64[n]. The low byte of a field tells all that is needed."""
+        """Add the records at positions of some bytes, int64[n]."""
+        # The low byte of a field has all bits that are compared.
         view = np.frombuffer(data, np.uint8)
         magics, flags = (view[positions + _low_byte(name)] for name in ("magic", "sys_flag"))
         self.add(magics == MAGIC_V2 & 0xFF, flags)
@@ -74,7 +79,7 @@ class UnreadableRecords:
         return (f"RocketMQ {self.compat} cannot read {counted(self.total, 'record')}: {', '.join(parts)}",)
 
     def require_none(self, root: Path, config: StoreConfig) -> tuple[str, ...]:
-        """Return the texts if ``config.allow_unreadable``. Else raise StoreError if there is such a record."""
+        """Return the texts if ``config.allow_unreadable``. Else raise StoreError if a record is unreadable."""
         for text in self.texts():
             if not config.allow_unreadable:
                 raise StoreError(

@@ -168,8 +168,8 @@ def salvage(
     config : sizes of files, and directories of the commit log; default: those of the old store, or RocketMQ's defaults.
         With ``force_verify_prop_crc`` a record without a right CRC property is lost.
     deleted : give messages of deleted topics a queue offset too. Otherwise they are copied to the log, but get no unit.
-        The report counts and names them. ``rebuild`` says how a deleted topic is known. A topic that was made again
-        then has the messages of its earlier lives first.
+        The report counts and names them. ``rebuild`` says how a deleted topic is known. A topic that was created
+        again then begins with the messages of its earlier lives.
     progress : is called with the bytes that were processed, and all bytes.
 
     Returns
@@ -204,7 +204,7 @@ def salvage(
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, WORK))
-            return replace(_Salvage(root, paths, Path(name), config, progress, deleted=deleted).look(), out=new)
+            return replace(_Salvage(root, paths, Path(name), config, progress, deleted=deleted).find_losses(), out=new)
     with lock_owner_of(new):
         report = _salvage_into(root, paths, new, config, progress, deleted=deleted)
     warn_of(report.assumptions, root)
@@ -304,8 +304,8 @@ class _Salvage:
         if self.progress is not None:
             self.progress(done + more, self.total)
 
-    def look(self) -> SalvageReport:
-        """Report what ``run`` would lose. The log is only read."""
+    def find_losses(self) -> SalvageReport:
+        """Return a report of the losses of ``run``. Write nothing."""
         files = []
         for path in self.paths:
             if length := path.stat().st_size:

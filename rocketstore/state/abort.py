@@ -20,7 +20,7 @@ __all__ = ["make_abort", "remove_abort", "require_no_writer"]
 
 MAX_PID_DIGITS = 10
 WRITERS = ("java", "rocketmq", "python")  # words in the command lines of programs that write stores
-CLOCK_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
+START_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
 
 
 def make_abort(root: Path, held: HeldDirectory | None = None) -> None:
@@ -45,7 +45,8 @@ def remove_abort(root: HeldDirectory) -> None:
 def require_no_writer(root: Path) -> None:
     """Raise StoreLockedError if the process in ``abort`` still writes a store whose ``lock`` was deleted or replaced.
 
-    The lock says nothing then. If the lock is held, it has the better error.
+    Without its ``lock``, only ``abort`` names the writer. If this process holds the lock, the lock itself
+    reports it.
     """
     if is_held(root / "lock"):
         return
@@ -69,9 +70,9 @@ def read_pid(root: Path) -> int | None:
 def is_writer(pid: int, root: Path) -> bool:
     """Return whether a process may be the one that wrote ``abort`` and still runs.
 
-    The number of a process is used again, in a container already at the next start. So the process must have files of
-    the store open. If the system does not tell, it must have begun before ``abort`` was written, and its command line
-    must be that of a broker or of Python.
+    Systems reuse the numbers of processes, a container at its next start. So the process must have files of the store
+    open. If the system does not show its files, two conditions replace this one: the process began before ``abort`` was
+    written, and its command line is that of a broker or of Python.
     """
     if not is_alive(pid):
         return False
@@ -82,4 +83,4 @@ def is_writer(pid: int, root: Path) -> bool:
     if command is not None and not any(word in command.lower() for word in WRITERS):
         return False
     began = start_time(pid)
-    return began is None or began <= (root / "abort").stat().st_mtime + CLOCK_SLACK
+    return began is None or began <= (root / "abort").stat().st_mtime + START_SLACK

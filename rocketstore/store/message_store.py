@@ -269,8 +269,8 @@ class MessageStore(Previewed, StoreReader, Closable):
 
         If a writer is not closed, by this method or by ``with``, the next opening for writing, or a broker, recovers
         the store as after a crash. Later calls for messages, queues and index, and to write, raise StoreClosedError.
-        Raises: OSError, StoreError if messages that were put cannot be written to the disk; RuntimeError in the middle
-        of another call of this thread, for example from a signal handler.
+        Raises: OSError, StoreError if messages that were put cannot be written to the disk; NestedCallError in the
+        middle of another call of this thread, for example from a signal handler.
         Source: DefaultMessageStore.shutdown.
         """
         if self._writer is not None:

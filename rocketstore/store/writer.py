@@ -12,14 +12,14 @@ from typing import Any
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.busy_threads import BusyThreads, NestedCallError, marks_thread_busy
+from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
-from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
 from rocketstore.layout.geometry import require_batch_size

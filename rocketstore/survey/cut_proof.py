@@ -32,7 +32,10 @@ WITHOUT_UNIT = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 @dataclass(frozen=True)
 class LastFileFacts:
-    """The last file of a log, and the units and items that lead into it. units: None without proof by queues."""
+    """The last file of a log, and the units and items that lead into it.
+
+    Attributes: item_offsets: the physical offsets in the items, int64[n].
+    """
 
     file: LastFile
     units: QueueUnits
@@ -40,7 +43,7 @@ class LastFileFacts:
 
 
 class StoreEndJudge:
-    """Decides where the log of one store ends, from the store's files.
+    """Decides whether the log of one store ends at a place, from the store's files.
 
     The last file of the log and the units that lead into it are read once for all bad bytes in it.
     """
@@ -50,14 +53,14 @@ class StoreEndJudge:
         self._facts: LastFileFacts | None = None
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd:
-        """Decide whether the log ends at a place. Parameters: log: its files were just listed."""
+        """Decide whether the log ends at a place. Parameters: log: with files that were just listed."""
         state = self._find_state()
         if candidate.later is None or state == StoreState.CRASHED:
             return judge_end(candidate, None, state)
         if state == StoreState.RUNNING:
             return judge_end(candidate, self._read_run_proof(log, candidate), state)
         proof = None
-        with contextlib.suppress(OSError, StoreError, ValueError):  # what cannot be read proves nothing
+        with contextlib.suppress(OSError, StoreError, ValueError):  # files that cannot be read prove nothing
             proof = self._read_cut_proof(log, candidate)
         return judge_end(candidate, proof, state)
 
@@ -70,7 +73,7 @@ class StoreEndJudge:
         return RunProof(is_in_last_file=True, are_later_old=are_old)
 
     def _read_cut_proof(self, log: RecordReader, candidate: EndCandidate) -> CutProof | None:
-        """Return None if the store's queues or index cannot be read as files."""
+        """Read the proof for a place; None if the store has no queues or index in files, or if they cannot be read."""
         last = find_last_file(log)
         if last is None or not last.file_from_offset <= candidate.end < last.end_offset:
             return CutProof(is_in_last_file=False)
@@ -81,7 +84,7 @@ class StoreEndJudge:
 
 
 def read_lock_timestamp(root: Path) -> int | None:
-    """Return when the running broker wrote the lock file at its start, epoch ms; None without that file."""
+    """Return when the running broker wrote its lock file at its start, epoch ms; None without this file."""
     with contextlib.suppress(OSError):
         return (root / "lock").stat().st_mtime_ns // 1_000_000
     return None
@@ -152,9 +155,9 @@ def has_trace(log: RecordReader, facts: LastFileFacts, place: int) -> bool:
 
 
 def is_number_repeated(log: RecordReader, facts: LastFileFacts, place: int, behind: int) -> bool:
-    """Return whether the queue offset of a record behind a place was given again to a record before the place.
+    """Return whether the queue offset of a record behind a place was assigned again, to a record before it.
 
-    Parameters: behind: the number of the first record behind the place.
+    Parameters: behind: the index of the first record behind the place in ``facts.file``.
     """
     stop = facts.file.next_bad(place)
     offsets = facts.file.phy_offset[behind : behind + MAX_TRIED]
@@ -168,7 +171,7 @@ def is_number_repeated(log: RecordReader, facts: LastFileFacts, place: int, behi
 
 
 def _is_of_unit(log: RecordReader, unit: OwnUnit, phy_offset: int) -> bool:
-    """Return whether the record at a physical offset is the one that has this unit in its own queue."""
+    """Return whether the record at a physical offset has this unit in its own queue."""
     message = read_message(log, phy_offset)
     return message is not None and unit in own_units(message)
 

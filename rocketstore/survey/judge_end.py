@@ -29,10 +29,10 @@ class CutProof:
     gap : Y - X, bytes.
     do_times_rise : the store times never fall from the begin of the file to R.
     is_born_later : R has a later born time than every record behind.
-    is_joined : R has its own unit, with its topic, queue, number, offset and size; or units that lead to records of
-        before the cut cover the bytes from before X to exactly Y.
-    is_number_repeated : a record between Y and the next bad bytes has no unit, and the unit with its number leads to a
-        record before X with the same topic, queue and number: its queue offset was given again.
+    is_joined : R has its own unit, with its topic, queue, number, offset and size. Or old units, of records from before
+        the cut, cover the bytes from before X to exactly Y.
+    is_number_repeated : the queue offset of a record between Y and the next bad bytes was assigned again. This record
+        has no unit. The unit with its number leads to a record before X with the same topic, queue and number.
     """
 
     is_in_last_file: bool
@@ -57,7 +57,7 @@ class CutProof:
 
 @dataclass(frozen=True)
 class RunProof:
-    """What a running broker's files say about a place of its log at which bytes begin that are no record.
+    """What a running broker's files say about a place of its log where bytes begin that are no record.
 
     Attributes: is_in_last_file: as for ``CutProof``. are_later_old: all records behind the place were stored before the
     broker started.

@@ -31,7 +31,7 @@ class LastFile:
     bad: np.ndarray
 
     def first_behind(self, offset: int) -> int:
-        """Return the number of the first record behind a physical offset."""
+        """Return the index of the first record behind a physical offset; the number of records without one."""
         return int(np.searchsorted(self.phy_offset, offset, "right"))
 
     def has_record(self, offset: int) -> bool:
@@ -46,7 +46,7 @@ class LastFile:
 
 
 def find_last_file(log: RecordReader) -> LogFile | None:
-    """Find the last file of a log that has a record. Files that were made ahead follow it. None without a record."""
+    """Find the last file of a log that has a record. Files created in advance may follow it. None without a record."""
     for file in reversed(log.queue.files):
         if log.find_later(file.file_from_offset, file.end_offset) is not None:
             return file
@@ -78,7 +78,7 @@ def read_last_file(log: RecordReader, file: LogFile) -> LastFile | None:
 
 
 def _scan(scanner: RecordScanner, window: Window, place: int, end: int) -> int | None:
-    """Scan records up to the first bytes that are none. Return where these begin; None at the end of the file."""
+    """Scan records up to the first bytes that are no record. Return their offset; None at the end of the file."""
     while place < end:
         following, status = scanner.scan(*window, place, end, at_rest=True)
         if status == BLANK:
@@ -90,6 +90,6 @@ def _scan(scanner: RecordScanner, window: Window, place: int, end: int) -> int |
 
 
 def _size_of_record(window: Window, place: int) -> int:
-    """Return the size of the record at an offset, whose body may not match its CRC; 0 without a record."""
+    """Return the size of the record at an offset, even if its body does not match its CRC; 0 without a record."""
     status, fields = read_message(*window, place, at_rest=True)
     return int(fields["size"]) if status == OK and fields is not None else 0

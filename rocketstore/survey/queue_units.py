@@ -21,7 +21,7 @@ from rocketstore.queue.queue_directories import queue_directories
 __all__ = ["OwnUnit", "QueueUnits", "read_queue_units"]
 
 STEP = 1 << 16  # units that are read at once
-MAX_REMOTE_BYTES = 1 << 30  # of the queues of a remote store, which would all be fetched
+MAX_REMOTE_BYTES = 1 << 30  # of all queues of a remote store; they would be fetched completely
 NO_UNITS = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
 
 
@@ -55,7 +55,7 @@ class QueueUnits:
         return len(self._at(phy_offset)) > 0
 
     def has(self, unit: OwnUnit, phy_offset: int, size: int) -> bool:
-        """Return whether a unit leads to a record of this size at a physical offset."""
+        """Return whether the queues have this unit, and it leads to a record of this size at a physical offset."""
         return any(self._name(at) == unit and self.size[at] == size for at in self._at(phy_offset))
 
     def find(self, unit: OwnUnit) -> list[int]:
@@ -143,5 +143,5 @@ def _leading_into(target: LogFile, part: tuple[int, bytes], layout: np.dtype) ->
     phy_offset, size = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
     number = first + np.arange(len(units)) if layout is not BATCH_UNIT else units["msg_base_offset"].astype(np.int64)
     wanted = (phy_offset >= target.file_from_offset) & (phy_offset < target.end_offset)
-    wanted &= (size > 0) & (size < INT_MAX)  # a filler has the largest size
+    wanted &= (size > 0) & (size < INT_MAX)  # a filler unit has size INT_MAX
     return phy_offset[wanted], size[wanted], number[wanted]

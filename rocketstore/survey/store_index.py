@@ -1,4 +1,4 @@
-"""Open the index of a store for reading."""
+"""Open the index of a store for reading, and read the physical offsets of its items."""
 
 from __future__ import annotations
 

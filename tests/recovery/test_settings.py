@@ -241,7 +241,7 @@ def test_an_index_that_is_made_by_assumption_is_noted(tmp_path):
         store.put_message(Message("Orders", b"x", keys=["k"]))
     forget(root, "message_index_enable")
     (note,) = rocketstore.recover(root, dry_run=True).notes
-    assert "messageIndexEnable=true is assumed, so that an index is made" in note
+    assert "messageIndexEnable=true is assumed, so that an index is created" in note
     rocketstore.recover(root)
     assert "message_index_enable" not in saved(root)
 

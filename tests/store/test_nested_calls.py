@@ -15,7 +15,8 @@ from support.puts import open_store
 from support.waiting import wait_for
 
 from rocketstore import CommitLog, IndexService, Message
-from rocketstore.disk.busy_threads import BusyThreads, NestedCallError
+from rocketstore.disk.busy_threads import BusyThreads
+from rocketstore.errors import NestedCallError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.log import log_files
 

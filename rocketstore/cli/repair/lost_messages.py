@@ -13,7 +13,7 @@ COLUMNS = tuple(field.name for field in LOST_FIELDS)
 
 
 def show_lost_messages(lost: Sequence[LostMessages], view: RowsView, *, is_dry_run: bool) -> None:
-    """Write a second table for people; in other formats, whose rows are the steps, a line on standard error."""
+    """Write a second table for people. In other formats, write a line for each topic to standard error."""
     if not lost:
         return
     total = counted(sum(row.messages for row in lost), "message")

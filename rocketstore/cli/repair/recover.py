@@ -40,10 +40,10 @@ COLUMNS = ("what", "path", "offset", "size")
 @click.option(
     "--cut-at-damage",
     is_flag=True,
-    help="Also cut the log at damaged bytes with sound messages behind them, which are lost.",
+    help="Also cut the log at damaged bytes. Sound messages behind them are lost.",
 )
 @compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
-@deleted_option("With policy complete, make queues of deleted topics again.")
+@deleted_option("With policy complete, build queues of deleted topics again.")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
@@ -66,11 +66,12 @@ def recover(
 ) -> None:
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 
-    complete: cut only a torn tail of the commit log, keep its bytes in rocketstore-cut, and complete queues and index.
-    If sound messages stand behind damaged bytes, nothing is changed. With --cut-at-damage the log is cut there.
+    complete: cut only a torn tail of the commit log, and old records behind a proved cut of a broker. Keep their bytes
+    in rocketstore-cut, and complete queues and index. If sound messages follow damaged bytes, change nothing, unless
+    --cut-at-damage is given.
     broker: do the same as a broker of 5.3.3, 5.5.0 or 5.5.1 at its next start.
 
-    Policy complete makes no queues of deleted topics. Standard error counts and names their messages.
+    Policy complete builds no queues of deleted topics. Standard error counts and names their messages.
 
     A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
     """

@@ -50,8 +50,8 @@ def salvage(
     """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
     STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
-    a range of bytes without a sound message. A second table has the messages that are lost, by topic: those to which
-    queues lead, but of which no sound record is left. The exit status is 0 if nothing was lost, 1 if bytes were lost.
+    a range of bytes without a sound message. A second table has the messages that are lost, by topic: queues
+    lead to them, but no sound record of them is left. The exit status is 0 if nothing was lost, 1 if bytes were lost.
 
     After a lost range, messages get other physical offsets. Before a lost range, messages get other queue offsets: the
     newest message of a queue keeps its offset, so that no consumer misses a message.

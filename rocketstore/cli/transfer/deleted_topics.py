@@ -8,6 +8,7 @@ from rocketstore.dispatch.topic_lives import KnownTopics, TopicLives
 from rocketstore.kernels.dispatch import REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import (
     INNER_BATCH,
@@ -50,7 +51,10 @@ def rows_of_deleted_topics(
 
 
 def requests_of(log: CommitLog, batch: MessageBatch) -> tuple[np.ndarray, list[QueueId]]:
-    """Return the fields of messages that tell lives apart as REQUEST[n], and their queues by number."""
+    """Return the requests of messages, REQUEST[n], and their queues by number.
+
+    Only the fields that ``TopicLives`` reads are set.
+    """
     requests = np.zeros(len(batch), REQUEST)
     numbers: dict[QueueId, int] = {}
     queues = map(QueueId, batch.topic, batch.queue_id.tolist())
@@ -60,12 +64,5 @@ def requests_of(log: CommitLog, batch: MessageBatch) -> tuple[np.ndarray, list[Q
     has_unit = (kinds != TRANSACTION_PREPARED) & (kinds != TRANSACTION_ROLLBACK)
     requests["msg_base_offset"] = np.where(has_unit, batch.queue_offset, -1)
     for row in np.flatnonzero(batch.sys_flag & INNER_BATCH).tolist():
-        requests["batch_size"][row] = batch_size_of(log, int(batch.phy_offset[row]))
+        requests["batch_size"][row] = count_batch_messages(log, int(batch.phy_offset[row]))
     return requests, list(numbers)
-
-
-def batch_size_of(log: CommitLog, phy_offset: int) -> int:
-    """Return the number of messages in an inner batch, 1 if it is unknown."""
-    record = log.find_message(phy_offset)
-    number = "" if record is None else record.properties.get("INNER_NUM", "")
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 1

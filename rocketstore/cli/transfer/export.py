@@ -181,7 +181,7 @@ class Source:
     """The messages of an export.
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
-    leaves out messages of deleted topics; None: writes all.
+    decides which messages belong to deleted topics and are left out; None to write all messages.
     """
 
     store: MessageStore

@@ -142,7 +142,7 @@ def rebuild_consume_queue(
 
         lives = None if deleted else TopicLives(opened.known_topics)
         runs = read({*rebuilder.batches})
-        if rebuilder.find_batches(inner_topics(runs), lives) and rebuilder.config.enable_multi_dispatch:
+        if rebuilder.add_batches(inner_topics(runs), lives) and rebuilder.config.enable_multi_dispatch:
             runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         parts, left_out = plan_queues(runs, rebuilder, lives)
         rebuilder.assumed.add_queues(part.queue for part in parts)

@@ -122,8 +122,8 @@ def register(spark: SparkSession) -> None:
     subscribe, subscribePattern, assign, queueIds and leftovers. The table index accepts only path, table, columns,
     batchSize, maxHashSlotNum and maxIndexNum.
 
-    Log and queues end where a broker ends them. With leftovers=true, the query also reads old records and units after
-    these ends, which a broker cut off but did not erase.
+    Log and queues end where the files prove that a broker cut them. With leftovers=true, the query also reads the old
+    records and units behind these ends, which the broker did not erase.
 
     These are the options of writing.
 

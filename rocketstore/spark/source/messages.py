@@ -28,7 +28,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.inner_batches import messages_in
+from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
@@ -290,7 +290,8 @@ class RowFilter:
         wanted = (batch.queue_offset >= low) | (batch.phy_offset >= self.until)
         is_near = ~wanted & (batch.queue_offset >= low - MAX_BATCH)
         for row in np.flatnonzero(is_near & (batch.sys_flag & INNER_BATCH != 0)):
-            wanted[row] = int(batch.queue_offset[row]) + messages_in(self.log, int(batch.phy_offset[row])) > low[row]
+            messages = count_batch_messages(self.log, int(batch.phy_offset[row]))
+            wanted[row] = int(batch.queue_offset[row]) + messages > low[row]
         wanted &= batch.queue_offset < high
         if self.options.keys is not None:  # an index does not have the keys of rolled back messages
             wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK

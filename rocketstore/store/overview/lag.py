@@ -74,7 +74,7 @@ def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
     Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
     """
     config = store.broker_config
-    queues = find_queues(store)
+    queues = read_queue_ids(store)
     lost = describe_lost_queues(store) if queues == {} else None
     for name, topics in sorted(config.consumer_offsets.items()):
         for topic, saved in sorted(topics.items()) if group in (None, name) else ():
@@ -86,7 +86,7 @@ def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
                 yield lag_in_queue(store, lag, known is not None, lost)
 
 
-def find_queues(store: StoreParts) -> dict[str, list[int]] | None:
+def read_queue_ids(store: StoreParts) -> dict[str, list[int]] | None:
     """Return the queue ids of each topic; None if the queues are in RocksDB or cannot be listed."""
     with contextlib.suppress(StoreError, OSError):
         queues: dict[str, list[int]] = {}
