@@ -35,7 +35,7 @@ TOTALS = ["group", "topics", "queues", "lag", "oldestTimestamp", AGE]
 def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
 
-    The queues are the read queues of each topic of which the group has an offset, as a broker reports them. A queue
+    All read queues of each topic for which the group has a saved offset are shown, as a broker reports them. A queue
     without an offset counts from 0.
 
     A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that

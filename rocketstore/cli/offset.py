@@ -49,8 +49,9 @@ def offset(
     Without a message of that time or later, the result is the offset that the next message will get. With --upper and
     without a message of that time or earlier, the result is the first offset of the queue. A note says so.
 
-    If files of the log are not read because their times are far from TIME, a note says which clocks this assumes. With
-    --topic, the result is that of a broker, which assumes that no clock was set back. --exact-times assumes nothing.
+    Files of the log whose first messages are far from TIME are skipped. A note then says what this assumes about
+    clocks. With --topic, the result is that of a broker, which assumes that no clock was set back. With --exact-times,
+    nothing is assumed.
     """
     nothing = f"no message was stored at {format_time(time) or time} or"
     if topic is None:

@@ -115,9 +115,9 @@ def query(
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
     first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
 
-    A search by --since and --until alone does not read files of the log whose first messages are far from these times.
-    If it does so, a note says which clocks this assumes. With --exact-times, and with a key, a tag or an id, no message
-    is missed because of a wrong clock.
+    A search by --since and --until alone skips files of the log whose first messages are far from these times. A note
+    then says what this assumes about clocks. With --exact-times, and with a key, a tag or an id, no message is missed
+    because of a wrong clock.
 
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.

@@ -48,7 +48,7 @@ class ServiceThread:
     """A daemon thread that runs a function once. Source: org.apache.rocketmq.common.ServiceThread."""
 
     def __init__(self, name: str, run: Callable[[], object], busy: BusyThreads | None = None) -> None:
-        """Parameters: busy: of the writer that waits for the thread; so finalizers that run in it cannot call it."""
+        """Parameters: busy: of the writer that waits for the thread. The thread cannot call this writer.."""
         self._name = name
         self._run = run
         self._busy = busy

@@ -38,8 +38,8 @@ class RecordReader:
     """Reads records of a commit log by physical offset. A broker may write the log at the same time.
 
     Attributes: directories; queue: the files. options: for each scanner of records. whole_to: nobody writes before
-    this physical offset any more, so a record there may end in zeros. trusts_file_times: whether nobody writes a file
-    that was not changed for a while; False if its writer crashed and may have left a half written record. find_limit: a
+    this physical offset any more, so a record there may end in zeros. trusts_file_times: whether a file that
+    was not changed for a while has no half written record; False after its writer crashed. find_limit: a
     function that returns an upper bound of the log's end, a physical offset, or LONG_MAX without a bound.
     Source: CommitLog, MultiPathMappedFileQueue.
     """

@@ -40,7 +40,7 @@ def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | N
 
 
 def _first_unchecked(plan: RecoveryPlan) -> int:
-    """Return from where to look for records that the release cannot read: the begin of the log, or of its last file.
+    """Return where to begin a search for unreadable records: at the begin of the log, or of its last file.
 
     If the store was opened with this release before, all records of that time were checked.
     """

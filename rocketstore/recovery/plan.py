@@ -48,7 +48,7 @@ class RecoveryPlan:
     steps: tuple[RecoveryAction, ...]
 
     def report(self, *, dry_run: bool = False) -> RecoveryReport:
-        """Return what the plan does, for the user."""
+        """Return a report of the plan's steps."""
         store, log, deleted = self.store, self.log, self.queues.deleted
         return RecoveryReport(
             "complete",

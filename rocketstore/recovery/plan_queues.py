@@ -33,7 +33,7 @@ class QueueRepair:
 
     Attributes: queues: where each queue ends after the repair, if it is cut. begin: the physical offset from which
     records are dispatched again, LONG_MAX if all records have their units. lives: decides which of them are left out;
-    None: none. deleted: what is left out.
+    None to leave out no records. deleted: the records that are left out.
     """
 
     queues: tuple[QueueEnd, ...]

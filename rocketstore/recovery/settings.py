@@ -35,7 +35,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
-from rocketstore.text_values import counted
+from rocketstore.text_values import UNITS, counted
 
 __all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
 
@@ -272,7 +272,7 @@ def _levels_text(levels: str, delays: Mapping[int, int]) -> str:
 
 def _seconds_of(text: str) -> int:
     """Return the seconds of a delay such as "10m"."""
-    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]]
+    return int(text[:-1]) * UNITS[text[-1]] // 1000
 
 
 def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iterator[str]:

@@ -74,7 +74,7 @@ class NewStore:
         Parameters: left_out: old physical offsets of records that get no unit in a queue, int64[n].
         """
         moves = self.copy.take_moves()
-        self._submit(self._dispatch, moved(left_out, *moves), self.built, self.copy.phy_offset)
+        self._submit(self._dispatch, at_new_offsets(left_out, *moves), self.built, self.copy.phy_offset)
 
     def build(self, part: RunPart, queue_offsets: np.ndarray, left_out: Mapping[QueueId, np.ndarray]) -> None:
         """Build units and items of the records that were just copied. Their requests and items are changed.
@@ -86,7 +86,7 @@ class NewStore:
         for rows in (part.requests, part.items):
             rows["phy_offset"] += moves[begins.searchsorted(rows["phy_offset"], "right") - 1]
         np.copyto(part.requests["msg_base_offset"], queue_offsets, where=queue_offsets >= 0)
-        self._submit(self._build, moved(left_out, begins, moves), part, self.copy.last_phy_offset)
+        self._submit(self._build, at_new_offsets(left_out, begins, moves), part, self.copy.last_phy_offset)
 
     def _dispatch(self, left_out: LeftOutRecords, begin: int, end: int) -> None:
         self.dispatcher.leave_out(left_out)
@@ -120,7 +120,7 @@ class NewStore:
         save_checkpoint(store, self.copy.last_phy_offset)
 
 
-def moved(left_out: Mapping[QueueId, np.ndarray], begins: np.ndarray, moves: np.ndarray) -> LeftOutRecords:
+def at_new_offsets(left_out: Mapping[QueueId, np.ndarray], begins: np.ndarray, moves: np.ndarray) -> LeftOutRecords:
     """Return records at their new physical offsets. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
     return LeftOutRecords(
         {queue: old + moves[begins.searchsorted(old, "right") - 1] for queue, old in left_out.items()}

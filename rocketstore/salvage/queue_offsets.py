@@ -91,7 +91,7 @@ class QueueOffsets:
         """
         if self.lives is None:
             return np.zeros(len(requests), bool)
-        requests = requests.copy()  # with an offset that is damage made invalid
+        requests = requests.copy()  # a copy, in which damaged offsets become invalid
         requests["msg_base_offset"][requests["msg_base_offset"] > requests["phy_offset"] // MIN_INNER_MESSAGE] = -1
         self.lives.add_requests(requests, self.scanner.queues)
         for row, _, other, offset in named:

@@ -274,7 +274,7 @@ def whole_queue(queue: QueueId, rows: np.ndarray, paths: list[str]) -> QueuePart
 
 
 def add_records(lives: TopicLives, part: QueuePart, rows: np.ndarray) -> None:
-    """Add the records of a whole queue. If their queue offsets only rise, the last record tells as much as all."""
+    """Add the records of a whole queue. If their queue offsets only rise, the last record suffices."""
     if rows["falls"].any() or (rows["first_offset"][1:] <= rows["last_offset"][:-1]).any():
         for requests in part.blocks():
             lives.add(part.queue, *(requests[name] for name in ("phy_offset", "msg_base_offset", "batch_size")))
