@@ -447,7 +447,7 @@ def test_records_whose_queue_offsets_were_given_again_need_no_unit(tmp_path):
     make_commit_log(tmp_path / "commitlog", planted.LOG_FILE, [{"body": b"b", "store_timestamp": 1} | r for r in rows])
     rebuild(tmp_path, config=StoreConfig(**planted.SIZES))
     found = {finding.kind: finding.detail for finding in verify(tmp_path).findings}
-    assert found["topic-deleted"].startswith("2 records, the topic was made again at ")
+    assert found["topic-deleted"].startswith("2 records, the topic was created again at ")
     assert {*found} == {"topic-deleted", "log-queue-offset-again"}
 
 

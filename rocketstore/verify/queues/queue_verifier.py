@@ -326,7 +326,7 @@ class QueueVerifier:
         self.add_missing(files, list(islice(pairs, MAX_KEPT)), int((~are_left_out).sum()))
 
     def made_again_at(self, queue: QueueId, files: QueueFiles) -> int:
-        """Return the physical offset of a queue's first record since its topic was made again."""
+        """Return the physical offset of a queue's first record since its topic was created again."""
         restarts = self.lives.restarts_of(queue)
         return restarts[-1][0] if restarts else self.begins_at(queue, files)
 

@@ -63,7 +63,7 @@ class UnitVerifier(NamedTuple):
                     self.findings.add_many(kind, places, total)
             if files.count_deleted:
                 at = self.queues.made_again_at(queue, files)
-                detail = f"{counted(files.count_deleted, 'record')}, the topic was made again at {at}"
+                detail = f"{counted(files.count_deleted, 'record')}, the topic was created again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
         for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
             if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
