@@ -61,6 +61,10 @@ class UnverifiedRange(NamedTuple):
     """Records that were copied, though their properties may have been overwritten: they have no CRC property.
 
     Other records of the file have one. There are ``records`` of them, in ``size`` bytes at ``offset`` of the file.
+
+    Examples:
+    >>> rocketstore.salvage("demo", "checked").unverified
+    ()
     """
 
     path: Path

@@ -240,7 +240,7 @@ def test_offsets_of_other_queues_that_are_no_numbers_are_refused_where_they_are_
 
 def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):
     pieces = make_pieces(base, parts)
-    with rocketstore.open(base, "a"):
+    with rocketstore.open(base, "a", config=config_of(allocate_file_ahead=False)):
         before = contents(base)
         with pytest.raises(StoreLockedError):
             write_pieces(base, JOB, pieces)
