@@ -290,9 +290,13 @@ def use_a_file_that_was_cut(directory):
             check_error(caught.value, path, length)
         assert writer.closed
         reader.close()
-        with pytest.raises(CorruptFileError):
-            IndexFile.open(path, "r+", **GEOMETRY)
-        assert path.stat().st_size == length
+        if length == LENGTH - 1:  # all items are there: a writer makes the file longer with zeros, as RocketMQ does
+            IndexFile.open(path, "r+", **GEOMETRY).close()
+            assert path.stat().st_size == LENGTH
+        else:
+            with pytest.raises(CorruptFileError):
+                IndexFile.open(path, "r+", **GEOMETRY)
+            assert path.stat().st_size == length
 
 
 def use_an_index_of_which_a_file_was_cut(directory):
