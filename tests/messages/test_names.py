@@ -14,7 +14,7 @@ def root(tmp_path):
         for i in range(4):
             message = Message("A", f"body {i}", keys="k", queue_id=i % 2)
             store.put_message(message, store_timestamp=1_700_000_000_000 + i)
-    (tmp_path / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 1, "1": 5, "7": 0}}}')
+    (tmp_path / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 1, "1": 5, "3": 0}}}')
     return tmp_path
 
 
@@ -70,9 +70,9 @@ def test_consumer_lag_is_a_sequence_and_a_table(root):
         lags = store.consumer_lag("group")
         messages = store.scan().to_arrow().schema
     assert [(lag.queue_id, lag.lag, lag.problem is None) for lag in lags] == [
-        (0, 1, True), (1, 0, False), (7, 0, True),
+        (0, 1, True), (1, 0, False), (3, 0, True),
     ]  # fmt: skip
-    assert (len(lags), lags[0].queue_id, [lag.queue_id for lag in lags[1:]]) == (3, 0, [1, 7])
+    assert (len(lags), lags[0].queue_id, [lag.queue_id for lag in lags[1:]]) == (3, 0, [1, 3])
     table = lags.to_arrow()
     table.validate(full=True)
     names = ["group", "topic", "queueId", "consumerOffset", "minOffset", "maxOffset", "lag", "problem"]
@@ -85,7 +85,7 @@ def test_consumer_lag_is_a_sequence_and_a_table(root):
     assert table.schema.field("oldestTimestamp").type == messages.field("storeTimestamp").type
     assert table["oldestTimestamp"].cast(pa.int64()).to_pylist() == [lag.oldest_timestamp for lag in lags]
     assert table["problem"].null_count == 2
-    assert lags.to_polars()["queueId"].to_list() == lags.to_pandas()["queueId"].tolist() == [0, 1, 7]
+    assert lags.to_polars()["queueId"].to_list() == lags.to_pandas()["queueId"].tolist() == [0, 1, 3]
     assert repr(lags).splitlines()[1].split()[:3] == ["group", "topic", "queue_id"]
     empty = lags[:0].to_arrow()
     assert (empty.num_rows, empty.schema) == (0, table.schema)
@@ -94,12 +94,12 @@ def test_consumer_lag_is_a_sequence_and_a_table(root):
 
 def test_a_lag_that_is_unknown_is_null(root):
     pytest.importorskip("pyarrow")
-    (root / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 1, "9": 3}}}')
+    (root / "config/consumerOffset.json").write_text('{"offsetTable": {"A@group": {"0": 1, "3": 3}}}')
     with rocketstore.open(root) as store:
         table = store.consumer_lag("group").to_arrow()
-    assert table["lag"].to_pylist() == [1, None]
-    assert table["minOffset"].to_pylist() == [0, None]
-    assert "lost" in table["problem"].to_pylist()[1]
+    assert table["lag"].to_pylist() == [1, 2, None]  # queue 1 has no offset, and counts from 0
+    assert table["minOffset"].to_pylist() == [0, 0, None]
+    assert "lost" in table["problem"].to_pylist()[2]
 
 
 def test_reports_are_tables(root, tmp_path_factory):

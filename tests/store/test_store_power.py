@@ -72,8 +72,11 @@ class Machine:
 def cut_if_refused(root, config):
     """Cut the log at damage if sound records stand behind it: later sectors reached the disk, and earlier ones did not.
 
-    Opening for writing refuses such a store. Messages that were acknowledged as synced are before the damage.
+    Opening for writing refuses such a store. Messages that were acknowledged as synced are before the damage. Before
+    the first file was on the disk there is no store.
     """
+    if not (root / "commitlog").is_dir():
+        return
     try:
         rocketstore.recover(root, dry_run=True, config=config)
     except CorruptFileError:
