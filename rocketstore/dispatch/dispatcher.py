@@ -15,7 +15,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
-from rocketstore.dispatch.topic_lives import RecordFilter
+from rocketstore.dispatch.topic_lives import UnitFilter
 from rocketstore.errors import StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.buffer import Buffer
@@ -61,7 +61,7 @@ class Dispatcher:
         *,
         as_broker: bool = False,
         held: HeldDirectory | None = None,
-        lives: RecordFilter | None = None,
+        lives: UnitFilter | None = None,
         has_queues: bool = True,
     ) -> None:
         """Prepare to build.
@@ -169,7 +169,7 @@ class Dispatcher:
         # A scan that stops before the end of its chunk has reached the blank at the end of the file.
         return min(file_end, end) if stop < end and stop - begin < MAX_CHUNK else stop
 
-    def leave_out(self, lives: RecordFilter) -> None:
+    def leave_out(self, lives: UnitFilter) -> None:
         """Leave out other records from now on. Parameters: lives: as for a new Dispatcher."""
         self._lives = lives
 

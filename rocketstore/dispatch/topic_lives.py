@@ -27,14 +27,14 @@ from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
 from rocketstore.text_values import counted
 
-__all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "RecordFilter", "Restarts", "TopicLives"]
+__all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "Restarts", "TopicLives", "UnitFilter"]
 __all__ += ["are_earlier", "topic_notes"]
 
 MAX_NAMED = 10  # queues and topics in a note
 TAIL = 3  # records: one that may be a restart, and two before it
 
 
-class RecordFilter(Protocol):
+class UnitFilter(Protocol):
     """Decides for a Dispatcher which records get no unit. ``TopicLives`` describes the methods."""
 
     @property

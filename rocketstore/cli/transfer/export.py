@@ -158,7 +158,7 @@ def export(
     has_containers = containers or raw_body
     by_topic = bool(conditions["topics"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topics"]) if by_topic and not deleted else None
-    source = Source(store, store.commit_log, conditions, has_containers, lives)
+    source = ExportSource(store, store.commit_log, conditions, has_containers, lives)
     if partition_by:
         export_partitions(source, target, form, partition_by, compression)
     elif target != STANDARD_OUTPUT:
@@ -177,7 +177,7 @@ def export(
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """The messages of an export.
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
@@ -190,12 +190,14 @@ class Source:
     has_containers: bool
     lives: TopicLives | None
 
-    def between(self, **bounds: int) -> "Source":
+    def between(self, **bounds: int) -> "ExportSource":
         """Return the messages of a part of the log. Parameters: ``begin_offset``, ``end_offset``."""
         return replace(self, conditions=self.conditions | bounds)
 
 
-def copy_messages(source: Source, write: Write, progress: Callable[[int], object] = lambda position: None) -> Result:
+def copy_messages(
+    source: ExportSource, write: Write, progress: Callable[[int], object] = lambda position: None
+) -> Result:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
     result: Result = {}
     for messages in read_messages(source, result, progress):
@@ -204,7 +206,7 @@ def copy_messages(source: Source, write: Write, progress: Callable[[int], object
 
 
 def read_messages(
-    source: Source, result: Result, progress: Callable[[int], object] = lambda position: None
+    source: ExportSource, result: Result, progress: Callable[[int], object] = lambda position: None
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield the messages that meet all conditions. At the end, fill in ``result``."""
     log, conditions, lives = source.log, source.conditions, source.lives
@@ -235,7 +237,9 @@ def read_messages(
     result["deleted"] = [[*queue, count] for queue, count in sorted(left_out.items())]
 
 
-def export_partitions(source: Source, target: Path, form: str, names: tuple[str, ...], compression: str | None) -> None:
+def export_partitions(
+    source: ExportSource, target: Path, form: str, names: tuple[str, ...], compression: str | None
+) -> None:
     """Write a directory of files. It gets its name when it is complete."""
     work = target.with_name(f"{target.name}.partial")
     for path in (target, work):
@@ -253,7 +257,7 @@ def export_partitions(source: Source, target: Path, form: str, names: tuple[str,
     report_results(source, target, [result])
 
 
-def export_file(source: Source, asked: dict[str, Any], target: Path, resume: bool, force: bool) -> None:
+def export_file(source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool) -> None:
     work = target.with_name(f"{target.name}.partial")
     require_file_name(target)
     if target.exists() and not force:
@@ -280,7 +284,7 @@ def export_file(source: Source, asked: dict[str, Any], target: Path, resume: boo
     report_results(source, target, results)
 
 
-def report_results(source: Source, target: Path, results: Collection[Result]) -> None:
+def report_results(source: ExportSource, target: Path, results: Collection[Result]) -> None:
     """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
     store, conditions = source.store, source.conditions
     bad_bodies = BadBodies()
@@ -375,7 +379,7 @@ def publish(temporary: Path, path: Path) -> None:
     sync_path(path.parent)
 
 
-def write_parts(source: Source, work: Path, state: dict[str, Any]) -> list[Result]:
+def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list[Result]:
     """Append the messages that are missing, and save the state after each file of the log. Return all results."""
     log, columns = source.log, source.conditions["columns"]
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
