@@ -68,7 +68,7 @@ class FileRun(ABC):
         except FileNotFoundError:
             files = []
         if files and files[-1].size == 0:  # a crash came before the file got its length
-            unlink_path(files.pop().path, self._held)
+            unlink_path(self._path(files.pop().file_from_offset), self._held)
             self._changed_directories.add(self.directory)
         for file in files:
             if file.size != self.mapped_file_size or file.file_from_offset % self.mapped_file_size:

@@ -21,6 +21,7 @@ from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.remote.read_parts import open_copy
 from rocketstore.disk.small_file import require_regular
 from rocketstore.disk.storage import identity, is_remote, local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.mapping import Mapping
@@ -69,7 +70,7 @@ class MappedFile(Closable):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         create_size: int | None = None,
@@ -85,10 +86,10 @@ class MappedFile(Closable):
         directory below which the file is found or made; None to use its path.
         """
         check_mode(mode, MODES[:2])
-        self.path = to_path(path) if mode == "r" else local_path(path)
+        self.path: StorePath = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = open_copy(self.path) if is_remote(self.path) else None
-        descriptor = self._open(create_size, held) if copy is None else copy
+        descriptor = self._open(local_path(self.path), create_size, held) if copy is None else copy
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
@@ -117,7 +118,7 @@ class MappedFile(Closable):
         except BaseException:
             self._descriptor()
             if create_size is not None:
-                unlink_path(self.path, held)
+                unlink_path(local_path(path), held)
             raise
         self.identity = status.st_ino if copy is None else identity(self.path)
         self.buffer = Buffer(self._map, self.path, mode != "r")
@@ -125,11 +126,11 @@ class MappedFile(Closable):
         if mode == "r":
             self._descriptor()  # the mapping does not need the descriptor
 
-    def _open(self, create_size: int | None, held: HeldDirectory | None) -> int:
+    def _open(self, path: Path, create_size: int | None, held: HeldDirectory | None) -> int:
         if create_size is not None:
-            return create_file(self.path, held=held)
+            return create_file(path, held=held)
         access = os.O_RDONLY if self.mode == "r" else os.O_RDWR
-        return open_path(self.path, access | os.O_NONBLOCK, held=held)
+        return open_path(path, access | os.O_NONBLOCK, held=held)
 
     @property
     def file_from_offset(self) -> int:
@@ -244,7 +245,7 @@ class MappedFile(Closable):
         return f"<MappedFile {str(self.path)!r}, {state}>"
 
 
-def replaced(path: Path) -> StoreError:
+def replaced(path: StorePath) -> StoreError:
     """Return the error for a file that was removed or replaced while it was written."""
     return StoreError(f"{path}: was removed or replaced while it was written: another process is here")
 

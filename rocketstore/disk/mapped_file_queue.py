@@ -12,7 +12,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import identity, is_remote, scandir, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
@@ -37,7 +37,7 @@ class LogFile(NamedTuple):
     """One file of a run as it was listed: its offset in the run, path, length in bytes, and identity."""
 
     file_from_offset: int
-    path: Path
+    path: StorePath
     size: int
     identity: object
 
@@ -89,7 +89,7 @@ class MappedFileQueue:
 
     def __init__(
         self,
-        directories: Sequence[Path],
+        directories: Sequence[StorePath],
         *,
         mapped_file_size: int | None = None,
         mappings: Mappings | None = None,

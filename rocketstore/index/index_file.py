@@ -6,7 +6,6 @@ import contextlib
 import mmap
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -16,6 +15,8 @@ from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file import MappedFile, Mode
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
     IndexGeometry,
@@ -66,7 +67,7 @@ class IndexFile(IndexFileKernel, Closable):
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         *,
         hash_slot_num: int = DEFAULT_HASH_SLOT_NUM,
         index_num: int = DEFAULT_INDEX_NUM,
@@ -94,13 +95,13 @@ class IndexFile(IndexFileKernel, Closable):
             return self
         except BaseException:
             file.close()
-            unlink_path(file.path, _held)
+            unlink_path(local_path(file.path), _held)
             raise
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         hash_slot_num: int | None = None,
@@ -145,7 +146,7 @@ class IndexFile(IndexFileKernel, Closable):
             raise
 
     @property
-    def path(self) -> Path:
+    def path(self) -> StorePath:
         return self._file.path
 
     @property

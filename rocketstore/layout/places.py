@@ -19,6 +19,8 @@ from pathlib import Path
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
 from rocketstore.disk.lock_file import StoreLock
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
 from rocketstore.state.abort import require_no_writer
@@ -83,7 +85,7 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
     Raises: StoreError naming both paths if there is one, unless ``config.write_elsewhere``; OSError.
     """
     owners: dict[Path, None] = {}
-    named = [path for path in config.commit_log_paths(root) if path != root / "commitlog"]
+    named = [path for path in map(local_path, config.commit_log_paths(root)) if path != root / "commitlog"]
     lists = list(_list_directories(root, [root / "commitlog", *named]))
     links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
     for place in [*named, *links]:
@@ -164,7 +166,7 @@ def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> Non
 # ---- a commit log that is not where it should be -----------------------------------------------------------
 
 
-def require_log_directory(root: Path, config: StoreConfig) -> None:
+def require_log_directory(root: StorePath, config: StoreConfig) -> None:
     """Raise StoreError if the configuration names directories of the commit log, and all of them are missing.
 
     The commit log is then elsewhere. The caller must not treat it as empty.

@@ -22,6 +22,7 @@ from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
 from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
@@ -70,7 +71,7 @@ class CommitLog(RecordReader, Closable):
     @classmethod
     def open(
         cls,
-        directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        directory: str | os.PathLike[str] | StorePath | Sequence[str | os.PathLike[str] | StorePath],
         mode: Mode = "r",
         *,
         mapped_file_size: int | None = None,
@@ -98,19 +99,20 @@ class CommitLog(RecordReader, Closable):
         check_mode(mode)
         if is_list(directory) and not directory:
             raise ValueError(f"directory={directory!r}: at least one is needed")
-        paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
-        for path in paths:
-            if mode != "r" and (path / "commitlog").is_dir():
+        paths = list(map(to_path, directory if is_list(directory) else [directory]))
+        written = [] if mode == "r" else list(map(local_path, paths))
+        for path in written:
+            if (path / "commitlog").is_dir():
                 raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
         with contextlib.ExitStack() as stack:
-            locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
-            for root in [] if mode == "r" else roots_of(paths):
+            locks = [StoreLock(path) for path in lock_paths(written)]
+            for root in roots_of(written):
                 require_no_writer(root)
             for lock in locks:
                 lock.acquire()
                 stack.callback(lock.release)
             if mode == "a":
-                make_directory(paths[0])
+                make_directory(written[0])
             queue = open_queue(paths, mapped_file_size=mapped_file_size)
             options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
             self = cls(queue, options, mode)

@@ -12,6 +12,7 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.held_directory import HeldDirectory, exists, stat_path, unlink_path
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
 
@@ -125,10 +126,10 @@ class LogFileWriter:
             file = MappedFile(path, "r+", held=held)  # the process that made it may not have synced it
         else:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
-            held = self.held[directory]
-            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size, held=held)
+            path, held = directory / f"{start:020}", self.held[directory]
+            file = MappedFile(path, "r+", create_size=self.mapped_file_size, held=held)
         file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
-        sync_path(file.path.parent, held)
+        sync_path(path.parent, held)
         return file
 
     def _check_places(self) -> None:
@@ -185,7 +186,8 @@ class LogFileWriter:
             if file is not None:
                 file.close()
                 with contextlib.suppress(OSError):
-                    unlink_path(file.path, self.held[file.path.parent])
+                    path = local_path(file.path)
+                    unlink_path(path, self.held[path.parent])
         for file in self._files.values():
             file.close()
         for held in self.held.values():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.disk.mapped_file_queue import FROM_OFFSET, LogFile
 from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue, open_queue
+from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = ["LogPlan"]
@@ -22,7 +22,7 @@ class LogPlan(NamedTuple):
 
     begin: int
     end: int
-    directories: list[Path]
+    directories: list[StorePath]
     files: list[LogFile]
     mapped_file_size: int
     options: dict[str, Any]

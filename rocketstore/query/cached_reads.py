@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import SETTLED
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import index_key_prefix
@@ -74,7 +74,9 @@ class CachedReads:
     then answer from a new state.
     """
 
-    def __init__(self, root: Path, log_directories: Sequence[Path], find_log: Callable[[], CommitLog]) -> None:
+    def __init__(
+        self, root: StorePath, log_directories: Sequence[StorePath], find_log: Callable[[], CommitLog]
+    ) -> None:
         """Parameters: root: of a local store that this process only reads."""
         self._find_log = find_log
         self._directories = [str(root), *map(str, log_directories)]

@@ -21,6 +21,7 @@ from rocketstore.disk.mapped_file_queue import (
 )
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import identity, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
@@ -83,7 +84,7 @@ class UnitRun:
     unit_size: ClassVar[int] = UNIT.itemsize
     rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None) -> None:
+    def __init__(self, directory: str | os.PathLike[str] | StorePath, mapped_file_size: int | None) -> None:
         """Raises: ValueError if a unit does not fit into a file."""
         if mapped_file_size is not None:
             mapped_file_size = operator.index(mapped_file_size)  # arithmetic with a NumPy integer could overflow

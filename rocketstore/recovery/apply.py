@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocketstore.compat import Compat
 from rocketstore.disk.durable import sync_path, zero_range
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError, advice_for
 from rocketstore.index.index_header import read_header
@@ -68,18 +69,19 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
 
 def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> list[Path]:
     if not (store.root / "abort").exists():
-        make_abort(store.root)
-    saved = [save_tail(store.root, tail) for tail in repair.tails]
+        make_abort(store.local_root)
+    saved = [save_tail(store.local_root, tail) for tail in repair.tails]
     if repair.is_write_undone:  # the checkpoint may know of records that are removed now
         store.checkpoint.clear()
     for step in steps:
+        path = local_path(step.path)
         if step.what == "zero":
-            zero_range(step.path, step.offset, step.size)
+            zero_range(path, step.offset, step.size)
         elif step.what == "extend":
-            os.truncate(step.path, step.offset + step.size)
+            os.truncate(path, step.offset + step.size)
         elif step.what == "delete":
-            step.path.unlink()
-            sync_path(step.path.parent)
+            path.unlink()
+            sync_path(path.parent)
     store.log.refresh()
     return saved
 
@@ -87,11 +89,11 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
 def _sync_files(plan: RecoveryPlan) -> None:
     """Flush the files that were written before the crash, and are counted as sound from now on."""
     store = plan.store
-    paths = [file.path for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
+    paths = [local_path(file.path) for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
     if not store.last_exit_ok:
         for queue in plan.queues.queues:
             paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
-        paths += paths_of_index(store.root)
+        paths += paths_of_index(store.local_root)
     for path in paths:
         sync_path(path)
 
@@ -122,7 +124,13 @@ def _dispatch_range(
     store = plan.store
     index = open_index(store.root / "index", store.config, store.checkpoint) if has_index else None
     dispatcher = Dispatcher(
-        store.root, store.config, store.log, index, store.batch_topics, lives=plan.queues.lives, has_queues=has_queues
+        store.local_root,
+        store.config,
+        store.log,
+        index,
+        store.batch_topics,
+        lives=plan.queues.lives,
+        has_queues=has_queues,
     )
     dispatcher.dispatch(begin, end)
     dispatcher.flush()
@@ -144,8 +152,8 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         if compat.has_logics_physical_offset:
             checkpoint.logics_physical_offset = last_phy_offset
     checkpoint.clear_negative_numbers()
-    for path in paths_of_index(store.root)[:-1]:  # a broker deletes full files that are newer than the checkpoint
+    for path in paths_of_index(store.local_root)[:-1]:  # a broker deletes full files that are newer than the checkpoint
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()
-    sync_path(store.root)
+    sync_path(store.local_root)

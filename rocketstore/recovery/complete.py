@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.storage import local_path
 from rocketstore.layout.geometry import has_messages, read_saved, save_geometry, saved_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
@@ -34,7 +35,7 @@ def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | N
         report = replace(report, notes=(*report.notes, *unreadable))
         save_geometry(root, config, is_new=not has_messages(root, config))
         for path in config.commit_log_paths(root, writable=True):
-            make_directory(path)
+            make_directory(local_path(path))
         saved = describe_saved_records(plan.log, apply_plan(plan))
     return replace(report, notes=(*saved, *report.notes))
 

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import is_multi_dispatched, with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError
@@ -148,7 +148,7 @@ class Assumptions:
             yield f"messageIndexEnable=true is assumed, so that {lacking}: {ADVICE}"
 
 
-def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[str, ...]:
+def warn_of(texts: Iterable[str], root: StorePath, *, stacklevel: int = 3) -> tuple[str, ...]:
     """Log each text and issue it as a UserWarning, which Python writes to standard error. Return the texts.
 
     Lost bitmaps are only logged: consumers get the same messages without them.
@@ -161,7 +161,7 @@ def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[s
     return found
 
 
-def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = ()) -> BrokerSettings:
+def find_settings(root: StorePath, config: StoreConfig, *, places: Sequence[StorePath] = ()) -> BrokerSettings:
     """Learn the settings that nobody stated from the sound units of a store. Nothing is changed.
 
     Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
@@ -197,7 +197,7 @@ def find_unstated(config: StoreConfig, saved: Mapping[str, Any]) -> frozenset[st
     return frozenset(name for name in LEARNED if not is_stated(config, name, saved))
 
 
-def _open_log(root: Path, config: StoreConfig) -> CommitLog:
+def _open_log(root: StorePath, config: StoreConfig) -> CommitLog:
     paths = [path for path in config.commit_log_paths(root) if path.is_dir()]
     return CommitLog.open(paths or [root], mapped_file_size=config.mapped_file_size_commit_log)
 
@@ -205,7 +205,7 @@ def _open_log(root: Path, config: StoreConfig) -> CommitLog:
 # ---- delay levels ------------------------------------------------------------------------------------------
 
 
-def _find_delays(places: Iterable[Path], log: CommitLog) -> dict[int, list[int]]:
+def _find_delays(places: Iterable[StorePath], log: CommitLog) -> dict[int, list[int]]:
     """Return the delays that sound units of delayed messages show, by level: seconds, the newest unit first.
 
     Units at both ends of each queue are read: a broker's levels may have been changed.
@@ -220,7 +220,7 @@ def _find_delays(places: Iterable[Path], log: CommitLog) -> dict[int, list[int]]
     return found
 
 
-def _delays_of(directory: Path, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
+def _delays_of(directory: StorePath, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
     """Yield level and delay, seconds, of the sound units at both ends of a queue, the newest first."""
     with ConsumeQueue.open(directory, commit_log=log) as queue:
         begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
@@ -293,7 +293,7 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 
 
 def _with_light_queues(
-    config: StoreConfig, root: Path, places: Sequence[Path], topics: set[str], log: CommitLog
+    config: StoreConfig, root: StorePath, places: Sequence[StorePath], topics: set[str], log: CommitLog
 ) -> StoreConfig:
     """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
@@ -313,7 +313,7 @@ def _is_light(topic: str) -> bool:
     return topic.startswith(LIGHT_QUEUE_PREFIX)
 
 
-def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
+def _has_units_of_other_topics(directory: StorePath, log: CommitLog) -> bool:
     """Return whether the last unit of a queue leads to a message of another topic that names the queue."""
     for queue_id in queue_ids_in(directory):
         with contextlib.suppress(*READ_ERRORS), ConsumeQueue.open(directory / str(queue_id), commit_log=log) as queue:
@@ -326,7 +326,7 @@ def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def _has_ext_units(place: Path) -> bool:
+def _has_ext_units(place: StorePath) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
     for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
         with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
@@ -335,7 +335,7 @@ def _has_ext_units(place: Path) -> bool:
     return False
 
 
-def _has_bitmaps(place: Path) -> bool:
+def _has_bitmaps(place: StorePath) -> bool:
     """Return whether the last ext unit of a queue has a bitmap of filters."""
     for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
         with (
@@ -350,7 +350,7 @@ def _has_bitmaps(place: Path) -> bool:
     return False
 
 
-def _queue_beside(directory: Path) -> ConsumeQueue:
+def _queue_beside(directory: StorePath) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
     topic = directory.parent
     return ConsumeQueue.open(topic.parent.parent / ConsumeQueue.directory_name / topic.name / directory.name)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
@@ -36,11 +38,16 @@ class StoreFiles:
     Attributes: config: has every size. last_exit_ok: whether the last writer stopped cleanly.
     """
 
-    root: Path
+    root: StorePath
     config: Any
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
+
+    @property
+    def local_root(self) -> Path:
+        """The root of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
+        return local_path(self.root)
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -69,7 +76,7 @@ class StoreFiles:
         return (self.root / "checkpoint").exists()
 
 
-def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(root: StorePath, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
     Parameters: config: has every size. last_exit_ok: None: the file ``abort`` tells.

@@ -12,6 +12,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
@@ -115,7 +116,7 @@ class NewStore:
         self.log.refresh()
         make_abort(self.root)
         for file in self.log.queue.files:
-            sync_path(file.path)
+            sync_path(local_path(file.path))
         store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
 

@@ -247,7 +247,8 @@ def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
     if root.is_file():
         return [root]
     require_file_log(root, config or StoreConfig(), "salvaged")
-    directories = [path for path in (config or StoreConfig()).commit_log_paths(root) if path.is_dir()] or [root]
+    named = map(local_path, (config or StoreConfig()).commit_log_paths(root))
+    directories = [path for path in named if path.is_dir()] or [root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
 

@@ -7,7 +7,6 @@ import operator
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketstore.compat import Compat
@@ -15,6 +14,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, UnsupportedFormatError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
@@ -53,7 +53,7 @@ class StoreParts:
 
     def __init__(
         self,
-        path: Path,
+        path: StorePath,
         config: StoreConfig,
         mode: str = "r",
         writer: StoreWriter | None = None,

@@ -15,6 +15,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.lock_file import StoreLock
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
@@ -76,8 +77,8 @@ class StoreWriter:
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(root, place)
-        directories = config.commit_log_paths(root, writable=True)
-        read_only = config.commit_log_paths(root)
+        directories = map(local_path, config.commit_log_paths(root, writable=True))
+        read_only = map(local_path, config.commit_log_paths(root))
         self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()

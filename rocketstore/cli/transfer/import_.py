@@ -36,6 +36,8 @@ from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.layout.geometry import hint_at_store, require_store
@@ -202,8 +204,8 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
     )
 
 
-def state_path(root: Path) -> Path:
-    return root / "config" / STATE
+def state_path(root: StorePath) -> Path:
+    return local_path(root) / "config" / STATE
 
 
 def read_state(path: Path) -> State | None:

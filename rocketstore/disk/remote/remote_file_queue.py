@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.read_parts import read_parts
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
@@ -33,7 +33,7 @@ CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")
 
 
 def open_queue(
-    directories: Sequence[Path],
+    directories: Sequence[StorePath],
     *,
     mapped_file_size: int | None = None,
     mappings: Mappings | None = None,
@@ -273,5 +273,8 @@ def record_end(data: bytes, place: int) -> int:
     return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0
 
 
-def remote(path: Path) -> RemotePath:
-    return cast("RemotePath", path)
+def remote(path: StorePath) -> RemotePath:
+    """Return a path that must be remote. Raises: ValueError for a local one."""
+    if not isinstance(path, RemotePath):
+        raise ValueError(f"{path}: is local, and other directories of the log are remote: copy them to a local path")
+    return path
