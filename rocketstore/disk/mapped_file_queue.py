@@ -10,7 +10,7 @@ import stat
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["LogFile", "MappedFileQueue", "Mappings", "Window"]
+__all__ = ["FindEnd", "LogFile", "MappedFileQueue", "Mappings", "Window"]
 
 MAX_MAPPED = 64  # files of one run that are mapped at a time
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for the queue's end
@@ -47,6 +47,7 @@ class LogFile(NamedTuple):
 
 
 FROM_OFFSET = operator.itemgetter(0)
+FindEnd = Callable[[bytes, int], int]  # returns where an entry ends that begins at a position of some bytes
 
 
 class Window(NamedTuple):
@@ -294,6 +295,16 @@ class MappedFileQueue:
                 raise
         self._mappings.clear()
         return Window(Buffer(self.pread(offset, size), file.path), offset)
+
+    def read_entry(self, offset: int, size: int, find_end: FindEnd) -> Window | None:
+        """Return at least ``size`` bytes at ``offset``, where an entry begins, as ``read`` does.
+
+        Parameters: find_end: where the entry ends; of a remote file exactly the entry is read.
+        """
+        return self.read(offset, size, "random")
+
+    def limit_to(self, begin: int, end: int) -> None:
+        """Read only blocks with bytes from ``begin`` to before ``end``, if the files are remote."""
 
     def pread(self, offset: int, size: int) -> bytes:
         """Read ``size`` bytes at ``offset``, or as many as their file has, without a mapping."""
