@@ -18,12 +18,12 @@ from pathlib import Path
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
-from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
 from rocketstore.state.abort import require_no_writer
+from rocketstore.state.lock_file import StoreLock
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
 

@@ -17,7 +17,6 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
@@ -41,6 +40,7 @@ from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batc
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.state.abort import require_no_writer
+from rocketstore.state.lock_file import StoreLock
 from rocketstore.text_values import Time, counted, end_ms, epoch_ms
 
 __all__ = ["CommitLog"]

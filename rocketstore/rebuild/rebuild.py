@@ -17,7 +17,6 @@ import numpy as np
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, sync_path
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.dispatch.dispatcher import Dispatcher
@@ -60,6 +59,7 @@ from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_sett
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
+from rocketstore.state.lock_file import is_held
 
 __all__ = ["RebuildReport", "rebuild"]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
@@ -32,6 +31,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.lock_file import is_held
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.store_index import open_store_index
 
