@@ -9,7 +9,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rocketstore.disk.closable import Closable
@@ -76,20 +75,28 @@ class MappedFile(Closable):
         create_size: int | None = None,
         least_size: int = 0,
         tolerant: bool = False,
+        model_directory: str | None = None,
         held: HeldDirectory | None = None,
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
         Parameters: least_size: bytes. A shorter file is read as if zeros followed. Open for writing, it is extended
         with zeros to this length, as in RocketMQ. tolerant: read zeros where the disk cannot read;
-        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError. held: the
-        directory below which the file is found or made; None to use its path.
+        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError.
+        model_directory: as for ``create_file``. held: the directory below which the file is found or made; None to use
+        its path.
         """
         check_mode(mode, MODES[:2])
         self.path: StorePath = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = open_copy(self.path) if is_remote(self.path) else None
-        descriptor = self._open(local_path(self.path), create_size, held) if copy is None else copy
+        if copy is not None:
+            descriptor = copy
+        elif create_size is not None:
+            descriptor = create_file(local_path(path), model_directory=model_directory, held=held)
+        else:
+            access = os.O_RDONLY if mode == "r" else os.O_RDWR
+            descriptor = open_path(local_path(path), access | os.O_NONBLOCK, held=held)
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
@@ -125,12 +132,6 @@ class MappedFile(Closable):
         self.fd = descriptor if mode != "r" else -1
         if mode == "r":
             self._descriptor()  # the mapping does not need the descriptor
-
-    def _open(self, path: Path, create_size: int | None, held: HeldDirectory | None) -> int:
-        if create_size is not None:
-            return create_file(path, held=held)
-        access = os.O_RDONLY if self.mode == "r" else os.O_RDWR
-        return open_path(path, access | os.O_NONBLOCK, held=held)
 
     @property
     def file_from_offset(self) -> int:

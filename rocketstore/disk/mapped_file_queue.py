@@ -27,7 +27,6 @@ from rocketstore.limits import LONG_MAX
 __all__ = ["FindEnd", "LogFile", "MappedFileQueue", "Mappings", "Window"]
 
 MAX_MAPPED = 64  # files of one run that are mapped at a time
-RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for the queue's end
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped
 LISTED = 1_000_000_000  # ns that a list is used: some file systems do not report changes of a directory

@@ -30,6 +30,7 @@ from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
+from rocketstore.log.log_files import LOG_DIRECTORY
 from rocketstore.made_by import made_by
 from rocketstore.text_values import Time, time_as_long
 
@@ -88,7 +89,7 @@ class IndexFile(IndexFileKernel, Closable):
         geometry = checked_geometry(hash_slot_num, index_num)
         end_time = time_as_long(end_timestamp, "end_timestamp")
         require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
-        file = MappedFile(path, "r+", create_size=geometry.file_size, held=_held)
+        file = MappedFile(path, "r+", create_size=geometry.file_size, model_directory=LOG_DIRECTORY, held=_held)
         try:
             self = cls(file, geometry, compat, unpublished=True)
             self._seed_header(end_phy_offset, end_time)

@@ -16,7 +16,9 @@ from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
 
-__all__ = ["LogFileWriter"]
+__all__ = ["LOG_DIRECTORY", "LogFileWriter"]
+
+LOG_DIRECTORY = "commitlog"  # in the root of a store; its files are the model for the modes of others
 
 
 class LogFileWriter:
@@ -127,7 +129,8 @@ class LogFileWriter:
         else:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
             path, held = directory / f"{start:020}", self.held[directory]
-            file = MappedFile(path, "r+", create_size=self.mapped_file_size, held=held)
+            size = self.mapped_file_size
+            file = MappedFile(path, "r+", create_size=size, model_directory=LOG_DIRECTORY, held=held)
         file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
         sync_path(path.parent, held)
         return file

@@ -76,7 +76,7 @@ def is_writer(pid: int, root: Path) -> bool:
     """
     if not is_alive(pid):
         return False
-    has_files = has_files_open(pid, root)
+    has_files = has_files_open(pid, root, "lock")
     if has_files is not None:
         return has_files
     command = read_command(pid)
