@@ -10,7 +10,7 @@ from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_o
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
 from rocketstore.layout.geometry import require_store
-from rocketstore.layout.places import lock_for_writing
+from rocketstore.layout.owners import lock_for_writing
 from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
 
 __all__ = ["config"]

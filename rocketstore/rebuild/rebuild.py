@@ -36,7 +36,7 @@ from rocketstore.layout.geometry import (
     with_default_sizes,
 )
 from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
-from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.layout.owners import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of

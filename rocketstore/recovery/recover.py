@@ -21,7 +21,7 @@ from rocketstore.layout.geometry import (
     writing_config,
 )
 from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.layout.owners import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery

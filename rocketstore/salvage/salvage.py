@@ -33,7 +33,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import hint_at_store, known_config, with_default_sizes
 from rocketstore.layout.layout import require_file_log
-from rocketstore.layout.places import lock_owner_of
+from rocketstore.layout.owners import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES

@@ -15,7 +15,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
 from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
+from rocketstore.layout.owners import acquire_locks, require_log_directory, require_own_places
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of

@@ -24,7 +24,7 @@ from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRows, PreparedRows
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
-from rocketstore.layout.places import require_own_places
+from rocketstore.layout.owners import require_own_places
 from rocketstore.messages.arrow_import import check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
