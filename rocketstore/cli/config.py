@@ -9,9 +9,9 @@ from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
 from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
-from rocketstore.layout.geometry import require_store
-from rocketstore.layout.owners import lock_for_writing
 from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
+from rocketstore.survey.owners import lock_for_writing
+from rocketstore.survey.sizes import require_store
 
 __all__ = ["config"]
 

@@ -17,10 +17,10 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.sizes import PATHS, read_saved, saved_path
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]

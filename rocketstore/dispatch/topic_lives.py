@@ -19,12 +19,12 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import look_at_store
 from rocketstore.lazy import lazy_property
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
+from rocketstore.survey.formats import look_at_store
 from rocketstore.text_values import counted
 
 __all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "RecordFilter", "Restarts", "TopicLives"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from rocketstore.layout.layout import ROCKSDB_QUEUES
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
 from rocketstore.recovery.queues import QUEUE_PARTS
+from rocketstore.survey.formats import ROCKSDB_QUEUES
 
 __all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
 

@@ -27,16 +27,6 @@ from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import (
-    known_config,
-    require_batch_size,
-    require_sizes,
-    require_store,
-    save_geometry,
-    with_default_sizes,
-)
-from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
-from rocketstore.layout.owners import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of
@@ -59,6 +49,16 @@ from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_sett
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
+from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
+from rocketstore.survey.owners import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.survey.sizes import (
+    known_config,
+    require_batch_size,
+    require_sizes,
+    require_store,
+    save_geometry,
+    with_default_sizes,
+)
 
 __all__ = ["RebuildReport", "rebuild"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory
-from rocketstore.layout.geometry import has_messages, read_saved, save_geometry, saved_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
+from rocketstore.survey.sizes import has_messages, read_saved, save_geometry, saved_path
 
 __all__ = ["complete_store"]
 

@@ -14,7 +14,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.layout import INDEX_ITEM
-from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.index import (
     IndexCut,
@@ -26,6 +25,7 @@ from rocketstore.recovery.index import (
 )
 from rocketstore.recovery.plan_log import LogRepair, find_record_end
 from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.survey.sizes import read_saved, saved_path
 
 __all__ = ["IndexRepair", "paths_of_index", "plan_index", "plan_index_after_stop"]
 

@@ -13,15 +13,6 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError
-from rocketstore.layout.geometry import (
-    planning_config,
-    require_batch_size,
-    require_store,
-    save_geometry,
-    writing_config,
-)
-from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.owners import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
@@ -30,6 +21,15 @@ from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.state.broker_config import batch_topics, read_topics
+from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.owners import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.survey.sizes import (
+    planning_config,
+    require_batch_size,
+    require_store,
+    save_geometry,
+    writing_config,
+)
 
 __all__ = ["RecoveryAction", "RecoveryReport", "recover"]
 

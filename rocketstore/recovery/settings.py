@@ -26,7 +26,6 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.java_text import parse_int
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import is_stated, read_saved, saved_path
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC, split_names
@@ -35,6 +34,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
+from rocketstore.survey.sizes import is_stated, read_saved, saved_path
 from rocketstore.text_values import UNITS, counted
 
 __all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]

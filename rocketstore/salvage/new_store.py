@@ -16,7 +16,6 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import save_geometry
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.apply import save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
@@ -24,6 +23,7 @@ from rocketstore.salvage.copy import LogCopy
 from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.sizes import save_geometry
 
 __all__ = ["NewStore", "RunPart"]
 

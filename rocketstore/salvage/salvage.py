@@ -31,9 +31,6 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import hint_at_store, known_config, with_default_sizes
-from rocketstore.layout.layout import require_file_log
-from rocketstore.layout.owners import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
@@ -48,6 +45,9 @@ from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
+from rocketstore.survey.formats import require_file_log
+from rocketstore.survey.owners import lock_owner_of
+from rocketstore.survey.sizes import hint_at_store, known_config, with_default_sizes
 from rocketstore.text_values import counted
 
 __all__ = ["LostRange", "SalvageReport", "UnverifiedRange", "salvage"]

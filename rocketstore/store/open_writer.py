@@ -13,15 +13,15 @@ from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
-from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
-from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.owners import acquire_locks, require_log_directory, require_own_places
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
+from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
+from rocketstore.survey.sizes import require_batch_size, require_new_place, writing_config
 
 __all__ = ["open_writer"]
 

@@ -20,7 +20,6 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import EndRule, StoreState
@@ -33,6 +32,7 @@ from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.store_index import open_store_index
 
 if TYPE_CHECKING:

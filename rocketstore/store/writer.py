@@ -22,7 +22,6 @@ from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
-from rocketstore.layout.geometry import require_batch_size
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
@@ -34,6 +33,7 @@ from rocketstore.state.abort import make_abort, remove_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
+from rocketstore.survey.sizes import require_batch_size
 
 __all__ = ["StoreWriter"]
 

@@ -12,13 +12,13 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
-from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import EndCandidate, JudgedEnd, StoreState
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 from rocketstore.survey.last_file import LastFile, find_last_file, read_last_file
 from rocketstore.survey.queue_units import OwnUnit, QueueUnits, read_queue_units

@@ -12,7 +12,7 @@ from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
-from rocketstore.layout.geometry import read_saved, saved_path
+from rocketstore.survey.sizes import read_saved, saved_path
 
 __all__ = ["open_store_index", "read_item_offsets"]
 

@@ -16,10 +16,10 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import StoreLayout
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
+from rocketstore.survey.formats import StoreLayout
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles

@@ -21,8 +21,6 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.jobs.intent import intent_path
 from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path
-from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
@@ -34,6 +32,8 @@ from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
+from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.sizes import PATHS, read_saved, saved_path
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem

@@ -14,7 +14,7 @@ from support.broker_files import LATER, LINES, UNUSABLE, changed
 from rocketstore import StoreConfig
 from rocketstore.compat import DIFFERENCES, NO_LMQ, Compat
 from rocketstore.config import DEFAULT_SIZES, TAKEN_SINCE, camel_case
-from rocketstore.layout.geometry import require_batch_size, with_default_sizes
+from rocketstore.survey.sizes import require_batch_size, with_default_sizes
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,

@@ -23,8 +23,6 @@ from rocketstore.jobs.intent import WriteIntent, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRows, PreparedRowsWriter
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.kernels.message_columns import BATCH_NAMES
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
-from rocketstore.layout.owners import require_own_places
 from rocketstore.messages.arrow_import import check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
@@ -33,6 +31,8 @@ from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
 from rocketstore.store.write_job import write_pieces
+from rocketstore.survey.owners import require_own_places
+from rocketstore.survey.sizes import PATHS, read_saved, saved_path, writing_config
 
 __all__ = ["MessageWriter", "writer_of"]
 

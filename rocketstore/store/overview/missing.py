@@ -12,13 +12,13 @@ from itertools import islice, pairwise
 import numpy as np
 
 from rocketstore.kernels.commit_log import END
-from rocketstore.layout.layout import has_file_queues
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.parts import StoreParts, commit_log_or_none
+from rocketstore.survey.formats import has_file_queues
 from rocketstore.text_values import find_similar
 
 __all__ = ["describe_lost_queues", "describe_unknown_queue", "describe_unknown_topic", "missing_parts"]

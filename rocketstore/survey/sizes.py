@@ -24,11 +24,11 @@ from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometr
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
-from rocketstore.layout.layout import has_dledger_log
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.survey.formats import has_dledger_log
 
 __all__ = [
     "has_messages",
