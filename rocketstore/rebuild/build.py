@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
 from rocketstore.recovery.queues import QUEUE_PARTS
-from rocketstore.survey.formats import ROCKSDB_QUEUES
+from rocketstore.survey.places import ROCKSDB_QUEUES
 
 __all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
 

@@ -25,7 +25,8 @@ from rocketstore.recovery.index import (
 )
 from rocketstore.recovery.plan_log import LogRepair, find_record_end
 from rocketstore.recovery.store_files import StoreFiles
-from rocketstore.survey.sizes import read_saved, saved_path
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import read_saved
 
 __all__ = ["IndexRepair", "paths_of_index", "plan_index", "plan_index_after_stop"]
 
@@ -59,7 +60,7 @@ def plan_index_after_stop(store: StoreFiles, log: LogRepair, last: int) -> Index
         return None
     if not store.config.message_index_enable:
         return IndexRepair(last)
-    if not read_saved(saved_path(store.root)).get("message_index_enable", True):
+    if not read_saved(StorePlaces.of(store.root).saved_settings).get("message_index_enable", True):
         return None  # the index was disabled, so that recent records have no items
     files = [_find_items(store, log.end, path) for path in paths[-1:]]
     if files and not files[0].total:  # an empty file may follow a full one

@@ -34,7 +34,8 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
-from rocketstore.survey.sizes import is_stated, read_saved, saved_path
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
 
 __all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
@@ -168,7 +169,7 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
     the store's queues.
     """
     places = (root, *places)
-    saved = read_saved(saved_path(root))
+    saved = read_saved(StorePlaces.of(root).saved_settings)
     unstated = find_unstated(config, saved)
     if config.message_delay_level == StoreConfig.message_delay_level and not isinstance(config.other, BrokerFile):
         config = replace(config, message_delay_level=saved.get(LEVELS, config.message_delay_level))

@@ -33,7 +33,8 @@ from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
 from rocketstore.survey.formats import look_at_store
-from rocketstore.survey.sizes import PATHS, read_saved, saved_path
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
@@ -105,8 +106,9 @@ class Verification:
         self.root = root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        with self.findings.reporting_errors(saved_path(root), "sizes-damaged"):
-            saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+        place = StorePlaces.of(root).saved_settings
+        with self.findings.reporting_errors(place, "sizes-damaged"):
+            saved = {name: value for name, value in read_saved(place).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
         self.config: Any = replace(config or StoreConfig(**saved), **sizes)
         self.topics: dict[str, TopicConfig] = {}

@@ -32,7 +32,8 @@ from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
 from rocketstore.store.write_job import write_pieces
 from rocketstore.survey.owners import require_own_places
-from rocketstore.survey.sizes import PATHS, read_saved, saved_path, writing_config
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import PATHS, read_saved, writing_config
 
 __all__ = ["MessageWriter", "writer_of"]
 
@@ -181,7 +182,8 @@ def transaction_of(app: str | None, version: str | None) -> Transaction | None:
 
 def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
     """Return the settings of the options; the other settings are those of the store's last writer."""
-    saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+    written = read_saved(StorePlaces.of(root).saved_settings)
+    saved = {name: value for name, value in written.items() if name not in PATHS}
     values: dict[str, Any] = {}
     for name, text in given.items():
         try:
