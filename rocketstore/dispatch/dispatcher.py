@@ -23,9 +23,13 @@ from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import is_file_name
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["Dispatcher"]
 
@@ -74,6 +78,7 @@ class Dispatcher:
         more units are put. has_queues: False to build the index only.
         """
         self.root = root
+        self._places = StorePlaces.of(root)
         self.config = config
         self.index = index if config.message_index_enable else None
         self.last_phy_offset = self.last_store_timestamp = -1
@@ -112,14 +117,14 @@ class Dispatcher:
     def _open(self, topic: str, queue_id: int) -> Writer:
         config: Any = self.config
         if topic in self._batch_topics:
-            directory = self.root / "batchconsumequeue" / topic / str(queue_id)
+            directory = self._places.queue(BatchConsumeQueue, topic, queue_id)
             size = config.mapper_file_size_batch_consume_queue
             return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker, held=self._held)
         ext = None
         if config.enable_consume_queue_ext:
-            directory = self.root / "consumequeue_ext" / topic / str(queue_id)
+            directory = self._places.queue(ConsumeQueueExt, topic, queue_id)
             ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext, self._held)
-        directory = self.root / "consumequeue" / topic / str(queue_id)
+        directory = self._places.queue(ConsumeQueue, topic, queue_id)
         size = config.mapped_file_size_consume_queue
         keeps_files = not self._as_broker
         return ConsumeQueueWriter(directory, size, ext, keeps_files=keeps_files, compat=config.compat, held=self._held)

@@ -12,7 +12,6 @@ from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
-from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
 
 __all__ = ["complete_store"]
@@ -45,5 +44,5 @@ def _first_unchecked(plan: RecoveryPlan) -> int:
 
     If the store was opened with this release before, all records of that time were checked.
     """
-    files, saved = plan.store.log.queue.files, read_saved(StorePlaces.of(plan.store.root).saved_settings)
+    files, saved = plan.store.log.queue.files, read_saved(plan.store.places.saved_settings)
     return files[-1].file_from_offset if files and saved.get("compat") == plan.store.config.compat else 0

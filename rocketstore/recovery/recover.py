@@ -23,6 +23,7 @@ from rocketstore.recovery.store_files import open_store_files
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.owners import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import (
     planning_config,
     require_batch_size,
@@ -135,7 +136,7 @@ def recover(
                 report = replace(report, notes=(*saved, *report.notes, *unreadable))
         if has_sizes:
             save_geometry(root, settings)
-        (root / "abort").unlink(missing_ok=True)
+        StorePlaces.of(root).abort.unlink(missing_ok=True)
         sync_path(root)
     warn_of(report.assumptions, root)
     return report

@@ -168,28 +168,29 @@ def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = (
     Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
     the store's queues.
     """
-    places = (root, *places)
-    saved = read_saved(StorePlaces.of(root).saved_settings)
+    own = StorePlaces.of(root, config)
+    all_places = (own, *map(StorePlaces.of, places))
+    saved = read_saved(own.saved_settings)
     unstated = find_unstated(config, saved)
     if config.message_delay_level == StoreConfig.message_delay_level and not isinstance(config.other, BrokerFile):
         config = replace(config, message_delay_level=saved.get(LEVELS, config.message_delay_level))
-    topics = {topic for place in places for topic in topics_in(place / "consumequeue")}
+    topics = {topic for place in all_places for topic in topics_in(place.queues(ConsumeQueue))}
     delays: dict[int, int] = {}
     conflicts: list[str] = []
     with contextlib.suppress(*READ_ERRORS), _open_log(root, config) as log:
         if {MULTI, LMQ} <= unstated:
-            config = _with_light_queues(config, root, places, topics, log)
+            config = _with_light_queues(config, all_places, topics, log)
         if SCHEDULE_TOPIC in topics:
-            shown = _find_delays(places, log)
+            shown = _find_delays(all_places, log)
             delays = {level: _newest(seconds) for level, seconds in shown.items()}
             if LEVELS in unstated:
                 config = replace(config, message_delay_level=_levels_text(config.message_delay_level, delays))
             conflicts += _find_conflicts(config, shown)
-    if EXT in unstated and any(_has_ext_units(place) for place in places):
+    if EXT in unstated and any(map(_has_ext_units, all_places)):
         config = replace(config, enable_consume_queue_ext=True)
-    if config.enable_consume_queue_ext and any(_has_bitmaps(place) for place in places):
+    if config.enable_consume_queue_ext and any(map(_has_bitmaps, all_places)):
         conflicts.append(BITMAPS)
-    has_index = (root / "index").is_dir() and bool(index_paths(root / "index"))
+    has_index = own.index.is_dir() and bool(index_paths(own.index))
     return BrokerSettings(config, unstated, delays, has_index, tuple(conflicts))
 
 
@@ -206,14 +207,14 @@ def _open_log(root: Path, config: StoreConfig) -> CommitLog:
 # ---- delay levels ------------------------------------------------------------------------------------------
 
 
-def _find_delays(places: Iterable[Path], log: CommitLog) -> dict[int, list[int]]:
+def _find_delays(places: Iterable[StorePlaces], log: CommitLog) -> dict[int, list[int]]:
     """Return the delays that sound units of delayed messages show, by level: seconds, the newest unit first.
 
     Units at both ends of each queue are read: a broker's levels may have been changed.
     """
     found: dict[int, list[int]] = {}
     for place in places:
-        directory = place / "consumequeue" / SCHEDULE_TOPIC
+        directory = place.topic(ConsumeQueue, SCHEDULE_TOPIC)
         for queue_id in queue_ids_in(directory):
             with contextlib.suppress(*READ_ERRORS):
                 for level, seconds in _delays_of(directory / str(queue_id), queue_id, log):
@@ -242,9 +243,8 @@ def _tags_code_of(queue: ConsumeQueue, unit: CqUnit) -> int:
     if not ConsumeQueueExt.is_ext_address(unit.tags_code):
         return unit.tags_code
     topic = queue.directory.parent
-    with ConsumeQueueExt.open(
-        topic.parent.parent / ConsumeQueueExt.directory_name / topic.name / queue.directory.name
-    ) as ext:
+    places = StorePlaces.of(topic.parent.parent)
+    with ConsumeQueueExt.open(places.queue(ConsumeQueueExt, topic.name, queue.directory.name)) as ext:
         found = ext.read(unit.tags_code)
     return 0 if found is None else found.tags_code
 
@@ -294,17 +294,17 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 
 
 def _with_light_queues(
-    config: StoreConfig, root: Path, places: Sequence[Path], topics: set[str], log: CommitLog
+    config: StoreConfig, places: Sequence[StorePlaces], topics: set[str], log: CommitLog
 ) -> StoreConfig:
     """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
     if config.enable_multi_dispatch:
-        light = [place / "consumequeue" / name for place in places for name in topics if _is_light(name)]
+        light = [place.topic(ConsumeQueue, name) for place in places for name in topics if _is_light(name)]
         ids = {queue_id for directory in light for queue_id in queue_ids_in(directory)}
         return config if 0 in ids or not ids else replace(config, enable_lmq=False)
-    known = read_topics(root, config).keys()
+    known = read_topics(places[0].root, config).keys()
     others = sorted(topics - known) if known else []
-    directories = [place / "consumequeue" / name for place in places for name in others[:SAMPLED_QUEUES]]
+    directories = [place.topic(ConsumeQueue, name) for place in places for name in others[:SAMPLED_QUEUES]]
     if any(_has_units_of_other_topics(directory, log) for directory in directories):
         return replace(config, enable_multi_dispatch=True)
     return config
@@ -327,18 +327,18 @@ def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def _has_ext_units(place: Path) -> bool:
+def _has_ext_units(place: StorePlaces) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
-    for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
+    for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
             if len(queue):
                 return ConsumeQueueExt.is_ext_address(queue[-1].tags_code)
     return False
 
 
-def _has_bitmaps(place: Path) -> bool:
+def _has_bitmaps(place: StorePlaces) -> bool:
     """Return whether the last ext unit of a queue has a bitmap of filters."""
-    for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
+    for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with (
             contextlib.suppress(*READ_ERRORS),
             _queue_beside(directory) as queue,
@@ -354,4 +354,4 @@ def _has_bitmaps(place: Path) -> bool:
 def _queue_beside(directory: Path) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
     topic = directory.parent
-    return ConsumeQueue.open(topic.parent.parent / ConsumeQueue.directory_name / topic.name / directory.name)
+    return ConsumeQueue.open(StorePlaces.of(topic.parent.parent).queue(ConsumeQueue, topic.name, directory.name))

@@ -19,6 +19,7 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
 
@@ -36,11 +37,15 @@ class StoreFiles:
     Attributes: config: has every size. last_exit_ok: whether the last writer stopped cleanly.
     """
 
-    root: Path
+    places: StorePlaces
     config: Any
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
+
+    @property
+    def root(self) -> Path:
+        return self.places.root
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -66,7 +71,7 @@ class StoreFiles:
 
     @property
     def has_checkpoint(self) -> bool:
-        return (self.root / "checkpoint").exists()
+        return self.places.checkpoint.exists()
 
 
 def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
@@ -74,19 +79,19 @@ def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | No
 
     Parameters: config: has every size. last_exit_ok: None: the file ``abort`` tells.
     """
-    paths = config.commit_log_paths(root)
+    places = StorePlaces.of(root, config)
     log = CommitLog.open(
         # A missing log is opened as an empty one: the root has no files of a log.
-        [path for path in paths if path.is_dir()] or [root],
+        [path for path in places.log_directories if path.is_dir()] or [root],
         mapped_file_size=config.mapped_file_size_commit_log,
         force_verify_prop_crc=config.force_verify_prop_crc,
         message_delay_level=config.message_delay_level,
     )
     if last_exit_ok is None:
-        last_exit_ok = not (root / "abort").exists()
+        last_exit_ok = not places.abort.exists()
     log.whole_to = LONG_MAX if last_exit_ok else 0
     log.trusts_file_times = False  # the last record of a crashed writer may be half written, however old it is
-    return StoreFiles(root, config, log, StoreCheckpoint.open(root / "checkpoint"), last_exit_ok)
+    return StoreFiles(places, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
 
 
 def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:
@@ -96,7 +101,7 @@ def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = la
     """
     for kind in QUEUE_KINDS:
         is_batch = kind is BatchConsumeQueue
-        for directory in (store.root / kind.directory_name).glob("*"):
+        for directory in store.places.queues(kind).glob("*"):
             topic = directory.name
             if (topic in store.batch_topics) == is_batch or is_replaced(topic):
                 continue

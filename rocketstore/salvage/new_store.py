@@ -23,6 +23,7 @@ from rocketstore.salvage.copy import LogCopy
 from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import save_geometry
 
 __all__ = ["NewStore", "RunPart"]
@@ -44,9 +45,10 @@ class NewStore:
         self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
-        self.root, self.config, self.copy, self.log, self.queues = root, config, copy, log, queues
-        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
+        self.config, self.copy, self.log, self.queues = config, copy, log, queues
+        self.places = places = StorePlaces.of(root)
+        self.checkpoint = StoreCheckpoint.open(places.checkpoint)
+        index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
         self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
@@ -113,10 +115,10 @@ class NewStore:
         self.syncing.result()
         self.dispatcher.flush()
         self.log.refresh()
-        make_abort(self.root)
+        make_abort(self.places.abort)
         for file in self.log.queue.files:
             sync_path(file.path)
-        store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
+        store = StoreFiles(self.places, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
 
 

@@ -38,10 +38,12 @@ def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
     """
     owners = require_own_places(root, config)
     with contextlib.ExitStack() as stack:
-        locks = [StoreLock(StorePlaces.of(directory).lock) for directory in (root, *owners)]
-        for lock in locks:
-            require_no_writer(lock.path.parent)
+        locks = []
+        for places in map(StorePlaces.of, (root, *owners)):
+            require_no_writer(places.abort, places.lock)
+            lock = StoreLock(places.lock)
             lock.acquire()
+            locks.append(lock)
             stack.callback(lock.release)
         stack.pop_all()
     return locks
@@ -65,11 +67,12 @@ def lock_owner_of(out: Path) -> Iterator[None]:
     Raises: StoreLockedError, OSError.
     """
     owner = find_owner(Path(os.path.realpath(out)).parent)
-    if owner is None or not StorePlaces.of(owner).lock.is_file():
+    places = None if owner is None else StorePlaces.of(owner)
+    if places is None or not places.lock.is_file():
         yield
         return
-    lock = StoreLock(StorePlaces.of(owner).lock)
-    require_no_writer(owner)
+    lock = StoreLock(places.lock)
+    require_no_writer(places.abort, places.lock)
     lock.acquire()
     try:
         yield

@@ -11,7 +11,7 @@ from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
-__all__ = ["INDEX", "QUEUE_PARTS", "ROCKSDB_QUEUES", "QueueKind", "StorePlaces"]
+__all__ = ["INDEX", "QUEUE_PARTS", "ROCKSDB_QUEUES", "SAVED_CUTS", "QueueKind", "StorePlaces"]
 
 QueueKind = type[ConsumeQueue] | type[ConsumeQueueExt]
 QUEUE_NAMES: dict[QueueKind, str] = {
@@ -22,6 +22,7 @@ QUEUE_NAMES: dict[QueueKind, str] = {
 QUEUE_PARTS = (*QUEUE_NAMES.values(),)  # relative to the root, as is INDEX
 INDEX = "index"
 ROCKSDB_QUEUES = "consumequeue_rocksdb"
+SAVED_CUTS = "rocketstore-cut"
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class StorePlaces:
     @property
     def saved_cuts(self) -> Path:
         """The directory of bytes that recovery cut off the log."""
-        return self.root / "rocketstore-cut"
+        return self.root / SAVED_CUTS
 
     # ---- formats that are not read -------------------------------------------------------------------------
 
