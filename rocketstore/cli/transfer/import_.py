@@ -44,6 +44,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.broker_config import batch_topics
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import hint_at_store, require_store
 from rocketstore.text_values import counted
 
@@ -203,7 +204,7 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
 
 
 def state_path(root: Path) -> Path:
-    return root / "config" / STATE
+    return StorePlaces.of(root).config_file(STATE)
 
 
 def read_state(path: Path) -> State | None:

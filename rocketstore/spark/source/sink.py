@@ -151,7 +151,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': the column storeTimestamp is missing")
     for directory in (root, *require_own_places(root, config)):
-        if is_held(directory / "lock"):
+        if is_held(StorePlaces.of(directory).lock):
             raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
