@@ -6,12 +6,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
@@ -58,7 +57,7 @@ class Dispatcher:
     def __init__(
         self,
         root: Path,
-        config: StoreConfig,
+        config: SizedConfig,
         log: CommitLog,
         index: IndexService | None,
         batch_topics: Collection[str],
@@ -70,7 +69,7 @@ class Dispatcher:
     ) -> None:
         """Prepare to build.
 
-        Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
+        Parameters: index: None to build no index. batch_topics: topics whose queue.type is
         BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
         write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
         raise errors. held: the root of the store, below which files are found and made; None to use their paths.
@@ -115,7 +114,7 @@ class Dispatcher:
         return writer
 
     def _open(self, topic: str, queue_id: int) -> Writer:
-        config: Any = self.config
+        config = self.config
         if topic in self._batch_topics:
             directory = self._places.queue(BatchConsumeQueue, topic, queue_id)
             size = config.mapper_file_size_batch_consume_queue

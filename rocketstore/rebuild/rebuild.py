@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.lock_file import is_held
@@ -169,8 +169,8 @@ class Rebuilder:
     zone: ZoneInfo | None
     progress: Progress | None
     deleted: bool  # build queues of deleted topics too
-    settings: BrokerSettings = field(init=False)  # ``known`` with the settings that the store's units show
-    config: Any = field(init=False)  # these settings with every size
+    settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
+    config: SizedConfig = field(init=False)  # these settings, with all sizes
     places: StorePlaces = field(init=False)
     assumed: Assumptions = field(init=False)
     layout: StoreLayout = field(init=False)  # before the build

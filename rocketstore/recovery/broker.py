@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import allocate, sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
@@ -59,10 +59,10 @@ class Scanned(NamedTuple):
 class BrokerRecovery:
     """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
-    def __init__(self, root: Path, config: StoreConfig, end_judge: EndJudge) -> None:
+    def __init__(self, root: Path, config: SizedConfig, end_judge: EndJudge) -> None:
         self.places = places = StorePlaces.of(root, config)
         self.end_judge = end_judge
-        self.config: Any = config
+        self.config = config
         self.last_exit_ok = not places.abort.exists()
         self.checkpoint = StoreCheckpoint.open(places.checkpoint)
         self.saves_tails = True
@@ -288,8 +288,8 @@ class BrokerRecovery:
         self.checkpoint.flush()
 
 
-def _index_file_size(config: Any) -> int:
-    """Return the length of an index file, bytes. Parameters: config: has every size."""
+def _index_file_size(config: SizedConfig) -> int:
+    """Return the length of an index file, bytes."""
     return IndexGeometry(config.max_hash_slot_num, config.max_index_num).file_size
 
 
@@ -300,10 +300,10 @@ def _max_phy_offset(writer: Writer) -> int:
     return max_phy_offset
 
 
-def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+def recover_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     """Recover a store as a broker does at its next start. The file ``abort`` stays.
 
-    Parameters: config: has every size; ``config.compat`` is one of RELEASES.
+    Parameters: config: its ``compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
     return BrokerRecovery(root, config, find_end_judge(root, config)).run()
@@ -314,7 +314,7 @@ def find_end_judge(root: Path, config: StoreConfig) -> StoreEndJudge:
     return StoreEndJudge(root, config, lambda: state)
 
 
-def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     """Report what ``recover_as_broker`` would do.
 
     It runs in a temporary directory, on links to files that it only reads and on copies of files that it writes to.
@@ -328,9 +328,8 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
         written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
         # Opening an index file that is not full undoes a torn put, or makes the file longer.
-        index_num: Any = config.max_index_num
         for path in files_in(places.index):
-            if read_header(path).index_count < index_num or path.stat().st_size < _index_file_size(config):
+            if read_header(path).index_count < config.max_index_num or path.stat().st_size < _index_file_size(config):
                 written.add(path)
         for target, original in originals.items():
             link_files(original, target, written)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.durable import make_directory
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
@@ -17,12 +17,14 @@ from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
 __all__ = ["complete_store"]
 
 
-def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
+def complete_store(
+    root: Path, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
+) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
     The stated settings are saved. ``abort`` stays if anything was changed.
 
-    Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
+    Parameters: config: stated settings. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions, and with the files that have saved old records.
     Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
@@ -142,7 +142,7 @@ def recover(
     return report
 
 
-def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings) -> RecoveryReport:
+def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:
     """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
     assumed = Assumptions(settings)
     # A broker also dispatches records that are not where they say.

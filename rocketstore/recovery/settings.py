@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rocketstore.broker_file import BrokerFile
-from rocketstore.config import StoreConfig
+from rocketstore.config import AnyConfig, StoreConfig
 from rocketstore.dispatch.light_queues import is_multi_dispatched, with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError
@@ -57,8 +57,11 @@ BITMAPS = (
 READ_ERRORS = (OSError, StoreError, ValueError)
 
 
+KnownConfig = TypeVar("KnownConfig", bound=StoreConfig, covariant=True)
+
+
 @dataclass(frozen=True)
-class BrokerSettings:
+class BrokerSettings(Generic[KnownConfig]):
     """The settings with which queues and index of a store are built.
 
     Attributes
@@ -71,7 +74,7 @@ class BrokerSettings:
     conflicts : in words: units that were written with other settings than ``config`` has.
     """
 
-    config: StoreConfig
+    config: KnownConfig
     unstated: frozenset[str]
     delays: Mapping[int, int] = field(default_factory=dict)
     has_index: bool = True
@@ -81,7 +84,7 @@ class BrokerSettings:
 class Assumptions:
     """Collects the settings that are assumed for records whose units and items are built."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings[StoreConfig]) -> None:
         self.settings = settings
         self.levels: set[int] = set()
         self.naming_messages = 0  # messages that name light queues, which are not built
@@ -162,7 +165,7 @@ def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[s
     return found
 
 
-def find_settings(root: Path, config: StoreConfig, *, places: Sequence[Path] = ()) -> BrokerSettings:
+def find_settings(root: Path, config: AnyConfig, *, places: Sequence[Path] = ()) -> BrokerSettings[AnyConfig]:
     """Learn the settings that nobody stated from the sound units of a store. Nothing is changed.
 
     Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
@@ -293,9 +296,7 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 # ---- light queues ------------------------------------------------------------------------------------------
 
 
-def _with_light_queues(
-    config: StoreConfig, places: Sequence[StorePlaces], topics: set[str], log: CommitLog
-) -> StoreConfig:
+def _with_light_queues(config: AnyConfig, places: Sequence[StorePlaces], topics: set[str], log: CommitLog) -> AnyConfig:
     """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
     if config.enable_multi_dispatch:

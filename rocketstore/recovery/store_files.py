@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
@@ -34,11 +33,11 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
 class StoreFiles:
     """The log, the checkpoint and the topics of a store.
 
-    Attributes: config: has every size. last_exit_ok: whether the last writer stopped cleanly.
+    Attributes: last_exit_ok: whether the last writer stopped cleanly.
     """
 
     places: StorePlaces
-    config: Any
+    config: SizedConfig
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
@@ -74,10 +73,10 @@ class StoreFiles:
         return self.places.checkpoint.exists()
 
 
-def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(root: Path, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
-    Parameters: config: has every size. last_exit_ok: None: the file ``abort`` tells.
+    Parameters: last_exit_ok: None: the file ``abort`` tells.
     """
     places = StorePlaces.of(root, config)
     log = CommitLog.open(

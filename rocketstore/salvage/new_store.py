@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
@@ -42,7 +42,7 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self, root: Path, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
@@ -57,7 +57,7 @@ class NewStore:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, root: Path, config: StoreConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
+        cls, root: Path, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
         save_geometry(root, stated)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
@@ -447,7 +447,7 @@ class _Salvage:
             yield RunPart(begin, stop, *self.scanner.take())
             begin = stop
 
-    def new_config(self, finds: Finds) -> StoreConfig:
+    def new_config(self, finds: Finds) -> SizedConfig:
         config = replace(self.config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
         if not (self.given and getattr(self.given, LOG_SIZE)) and (shown := finds.shown_size()):
             config = replace(config, mapped_file_size_commit_log=shown)
@@ -520,7 +520,7 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
     return config or StoreConfig()
 
 
-def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings:
+def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings[StoreConfig]:
     """Return the settings that the sound units of the old store show. A file of a log alone shows none."""
     with contextlib.suppress(ValueError, StoreError, OSError):
         return find_settings(root, known)

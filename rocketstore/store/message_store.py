@@ -106,7 +106,7 @@ class MessageStore(Previewed, StoreReader, Closable):
         if config is not None:
             config.commit_log_paths(root, writable=True)  # raises before any file is made
         writer = open_writer(root, mode, config)
-        return cls(root, writer.config, mode, writer)
+        return cls(root, writer.config.as_store_config(), mode, writer)
 
     # ---- writing -------------------------------------------------------------------------------------------
 

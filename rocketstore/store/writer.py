@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.lock_file import StoreLock
@@ -50,7 +50,7 @@ class StoreWriter:
     def __init__(
         self,
         place: HeldDirectory,
-        config: StoreConfig,
+        config: SizedConfig,
         locks: list[StoreLock],
         log: CommitLog,
         index: IndexService | None,
@@ -69,7 +69,7 @@ class StoreWriter:
         self.place = place
         self.root = place.path
         self._places = places = StorePlaces.of(self.root, config)
-        self.config: Any = config  # every size is set
+        self.config = config
         self._compat = Compat.of(config.compat)
         self.index = index
         self.checkpoint = checkpoint

@@ -7,13 +7,13 @@ import errno
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rocketstore.broker_file import BrokerFile
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, config_text, size_problem
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
@@ -50,7 +50,6 @@ __all__ = [
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
-NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
 PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
 MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
@@ -133,7 +132,7 @@ def did_you_mean(stores: Sequence[Path]) -> str:
     return f": did you mean one of {', '.join(map(str, stores[:MAX_HINTS]))}{more}?"
 
 
-def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> SizedConfig:
     """Return the configuration to write a store with. Every size is set: RocketMQ's default if no size is known.
 
     Raises: as ``known_config``; ValueError if the store has messages, but no queue or no index that shows a size.
@@ -147,7 +146,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     return with_default_sizes(known)
 
 
-def planning_config(root: Path, config: StoreConfig | None) -> tuple[StoreConfig, tuple[str, ...]]:
+def planning_config(root: Path, config: StoreConfig | None) -> tuple[SizedConfig, tuple[str, ...]]:
     """Return the configuration for a dry run, and notes on its sizes that no file shows for certain.
 
     The files suggest these sizes. Without files they are RocketMQ's defaults. Raises: as ``writing_config``.
@@ -178,27 +177,27 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
         )
 
 
-def with_default_sizes(config: StoreConfig) -> StoreConfig:
+def with_default_sizes(config: StoreConfig) -> SizedConfig:
     """Return a configuration to write with: RocketMQ's default for each size that is not known.
 
     Raises: ValueError if queues cannot be written with a file size, or if the broker's properties file has a value that
     is needed and cannot be used. For batch queues also call ``require_batch_size``.
     """
     config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
-    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    sizes = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
     if config.enable_consume_queue_ext:
         config.require_usable(EXT)
     unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
     for name in (BATCH, EXT):
         if name not in unusable and (problem := size_problem(name, sizes[name])):
             raise ValueError(problem)
-    return replace(config, **sizes)
+    return SizedConfig(**{entry.name: getattr(config, entry.name) for entry in fields(config)} | sizes)
 
 
-def require_batch_size(config: StoreConfig) -> None:
+def require_batch_size(config: SizedConfig) -> None:
     """Raise ValueError if the broker's properties file has a size for batch queues that cannot be used."""
     is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]
-    (replace(config, **NO_BATCH_SIZE) if is_default else config).require_usable(BATCH)
+    (config.as_store_config(**{BATCH: None}) if is_default else config).require_usable(BATCH)
 
 
 def known_config(

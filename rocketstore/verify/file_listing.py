@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from rocketstore.config import DEFAULT_SIZES
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.disk.lock_file import is_held
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
@@ -39,7 +38,7 @@ class FileListing:
     def __init__(
         self,
         places: StorePlaces,
-        config: Any,
+        config: StoreConfig,
         layout: StoreLayout,
         findings: Findings,
         is_locked: bool,

@@ -111,7 +111,7 @@ class Verification:
         with self.findings.reporting_errors(path, "sizes-damaged"):
             saved = {name: value for name, value in read_saved(path).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
-        self.config: Any = replace(config or StoreConfig(**saved), **sizes)
+        self.config = replace(config or StoreConfig(**saved), **sizes)
         self.places = StorePlaces.of(root, self.config)
         self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()

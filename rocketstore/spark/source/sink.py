@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import NullType
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, camel_case, parse_value
 from rocketstore.disk.durable import make_directory, make_root
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path
@@ -61,13 +61,13 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self,
         root: Path,
         names: list[str],
-        config: StoreConfig,
+        config: SizedConfig,
         store_timestamp: StoreTimestamp,
         transaction: Transaction | None = None,
     ) -> None:
         self.root = root
         self.names = names  # of the columns, in the spelling of the table of messages
-        self.config = config  # has every size
+        self.config = config
         self.store_timestamp = store_timestamp
         self.transaction = transaction
         self.job = uuid.uuid4().hex
@@ -180,7 +180,7 @@ def transaction_of(app: str | None, version: str | None) -> Transaction | None:
         raise ValueError(f"options txnAppId={app!r}, txnVersion={version!r}: {error}") from None
 
 
-def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
+def config_of(root: Path, given: Mapping[str, str]) -> SizedConfig:
     """Return the settings of the options; the other settings are those of the store's last writer."""
     written = read_saved(StorePlaces.of(root).saved_settings)
     saved = {name: value for name, value in written.items() if name not in PATHS}
