@@ -38,6 +38,7 @@ from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
@@ -82,7 +83,7 @@ class BrokerRecovery:
             index.close()
             self.checkpoint.flush()
             return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
-        with CommitLog.open(self.directories, mapped_file_size=self.config.mapped_file_size_commit_log) as log:
+        with open_log(self.places, self.config) as log:
             dispatcher = Dispatcher(self.places.root, self.config, log, index, self.batch_topics, as_broker=True)
             return self._recover(log, dispatcher)
 

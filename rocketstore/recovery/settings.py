@@ -34,6 +34,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
@@ -180,7 +181,7 @@ def find_settings(root: Path, config: AnyConfig, *, places: Sequence[Path] = ())
     topics = {topic for place in all_places for topic in topics_in(place.queues(ConsumeQueue))}
     delays: dict[int, int] = {}
     conflicts: list[str] = []
-    with contextlib.suppress(*READ_ERRORS), _open_log(root, config) as log:
+    with contextlib.suppress(*READ_ERRORS), open_log(own, config, may_be_missing=True) as log:
         if {MULTI, LMQ} <= unstated:
             config = _with_light_queues(config, all_places, topics, log)
         if SCHEDULE_TOPIC in topics:
@@ -200,11 +201,6 @@ def find_settings(root: Path, config: AnyConfig, *, places: Sequence[Path] = ())
 def find_unstated(config: StoreConfig, saved: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the settings that nobody stated. Parameters: saved: those of ``config/rocketstore.json``."""
     return frozenset(name for name in LEARNED if not is_stated(config, name, saved))
-
-
-def _open_log(root: Path, config: StoreConfig) -> CommitLog:
-    paths = [path for path in config.commit_log_paths(root) if path.is_dir()]
-    return CommitLog.open(paths or [root], mapped_file_size=config.mapped_file_size_commit_log)
 
 
 # ---- delay levels ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 
 __all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
@@ -79,13 +80,7 @@ def open_store_files(root: Path, config: SizedConfig, *, last_exit_ok: bool | No
     Parameters: last_exit_ok: None: the file ``abort`` tells.
     """
     places = StorePlaces.of(root, config)
-    log = CommitLog.open(
-        # A missing log is opened as an empty one: the root has no files of a log.
-        [path for path in places.log_directories if path.is_dir()] or [root],
-        mapped_file_size=config.mapped_file_size_commit_log,
-        force_verify_prop_crc=config.force_verify_prop_crc,
-        message_delay_level=config.message_delay_level,
-    )
+    log = open_log(places, config, may_be_missing=True)
     if last_exit_ok is None:
         last_exit_ok = not places.abort.exists()
     log.whole_to = LONG_MAX if last_exit_ok else 0

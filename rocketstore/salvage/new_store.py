@@ -23,6 +23,7 @@ from rocketstore.salvage.copy import LogCopy
 from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import save_geometry
 
@@ -42,14 +43,14 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, root: Path, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self, places: StorePlaces, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
-        self.places = places = StorePlaces.of(root)
+        self.places = places
         self.checkpoint = StoreCheckpoint.open(places.checkpoint)
         index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
+        self.dispatcher = Dispatcher(places.root, config, log, index, batch_topics(read_topics(places.root)))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
         self.building = self.syncing = self.threads.submit(lambda: None)
@@ -61,8 +62,9 @@ class NewStore:
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
         save_geometry(root, stated)
-        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
-            self = cls(root, config, copy, log, queues)
+        places = StorePlaces.of(root, config)
+        with open_log(places, config) as log:
+            self = cls(places, config, copy, log, queues)
             try:
                 yield self
             finally:

@@ -13,7 +13,6 @@ from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
@@ -21,6 +20,7 @@ from rocketstore.state.broker_config import batch_topics, extend_topics, read_to
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
 from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_batch_size, require_new_place, writing_config
@@ -73,11 +73,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
         places = StorePlaces.of(root, config)
-        log = CommitLog.open(
-            places.log_directories,
-            mapped_file_size=config.mapped_file_size_commit_log,
-            message_delay_level=config.message_delay_level,
-        )
+        log = open_log(places, config)
         stack.callback(log.close)
         log.whole_to = end
         checkpoint = StoreCheckpoint.open(places.checkpoint, _held=place)

@@ -33,6 +33,7 @@ from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topi
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.store_index import open_store_index
 
@@ -81,14 +82,8 @@ class StoreParts:
     def commit_log(self) -> CommitLog:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
         self._require_open()
-        paths = self._places.log_directories
         require_file_log(self.path, self.config, "read")
-        log = CommitLog.open(
-            [path for path in paths if path.is_dir()] or paths,
-            mapped_file_size=self.config.mapped_file_size_commit_log,
-            force_verify_prop_crc=self.config.force_verify_prop_crc,
-            message_delay_level=self.config.message_delay_level,
-        )
+        log = open_log(self._places, self.config)
         if self._writer is not None:
             log.whole_to = self._writer.phy_offset
             return log
