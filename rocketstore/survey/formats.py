@@ -144,7 +144,7 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
     """
     places = StorePlaces.of(root)
     names, in_config = _names_in(root), _names_in(places.config)
-    config_databases = find_config_databases(root, config) if in_config else {}
+    config_databases = find_config_databases(places.config, config) if in_config else {}
     database = next((path for path in places.queue_databases if path.name in names and is_rocksdb(path)), None)
     has_data = places.rocksdb.name in names and has_rocksdb_data(places.rocksdb)
     has_index = has_data and holds_index(places.rocksdb)

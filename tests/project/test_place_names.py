@@ -25,7 +25,6 @@ STILL_JOIN = {
     "log/commit_log.py",
     "log/standalone_writer.py",
     "state/broker_config.py",
-    "state/rocksdb.py",
 }
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
