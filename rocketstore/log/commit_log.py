@@ -105,7 +105,7 @@ class CommitLog(RecordReader, Closable):
         with contextlib.ExitStack() as stack:
             locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
             for root in [] if mode == "r" else roots_of(paths):
-                require_no_writer(root)
+                require_no_writer(root / "abort", root / "lock")
             for lock in locks:
                 lock.acquire()
                 stack.callback(lock.release)
