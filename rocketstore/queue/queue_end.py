@@ -11,6 +11,9 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import StoreState
+from rocketstore.log.ending import PlannedEnding
+from rocketstore.log.record_reader import LOOK_BACK
+from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.queue.unit_run import Span, UnitRun
 
 __all__ = ["QueueEnding", "find_own_end", "find_truncated_end"]
@@ -108,17 +111,29 @@ class QueueEnding:
         return find_own_end(self.run.spans_until(end), self.run.unit_size, self._is_own) if end > 0 else end
 
     def _is_own(self, position: int) -> bool:
-        """Return whether the unit at a position is a filler, or leads to an expired record or one of this queue."""
+        """Return whether the unit at a position is a filler, or leads to an expired record or one of this queue.
+
+        A unit of a damaged record counts as own.
+        """
         window, offset, _ = self.run.map_span((position, position + self.run.unit_size))
         phy_offset, *_, is_filler = read_unit(window, offset)
         if is_filler or phy_offset < self.commit_log.min_phy_offset:
             return True
         record = self.commit_log.find_message(phy_offset)
         if record is None:
-            return False
+            return self._leads_to_damage(phy_offset)
         topic, queue_id = self.run.directory.parent.name, int(self.run.directory.name)
         light_queues = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
         return (record.topic, record.queue_id) == (topic, queue_id) or topic in light_queues
+
+    def _leads_to_damage(self, phy_offset: int) -> bool:
+        """Return whether a physical offset without a record is before the end of the log, and not inside a record."""
+        log = self.commit_log
+        if any(log.end_around(phy_offset, most) > phy_offset for most in LOOK_BACK):
+            return False
+        is_planned = isinstance(log.ending, PlannedEnding)  # a task lists no directory
+        is_searched = is_remote(self.run.directory) and not is_planned
+        return bool(phy_offset < (SparseLogEnd(log).find() if is_searched else log.ending.bound_of_queues()))
 
 
 def find_truncated_end(

@@ -506,6 +506,24 @@ def test_old_units_of_an_idle_queue_do_not_come_back_while_the_log_grows_over_th
         assert store.get_message("T0", 0, 6).status == "OFFSET_OVERFLOW_ONE"
 
 
+def damage_records(root, numbers):
+    places = offsets_of(root)
+    for number in numbers:
+        start, position, size = places[number]
+        damages.change_log(root, start, position, bytes(size))
+
+
+@pytest.mark.parametrize("numbers", [(0, 28), (8, 14, 28)])
+def test_damaged_records_of_a_queue_hide_no_others_beside_a_broker(numbers, tmp_path):
+    """The last unit leads to a damaged record, and sound records of another topic follow."""
+    store_of(tmp_path, 30, topics=2)
+    damage_records(tmp_path, numbers)
+    with running(tmp_path):
+        os.utime(tmp_path / "lock", (T0 / 1000 - 60, T0 / 1000 - 60))  # it started before all of these
+        with rocketstore.open(tmp_path) as store:
+            assert [store.consume_queue(f"T{topic}", 0).max_queue_offset for topic in range(2)] == [15, 15]
+
+
 def test_a_live_store_is_not_read_again_at_each_look(tmp_path):
     store_of(tmp_path, 400)
     with running(tmp_path), rocketstore.open(tmp_path) as store:
@@ -551,6 +569,16 @@ def test_a_remote_log_ends_before_records_that_a_broker_cut_off(tmp_path):
     remote = rocketstore.RemotePath(fsspec.filesystem("file"), str(tmp_path))
     with rocketstore.open(remote, leftovers=True) as store:
         assert len(bodies(store, on_corrupt="skip")) == 30
+
+
+@pytest.mark.parametrize("numbers", [(0, 28), (8, 14, 28)])
+def test_damaged_records_of_a_queue_hide_no_others_of_a_remote_store(numbers, tmp_path):
+    """Its first and its last unit lead to damaged records."""
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    store_of(tmp_path, 30, topics=2)
+    damage_records(tmp_path, numbers)
+    with rocketstore.open(rocketstore.RemotePath(fsspec.filesystem("file"), str(tmp_path))) as store:
+        assert [store.consume_queue(f"T{topic}", 0).max_queue_offset for topic in range(2)] == [15, 15]
 
 
 def test_only_a_reader_takes_leftovers(tmp_path):
