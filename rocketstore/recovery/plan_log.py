@@ -101,7 +101,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     why = store.end_judge.judge(log, candidate).why
     if why == Why.DAMAGED and not cut_at_damage:
         raise _damage_error(store, end)
-    lost = count_lost(log, end, store.end_judge) if why == Why.DAMAGED else ()
+    lost = _count_lost(store, end) if why == Why.DAMAGED else ()
     if write is not None and write.what == "undo":
         end, last = _walk_to(log, write.begin)
         steps = _log_steps(store, end, found, write, tails(log, end))
@@ -217,6 +217,15 @@ def _find_later(store: StoreFiles, end: int, found: list[Tail], write: Unfinishe
     later = store.log.find_later(end + 1, LONG_MAX) if found else None
     is_known = later is None or _is_of_write(write, end, later)
     return None if is_known or all(is_saved(store.places.saved_cuts, tail) for tail in found) else later
+
+
+def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
+    """Count the messages behind the end. After a clean stop nobody writes there: damage is not read three times."""
+    log = store.log
+    log.whole_to = LONG_MAX if store.last_exit_ok else end
+    lost = count_lost(log, end, store.end_judge)
+    log.whole_to = end
+    return lost
 
 
 def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:

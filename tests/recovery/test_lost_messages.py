@@ -48,6 +48,17 @@ def test_messages_behind_damage_are_named_before_and_after_they_are_lost(choice,
     assert recover(root, config=CONFIG, **choice).lost == ()
 
 
+def test_damage_of_a_stopped_store_is_counted_without_waiting_for_a_writer(monkeypatch, tmp_path):
+    """A reader waits a moment at each place in files that were just written, since a broker may be writing there."""
+    root = cut_store.store_of(tmp_path, 12)
+    end = [damage(root, number) for number in (9, 6, 3)][-1]
+    waits = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    report = recover(root, dry_run=True, cut_at_damage=True, config=CONFIG)
+    assert (report.max_phy_offset, [row.messages for row in report.lost]) == (end, [6])
+    assert waits == []
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_old_records_behind_a_proved_cut_are_not_lost(dry_run, tmp_path):
     root = cut_store.store_of(tmp_path, 30)
