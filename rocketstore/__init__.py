@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocketstore.config import StoreConfig
     from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
     from rocketstore.disk.remote.remote_path import RemotePath
+    from rocketstore.disk.store_path import StorePath
     from rocketstore.dispatch.follow import DispatchRequest
     from rocketstore.errors import (
         CorruptFileError,
@@ -208,7 +209,7 @@ def __dir__() -> list[str]:
 
 
 def open(
-    path: str | os.PathLike[str] | RemotePath,
+    path: str | os.PathLike[str] | StorePath,
     mode: Literal["r", "r+", "a"] = "r",
     *,
     config: StoreConfig | None = None,

@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar
 
 from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
-from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.disk.storage import to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
@@ -251,7 +252,9 @@ class StoreConfig:
             if problem and getattr(self, name) == value:  # otherwise a caller corrected the value
                 raise ValueError(problem)
 
-    def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
+    def commit_log_paths(
+        self, store_path_root_dir: str | os.PathLike[str] | StorePath, *, writable: bool = False
+    ) -> list[StorePath]:
         """Return the directories of the commit log, read-only ones last or not at all.
 
         If storePathRootDir of the broker's file is another directory, the store was moved. Then a path below
@@ -275,10 +278,14 @@ class StoreConfig:
                 )
         return [self._moved(to_path(name), root) for name in names] or [root / "commitlog"]
 
-    def _moved(self, path: Path, root: Path) -> Path:
+    def _moved(self, path: StorePath, root: StorePath) -> StorePath:
         """Return the place of a directory that the broker's file names, also if the store was moved."""
         file = self.other
-        if not isinstance(file, BrokerFile) or is_remote(path) or is_same_directory(file.store_path_root_dir, root):
+        if (
+            not isinstance(file, BrokerFile)
+            or not isinstance(path, Path)
+            or is_same_directory(file.store_path_root_dir, root)
+        ):
             return path
         old_root = file.store_path_root_dir
         if path == old_root or not path.is_relative_to(old_root):
@@ -344,9 +351,9 @@ def parse_value(text: str, default: object) -> int | bool | str:
         raise ValueError(f"{text!r} {error}") from None
 
 
-def is_same_directory(one: Path, other: Path) -> bool:
+def is_same_directory(one: Path, other: StorePath) -> bool:
     """Return whether two paths lead to one directory, which may be missing. A remote directory is never a local one."""
-    if is_remote(one) or is_remote(other):
+    if not isinstance(other, Path):
         return False
     try:
         return one.samefile(other)

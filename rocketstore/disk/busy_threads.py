@@ -12,7 +12,6 @@ import os
 import weakref
 from _thread import get_ident
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from rocketstore.errors import NestedCallError
@@ -34,7 +33,7 @@ class BusyThreads:
     another thread can interrupt this call, with or without a GIL.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: object) -> None:
         """Parameters: place: the path that errors name."""
         self.place = place
         self.calls: dict[int, str] = {}

@@ -1,6 +1,6 @@
 """Make files and directories that fit in with what stands around them.
 
-RocketMQ runs under a user of its own. Files that root makes in a store must be usable by that user, and must not be
+A store belongs to the user of its server. Files that root makes in it must be usable by that user, and must not be
 readable by more people than the files beside them. Symbolic links are never followed when a file is made: where others
 may write to the directory, a link could lead to any file of the system.
 """
@@ -19,19 +19,22 @@ __all__ = ["create_directory", "create_file", "open_own_file"]
 
 DEFAULT_FILE_MODE = 0o644
 DEFAULT_DIRECTORY_MODE = 0o777  # less the umask
-STORE_LEVELS = 5  # directories from a queue's file in a staging directory up to the store's root
+MODEL_LEVELS = 5  # directories above a new file that are searched for the model of its mode
 
 
-def create_file(path: Path, *, like: Path | None = None, held: HeldDirectory | None = None) -> int:
+def create_file(
+    path: Path, *, like: Path | None = None, model_directory: str | None = None, held: HeldDirectory | None = None
+) -> int:
     """Make a new file and return its descriptor, open for reading and writing.
 
-    The file gets the mode of ``like`` or of a file that stands beside it. If root makes it in a directory of another
-    user, it belongs to that user.
+    The file gets the mode of ``like``. Without it, a numbered file gets the mode of a numbered file that stands beside
+    it, or in ``model_directory``. If root makes it in a directory of another user, it belongs to that user.
 
     Parameters
     ----------
     path : the file to make, in a directory that exists.
     like : a file that the new one is a copy of, or the model for its mode.
+    model_directory : the name of a directory beside one of the directories above the file; None if there is none.
     held : the directory below which the file is made; None to make it by its path.
 
     Raises
@@ -39,7 +42,7 @@ def create_file(path: Path, *, like: Path | None = None, held: HeldDirectory | N
     FileExistsError : something has this name, a symbolic link included. OSError : the system refuses.
     """
     parent = stat_path(path.parent, held)
-    model = stat_path(like, held).st_mode if like else _find_mode_of_neighbour(path, held)
+    model = stat_path(like, held).st_mode if like else _find_mode_of_neighbour(path, model_directory, held)
     wanted = DEFAULT_FILE_MODE & parent.st_mode if model is None else stat.S_IMODE(model)
     mode = wanted & 0o666 | 0o600
     fd = open_path(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, held=held)
@@ -94,11 +97,12 @@ def _is_of_another_user(parent: os.stat_result) -> bool:
     return os.geteuid() == 0 and (parent.st_uid, parent.st_gid) != (0, 0)
 
 
-def _find_mode_of_neighbour(path: Path, held: HeldDirectory | None) -> int | None:
-    """Return the mode of a numbered file beside a new numbered file, else of a file of the store's log, else None."""
+def _find_mode_of_neighbour(path: Path, model_directory: str | None, held: HeldDirectory | None) -> int | None:
+    """Return the mode of a numbered file beside a new numbered file, else in a model directory, else None."""
     if not path.name.isdecimal():
         return None
-    for directory in [path.parent, *(parent / "commitlog" for parent in path.parents[:STORE_LEVELS])]:
+    models = [] if model_directory is None else [parent / model_directory for parent in path.parents[:MODEL_LEVELS]]
+    for directory in [path.parent, *models]:
         mode = _find_mode_in(directory, held if held is not None and held.has(directory) else None)
         if mode is not None:
             return mode

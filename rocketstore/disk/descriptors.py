@@ -7,7 +7,6 @@ import os
 import resource
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -38,7 +37,7 @@ def descriptor_share(divisor: int, *, least: int, most: int) -> int:
     return most if limit == resource.RLIM_INFINITY else min(max(limit // divisor, least), most)
 
 
-def require_descriptors_to_read(path: Any) -> None:
+def require_descriptors_to_read(path: object) -> None:
     """Raise OSError if the process may not open as many files as reading a store needs, of any size.
 
     Parameters: path: of the store, for the error.
@@ -46,7 +45,7 @@ def require_descriptors_to_read(path: Any) -> None:
     _require(_needed_to_read, "reading", path)
 
 
-def require_descriptors_to_write(path: Path) -> None:
+def require_descriptors_to_write(path: object) -> None:
     """Raise OSError if the process may not open as many files as writing a store needs. Call it before a change.
 
     Parameters: path: of the store, for the error.
@@ -54,7 +53,7 @@ def require_descriptors_to_write(path: Path) -> None:
     _require(_needed_to_write, "writing", path)
 
 
-def require_descriptors_to_expire(path: Path) -> None:
+def require_descriptors_to_expire(path: object) -> None:
     """Raise OSError if the process may not open the files that an open writer needs to delete files.
 
     Parameters: path: of the store, for the error.
@@ -81,7 +80,7 @@ def _needed_to_write(limit: int) -> int:
     return TO_WRITE + min(max(limit // KEPT_PART, LEAST_KEPT), MOST_KEPT)
 
 
-def _require(needed_of: Callable[[int], int], purpose: str, path: Any) -> None:
+def _require(needed_of: Callable[[int], int], purpose: str, path: object) -> None:
     """Raise OSError if too few descriptors are free. Parameters: needed_of: how many are needed under a given limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = None if limit == resource.RLIM_INFINITY else _count_open(limit)

@@ -8,7 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.descriptors import closing
@@ -31,6 +31,8 @@ class FileRun(ABC):
     The call can then be repeated: bytes count as written only after they were written.
     Source: MappedFileQueue, DefaultMappedFile.
     """
+
+    model_directory: ClassVar[str | None] = None  # as for ``create_file``: for the mode of the first file
 
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, held: HeldDirectory | None = None
@@ -68,7 +70,7 @@ class FileRun(ABC):
         except FileNotFoundError:
             files = []
         if files and files[-1].size == 0:  # a crash came before the file got its length
-            unlink_path(files.pop().path, self._held)
+            unlink_path(self._path(files.pop().file_from_offset), self._held)
             self._changed_directories.add(self.directory)
         for file in files:
             if file.size != self.mapped_file_size or file.file_from_offset % self.mapped_file_size:
@@ -174,7 +176,7 @@ class FileRun(ABC):
         self._changed_directories.update([self.directory, *(path.parent for path in made)])
         path, end = self._path(start), self._end
         try:
-            self._keep(create_file(path, held=self._held), start)
+            self._keep(create_file(path, model_directory=self.model_directory, held=self._held), start)
             os.ftruncate(self._fd, self.mapped_file_size)
             self._opened[start] = os.fstat(self._fd)
             self._end = start

@@ -6,12 +6,12 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from rocketstore.disk.durable import UNSUPPORTED, ZEROS
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 
 __all__ = ["data_ranges", "nonzero_end", "ranges_to_search"]
 
@@ -19,7 +19,7 @@ __all__ = ["data_ranges", "nonzero_end", "ranges_to_search"]
 NEAR = 1 << 16  # bytes in which most searches find a record
 
 
-def ranges_to_search(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
+def ranges_to_search(path: StorePath, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of ``data_ranges``, and before them a short one, in which most searches end."""
     if not is_remote(path):
         near = _data_near(path, begin, end)
@@ -34,7 +34,7 @@ def ranges_to_search(path: Path, begin: int, end: int) -> Iterator[tuple[int, in
         begin, most = found[-1][1], 2 * most
 
 
-def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
+def _data_near(path: StorePath, begin: int, end: int) -> tuple[int, int]:
     """Return the first ``NEAR`` bytes of data from ``begin`` on as (begin, end). The file is local.
 
     The range is empty if byte ``NEAR`` after the first data byte is in a hole or behind ``end``. SEEK_DATA is fast.
@@ -51,7 +51,7 @@ def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
     return begin, begin
 
 
-def data_ranges(path: Path, begin: int, end: int, most: int = sys.maxsize) -> list[tuple[int, int]]:
+def data_ranges(path: StorePath, begin: int, end: int, most: int = sys.maxsize) -> list[tuple[int, int]]:
     """Return (begin, end) of each range of a file that is not a hole, or of the first ``most``.
 
     A remote file counts as one range.
@@ -80,7 +80,7 @@ def data_ranges(path: Path, begin: int, end: int, most: int = sys.maxsize) -> li
     return found
 
 
-def nonzero_end(path: Path, begin: int, end: int) -> int:
+def nonzero_end(path: StorePath, begin: int, end: int) -> int:
     """Return the position after the last byte in a range of a file that is not zero, or ``begin`` if all are zero."""
     zeros = bytes(BLOCK) if is_remote(path) else ZEROS
     for first, last in reversed(data_ranges(path, begin, end)):

@@ -9,7 +9,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rocketstore.disk.closable import Closable
@@ -21,6 +20,7 @@ from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.remote.read_parts import open_copy
 from rocketstore.disk.small_file import require_regular
 from rocketstore.disk.storage import identity, is_remote, local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.mapping import Mapping
@@ -69,26 +69,34 @@ class MappedFile(Closable):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         create_size: int | None = None,
         least_size: int = 0,
         tolerant: bool = False,
+        model_directory: str | None = None,
         held: HeldDirectory | None = None,
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
         Parameters: least_size: bytes. A shorter file is read as if zeros followed. Open for writing, it is extended
         with zeros to this length, as in RocketMQ. tolerant: read zeros where the disk cannot read;
-        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError. held: the
-        directory below which the file is found or made; None to use its path.
+        ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError.
+        model_directory: as for ``create_file``. held: the directory below which the file is found or made; None to use
+        its path.
         """
         check_mode(mode, MODES[:2])
-        self.path = to_path(path) if mode == "r" else local_path(path)
+        self.path: StorePath = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = open_copy(self.path) if is_remote(self.path) else None
-        descriptor = self._open(create_size, held) if copy is None else copy
+        if copy is not None:
+            descriptor = copy
+        elif create_size is not None:
+            descriptor = create_file(local_path(path), model_directory=model_directory, held=held)
+        else:
+            access = os.O_RDONLY if mode == "r" else os.O_RDWR
+            descriptor = open_path(local_path(path), access | os.O_NONBLOCK, held=held)
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
@@ -117,19 +125,13 @@ class MappedFile(Closable):
         except BaseException:
             self._descriptor()
             if create_size is not None:
-                unlink_path(self.path, held)
+                unlink_path(local_path(path), held)
             raise
         self.identity = status.st_ino if copy is None else identity(self.path)
         self.buffer = Buffer(self._map, self.path, mode != "r")
         self.fd = descriptor if mode != "r" else -1
         if mode == "r":
             self._descriptor()  # the mapping does not need the descriptor
-
-    def _open(self, create_size: int | None, held: HeldDirectory | None) -> int:
-        if create_size is not None:
-            return create_file(self.path, held=held)
-        access = os.O_RDONLY if self.mode == "r" else os.O_RDWR
-        return open_path(self.path, access | os.O_NONBLOCK, held=held)
 
     @property
     def file_from_offset(self) -> int:
@@ -244,7 +246,7 @@ class MappedFile(Closable):
         return f"<MappedFile {str(self.path)!r}, {state}>"
 
 
-def replaced(path: Path) -> StoreError:
+def replaced(path: StorePath) -> StoreError:
     """Return the error for a file that was removed or replaced while it was written."""
     return StoreError(f"{path}: was removed or replaced while it was written: another process is here")
 

@@ -10,9 +10,8 @@ import stat
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +19,14 @@ import numpy as np
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import identity, is_remote, scandir, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["LogFile", "MappedFileQueue", "Mappings", "Window"]
+__all__ = ["FindEnd", "LogFile", "MappedFileQueue", "Mappings", "Window"]
 
 MAX_MAPPED = 64  # files of one run that are mapped at a time
-RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for the queue's end
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped
 LISTED = 1_000_000_000  # ns that a list is used: some file systems do not report changes of a directory
@@ -37,7 +36,7 @@ class LogFile(NamedTuple):
     """One file of a run as it was listed: its offset in the run, path, length in bytes, and identity."""
 
     file_from_offset: int
-    path: Path
+    path: StorePath
     size: int
     identity: object
 
@@ -47,6 +46,7 @@ class LogFile(NamedTuple):
 
 
 FROM_OFFSET = operator.itemgetter(0)
+FindEnd = Callable[[bytes, int], int]  # returns where an entry ends that begins at a position of some bytes
 
 
 class Window(NamedTuple):
@@ -89,7 +89,7 @@ class MappedFileQueue:
 
     def __init__(
         self,
-        directories: Sequence[Path],
+        directories: Sequence[StorePath],
         *,
         mapped_file_size: int | None = None,
         mappings: Mappings | None = None,
@@ -294,6 +294,16 @@ class MappedFileQueue:
                 raise
         self._mappings.clear()
         return Window(Buffer(self.pread(offset, size), file.path), offset)
+
+    def read_entry(self, offset: int, size: int, find_end: FindEnd) -> Window | None:
+        """Return at least ``size`` bytes at ``offset``, where an entry begins, as ``read`` does.
+
+        Parameters: find_end: where the entry ends; of a remote file exactly the entry is read.
+        """
+        return self.read(offset, size, "random")
+
+    def limit_to(self, begin: int, end: int) -> None:
+        """Read only blocks with bytes from ``begin`` to before ``end``, if the files are remote."""
 
     def pread(self, offset: int, size: int) -> bytes:
         """Read ``size`` bytes at ``offset``, or as many as their file has, without a mapping."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from pathlib import Path
 
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import DiskReadError
 
 __all__ = ["read_at", "read_path_at", "read_readable"]
@@ -30,16 +31,16 @@ def read_at(fd: int, size: int, position: int, path: object) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def read_path_at(path: Path, size: int, position: int) -> bytes:
+def read_path_at(path: StorePath, size: int, position: int) -> bytes:
     """Return ``size`` bytes at a position of a local file, or as many as the file has. Raises: OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         return read_at(fd, size, position, path)
     finally:
         os.close(fd)
 
 
-def read_readable(path: Path, size: int, position: int) -> tuple[bytes, list[tuple[int, int]]]:
+def read_readable(path: StorePath, size: int, position: int) -> tuple[bytes, list[tuple[int, int]]]:
     """Return bytes of a local file, with zeros in place of the pages that the disk cannot read.
 
     Returns: the bytes, as many as ``read_path_at`` returns; the (begin, end) of each range of zeros, positions in the

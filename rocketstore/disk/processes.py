@@ -44,11 +44,11 @@ def read_command(pid: int) -> str | None:
     return None
 
 
-def has_files_open(pid: int, directory: Path) -> bool | None:
+def has_files_open(pid: int, directory: Path, deleted_name: str) -> bool | None:
     """Return whether a process has files of a directory open or mapped.
 
-    A process with an open, deleted file ``lock`` on the disk of the directory counts too: the directory of that file
-    may have been moved. Returns: None if the system does not show the files.
+    A process with an open, deleted file of a given name on the disk of the directory counts too: the directory of that
+    file may have been moved. Parameters: deleted_name: this name. Returns: None if the system does not show the files.
     """
     place = PROC / str(pid)
     prefix = os.path.realpath(directory).rstrip("/") + "/"
@@ -60,8 +60,8 @@ def has_files_open(pid: int, directory: Path) -> bool | None:
     opened = [(link, path) for link in descriptors if (path := _read_link(link)) is not None]
     if any(path.startswith(prefix) for path in (*mapped, *(path for _, path in opened))):
         return True
-    locks = [link for link, path in opened if path.endswith(f"/lock{DELETED}")]
-    return any(_device_of(link) == _device_of(directory) for link in locks)
+    deleted = [link for link, path in opened if path.endswith(f"/{deleted_name}{DELETED}")]
+    return any(_device_of(link) == _device_of(directory) for link in deleted)
 
 
 def _read_stat(pid: int) -> list[str] | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rocketstore.disk.held_directory import HeldDirectory, open_path
 from rocketstore.disk.positioned_read import read_at
-from rocketstore.disk.storage import is_remote
+from rocketstore.disk.storage import is_remote, local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 
 __all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
@@ -17,7 +18,7 @@ MAX_SMALL_FILE = 64 << 20  # bytes
 SIZE_OF_PROC_FILE = 1 << 16  # bytes to read of a file whose size is reported as 0
 
 
-def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
+def read_small_file(path: StorePath, max_size: int = MAX_SMALL_FILE) -> bytes:
     """Return all bytes of a regular file.
 
     Parameters
@@ -33,7 +34,7 @@ def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
     if is_remote(path):
         _require_small(path, path.stat().st_size, max_size)
         return path.read_bytes()
-    with open(path, "rb", buffering=0, opener=open_at_once) as file:
+    with open(local_path(path), "rb", buffering=0, opener=open_at_once) as file:
         status = os.fstat(file.fileno())
         require_regular(path, status)
         _require_small(path, status.st_size, max_size)
@@ -42,19 +43,19 @@ def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
     return data
 
 
-def read_file_start(path: Path, size: int) -> bytes:
+def read_file_start(path: StorePath, size: int) -> bytes:
     """Return the first ``size`` bytes of a regular file, or all bytes of a shorter one.
 
     Raises: OSError; CorruptFileError if the path is no regular file.
     """
     if is_remote(path):
         return path.pread(0, min(size, path.stat().st_size))
-    with open(path, "rb", buffering=0, opener=open_at_once) as file:
+    with open(local_path(path), "rb", buffering=0, opener=open_at_once) as file:
         require_regular(path, os.fstat(file.fileno()))
         return read_at(file.fileno(), size, 0, path)
 
 
-def require_regular(path: Path, status: os.stat_result) -> None:
+def require_regular(path: StorePath, status: os.stat_result) -> None:
     """Raise CorruptFileError for a pipe, a device, a socket or a directory."""
     if not stat.S_ISREG(status.st_mode):
         raise CorruptFileError(path, 0, "file type", "a regular file was expected")

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from rocketstore.disk.remote.remote_path import ListedEntry, RemotePath
+from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 
 __all__ = ["held_lists", "identity", "is_remote", "local_path", "scandir", "sparing_reads", "to_path"]
@@ -19,7 +20,7 @@ __all__ = ["held_lists", "identity", "is_remote", "local_path", "scandir", "spar
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
 
-def to_path(path: Any) -> Path:
+def to_path(path: Any) -> StorePath:
     """Return a local Path, or the RemotePath of a URI (``s3://bucket/store``) or of a path of universal_pathlib.
 
     A local path becomes absolute, so that it stays valid when the process changes its directory. A file system gets its
@@ -27,10 +28,10 @@ def to_path(path: Any) -> Path:
     Raises: ModuleNotFoundError naming the missing package; ValueError for an unknown protocol, or for another host.
     """
     if isinstance(path, RemotePath):
-        return cast("Path", path)
+        return path
     if hasattr(path, "fs"):
         is_local = path.protocol in ("", "file")
-        return Path(path.path).absolute() if is_local else cast("Path", RemotePath(path.fs, path.path))
+        return Path(path.path).absolute() if is_local else RemotePath(path.fs, path.path)
     if isinstance(path, str) and path.startswith("file:/"):
         host, _, place = path.removeprefix("file:").removeprefix("//").partition("/")
         if host not in ("", "localhost"):
@@ -39,7 +40,7 @@ def to_path(path: Any) -> Path:
     if isinstance(path, str) and URI.match(path):
         core = import_extra("fsspec.core", "remote")
         try:
-            return cast("Path", RemotePath(*core.url_to_fs(path)))
+            return RemotePath(*core.url_to_fs(path))
         except ImportError as error:
             raise ModuleNotFoundError(f"{path}: {error}", name=error.name) from error
     return Path(path).absolute()
@@ -52,13 +53,13 @@ def is_remote(path: object) -> TypeGuard[RemotePath]:
 def local_path(path: Any) -> Path:
     """Return the Path of a local file or directory. Raises: io.UnsupportedOperation for a remote path."""
     local = to_path(path)
-    if is_remote(local):
+    if not isinstance(local, Path):
         why = "remote stores are opened for reading only"
         raise io.UnsupportedOperation(f"{local} is remote: {why}: copy it to a local path")
     return local
 
 
-def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
+def scandir(path: StorePath) -> AbstractContextManager[Iterator[Any]]:
     """List a directory as os.scandir does. The entries answer from the list, without new requests.
 
     Raises: FileNotFoundError, NotADirectoryError.

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
@@ -184,14 +184,14 @@ class KnownTopics:
     the newest topics.json and queues.
     """
 
-    root: Path
+    root: StorePath
     config: StoreConfig
     declared: Collection[str]
     is_stopped: bool
     _queue_ids: dict[str, frozenset[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: Path, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
+    def of(cls, root: StorePath, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
         return cls(root, config, read_declared_topics(root, config), is_stopped)
 
     def is_undeclared(self, topic: str) -> bool:

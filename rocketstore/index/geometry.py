@@ -7,13 +7,13 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, config_text
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, SettingError
 from rocketstore.index.index_header import unpack_header
 from rocketstore.kernels.index_select import walk_to_item
@@ -97,7 +97,7 @@ def checked_geometry(hash_slot_num: int, index_num: int) -> IndexGeometry:
     return IndexGeometry(hash_slot_num, index_num)
 
 
-def geometry_of(paths: list[Path], *, for_writing: bool) -> IndexGeometry:
+def geometry_of(paths: list[StorePath], *, for_writing: bool) -> IndexGeometry:
     """Return the geometry that the files of one index show, or RocketMQ's default for an index without a file.
 
     A reader ignores older files that expired since they were listed. Raises: ValueError if no file shows the geometry.
@@ -109,18 +109,18 @@ def geometry_of(paths: list[Path], *, for_writing: bool) -> IndexGeometry:
     return default_geometry(paths)
 
 
-def longest_first(paths: Sequence[Path]) -> list[Path]:
+def longest_first(paths: Sequence[StorePath]) -> list[StorePath]:
     """Sort index files by length: a file whose end was cut off shows a smaller geometry than the others have."""
     return sorted(paths, key=_length, reverse=True)
 
 
-def _length(path: Path) -> int:
+def _length(path: StorePath) -> int:
     with contextlib.suppress(FileNotFoundError):  # it has just expired
         return path.stat().st_size
     return 0
 
 
-def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> IndexGeometry | None:
+def shown_geometry(path: StorePath, *, for_writing: bool, is_newest: bool) -> IndexGeometry | None:
     """Return the geometry that one file of an index shows. None if it shows none, or expired since it was listed.
 
     Raises: CorruptFileError if the file cannot be an index file; FileNotFoundError for a file that does not expire.
@@ -136,14 +136,14 @@ def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> IndexGe
         return None
 
 
-def default_geometry(paths: Sequence[Path]) -> IndexGeometry:
+def default_geometry(paths: Sequence[StorePath]) -> IndexGeometry:
     """Return RocketMQ's default for an index without a file. Raises: ValueError if there are files."""
     if paths:
         raise unknown_geometry(paths[0].parent, "IndexService")
     return IndexGeometry(DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
 
 
-def unknown_geometry(path: Path, opener: str) -> SettingError:
+def unknown_geometry(path: StorePath, opener: str) -> SettingError:
     """Return the error that says how to give a geometry. Parameters: opener: the class that opens the path."""
     advice = (
         f"pass {opener}.open(path, hash_slot_num=N, index_num=N), "

@@ -8,11 +8,11 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from rocketstore.disk.mapped_file import Mode
 from rocketstore.disk.mapped_file_queue import SETTLED
-from rocketstore.disk.storage import identity, is_remote, scandir
+from rocketstore.disk.storage import identity, is_remote, local_path, scandir
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import IndexGeometry, default_geometry, longest_first, shown_geometry
 from rocketstore.index.index_file import IndexFile
@@ -31,14 +31,14 @@ class IndexDirectory:
     """
 
     def __init__(
-        self, path: Path, mode: str, geometry: IndexGeometry | None, compat: str, *, ignores_damage: bool
+        self, path: StorePath, mode: str, geometry: IndexGeometry | None, compat: str, *, ignores_damage: bool
     ) -> None:
         self.path, self.mode, self.geometry, self.compat = path, mode, geometry, compat
         self.ignores_damage = ignores_damage
         self.listed: list[ListedIndexFile] = []
         self.written: list[ListedIndexFile] = []
         self.live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
-        self.rejected: list[Path] = []
+        self.rejected: list[StorePath] = []
         self.damaged: dict[object, CorruptFileError] = {}
         self.closed = False
         self._opened: deque[ListedIndexFile] = deque()  # for reading, in the order of their opening
@@ -59,7 +59,7 @@ class IndexDirectory:
                 if trusted_until is not None and self._end_timestamp(path) > trusted_until:
                     self.rejected.append(path)
                     if self.mode != "r":
-                        path.unlink()
+                        local_path(path).unlink()
                         continue
                 kept.append(path)
         if self.mode != "r" and kept:
@@ -83,19 +83,19 @@ class IndexDirectory:
                 raise
             damaged[error.path] = error.with_traceback(None)  # its frames would keep the file mapped
 
-    def _find_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> list[Path]:
+    def _find_geometry(self, paths: list[StorePath], damaged: dict[object, CorruptFileError]) -> list[StorePath]:
         """Check the given geometry, or find it. Return the files that are not damaged."""
         self._check_geometry(paths, damaged)
         self._infer_geometry([path for path in paths if path not in damaged], damaged)
         return [path for path in paths if path not in damaged]
 
-    def _paths(self) -> list[Path]:
+    def _paths(self) -> list[StorePath]:
         paths = index_paths(self.path)
         if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
             paths.pop()  # a writer has not given it its length yet, or was killed before it did
         return paths
 
-    def _check_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
+    def _check_geometry(self, paths: list[StorePath], damaged: dict[object, CorruptFileError]) -> None:
         """Refuse the given geometry if the newest items are found with another geometry alone."""
         slots, items = self.geometry or (None, None)
         for path in reversed(paths if slots else ()):
@@ -107,7 +107,7 @@ class IndexDirectory:
                 if len(file) > 0:
                     return
 
-    def _infer_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
+    def _infer_geometry(self, paths: list[StorePath], damaged: dict[object, CorruptFileError]) -> None:
         """Find the geometry, unless it is known. A reader of an empty directory has none until a file comes."""
         for_writing = self.mode != "r"
         for path in longest_first(paths) if self.geometry is None else ():
@@ -120,12 +120,12 @@ class IndexDirectory:
             if sound or for_writing:
                 self.geometry = default_geometry(sound)
 
-    def _list(self, path: Path) -> ListedIndexFile:
+    def _list(self, path: StorePath) -> ListedIndexFile:
         listed = ListedIndexFile(path)
         self.open_listed(listed)
         return listed
 
-    def _list_to_add(self, path: Path, is_newest: bool) -> ListedIndexFile:
+    def _list_to_add(self, path: StorePath, is_newest: bool) -> ListedIndexFile:
         """Undo a torn put, and flush what an earlier writer left. Only the newest file stays open."""
         file = self._open_file(path, "r+")
         if not is_newest:
@@ -157,7 +157,7 @@ class IndexDirectory:
         self.damaged = damaged
         self.listed = files
 
-    def _end_timestamp(self, path: Path) -> int:
+    def _end_timestamp(self, path: StorePath) -> int:
         with self._open_file(path, "r") as file:
             return file.header.end_timestamp
 
@@ -174,7 +174,7 @@ class IndexDirectory:
                 self._opened.popleft().file = None  # closed when its last user drops it
         return file
 
-    def _open_file(self, path: Path, mode: Mode) -> IndexFile:
+    def _open_file(self, path: StorePath, mode: Mode) -> IndexFile:
         slots, items = self.geometry or (None, None)
         file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat, _is_known=True)
         self.live.add(file)
@@ -210,7 +210,7 @@ class IndexDirectory:
                 stack.callback(file.close)
 
 
-def index_paths(directory: Path) -> list[Path]:
+def index_paths(directory: AnyPath) -> list[AnyPath]:
     """Return the index files of a directory, oldest first.
 
     A listing is no snapshot: it may have a file that was created meanwhile, and lack the file before it. If the
@@ -220,7 +220,7 @@ def index_paths(directory: Path) -> list[Path]:
     paths = _list_index_paths(directory)
     if not paths or is_remote(directory) or directory.stat().st_mtime_ns < begin - SETTLED:
         return paths
-    return [path for path in _list_index_paths(directory) if path <= paths[-1]]
+    return [path for path in _list_index_paths(directory) if path.name <= paths[-1].name]
 
 
 def is_index_name(name: str) -> bool:
@@ -228,7 +228,7 @@ def is_index_name(name: str) -> bool:
     return parse_long(name) is not None
 
 
-def _list_index_paths(directory: Path) -> list[Path]:
+def _list_index_paths(directory: AnyPath) -> list[AnyPath]:
     with scandir(directory) as entries:
         return sorted(directory / entry.name for entry in entries if is_index_name(entry.name) and entry.is_file())
 
@@ -247,7 +247,7 @@ def index_file_name(now: datetime, last_name: str = "") -> str:
         return f"{int(last_name) + 1:017}"
 
 
-def require_successor(path: Path) -> None:
+def require_successor(path: StorePath) -> None:
     """Raise CorruptFileError if no name of a new file can sort after the name of the newest file."""
     if index_file_name(datetime.now(), path.name) <= path.name:
         reason = "a new file would be sorted before it: move it away, or name it by its time, yyyyMMddHHmmssSSS"

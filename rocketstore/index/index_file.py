@@ -6,7 +6,6 @@ import contextlib
 import mmap
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -16,6 +15,8 @@ from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file import MappedFile, Mode
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
     IndexGeometry,
@@ -29,6 +30,7 @@ from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
+from rocketstore.log.log_files import LOG_DIRECTORY
 from rocketstore.made_by import made_by
 from rocketstore.text_values import Time, time_as_long
 
@@ -66,7 +68,7 @@ class IndexFile(IndexFileKernel, Closable):
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         *,
         hash_slot_num: int = DEFAULT_HASH_SLOT_NUM,
         index_num: int = DEFAULT_INDEX_NUM,
@@ -87,20 +89,20 @@ class IndexFile(IndexFileKernel, Closable):
         geometry = checked_geometry(hash_slot_num, index_num)
         end_time = time_as_long(end_timestamp, "end_timestamp")
         require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
-        file = MappedFile(path, "r+", create_size=geometry.file_size, held=_held)
+        file = MappedFile(path, "r+", create_size=geometry.file_size, model_directory=LOG_DIRECTORY, held=_held)
         try:
             self = cls(file, geometry, compat, unpublished=True)
             self._seed_header(end_phy_offset, end_time)
             return self
         except BaseException:
             file.close()
-            unlink_path(file.path, _held)
+            unlink_path(local_path(file.path), _held)
             raise
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         hash_slot_num: int | None = None,
@@ -145,7 +147,7 @@ class IndexFile(IndexFileKernel, Closable):
             raise
 
     @property
-    def path(self) -> Path:
+    def path(self) -> StorePath:
         return self._file.path
 
     @property

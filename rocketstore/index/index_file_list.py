@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import overload
 
 from rocketstore.disk.descriptors import descriptor_share
+from rocketstore.disk.store_path import StorePath
 from rocketstore.index.index_file import IndexFile
 
 __all__ = ["IndexFileList", "ListedIndexFile", "max_open_files"]
@@ -20,7 +20,7 @@ LEAST_OPEN, MOST_OPEN = 16, 1024
 class ListedIndexFile:
     """An index file of a directory: its path, its identity when it was opened last, and the file if it is open."""
 
-    path: Path
+    path: StorePath
     identity: object = None
     file: IndexFile | None = None
 

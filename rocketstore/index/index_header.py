@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import INDEX_HEADER, struct_of
 from rocketstore.text_values import datetime_or_none
 
@@ -51,7 +51,7 @@ def unpack_header(data: bytes | memoryview) -> IndexHeader:
     return IndexHeader(*HEADER.unpack_from(data))
 
 
-def read_header(path: Path) -> IndexHeader:
+def read_header(path: StorePath) -> IndexHeader:
     """Read the header of an index file. Bytes that the file does not have yet are read as zeros."""
     return unpack_header(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0"))
 

@@ -18,6 +18,7 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.disk.held_directory import unlink_path
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import IndexGeometry, given_geometry
 from rocketstore.index.index_directory import IndexDirectory
@@ -57,7 +58,7 @@ class IndexService(Closable):
 
     def __init__(
         self,
-        directory: Path,
+        directory: StorePath,
         mode: str,
         geometry: IndexGeometry | None,
         compat: str,
@@ -78,7 +79,7 @@ class IndexService(Closable):
         self._writer = IndexWriter(self._files, checkpoint, owners) if mode != "r" else None
 
     @property
-    def rejected(self) -> list[Path]:
+    def rejected(self) -> list[StorePath]:
         """The files that a broker would delete at this start. A service open for adding deleted them."""
         return self._files.rejected
 
@@ -90,7 +91,7 @@ class IndexService(Closable):
     @classmethod
     def open(
         cls,
-        directory: str | os.PathLike[str],
+        directory: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         hash_slot_num: int | None = None,
@@ -128,15 +129,13 @@ class IndexService(Closable):
             raise ValueError("last_exit_ok=False: a checkpoint is needed, or every file would be rejected")
         geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
-        directory = to_path(directory) if mode == "r" else local_path(directory)
+        place: StorePath = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
-            make_directory(directory)
+            make_directory(local_path(place))
         made = checkpoint or StoreCheckpoint()
-        self = cls(
-            directory, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage, busy=_busy
-        )
+        self = cls(place, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage, busy=_busy)
         try:
-            with held_lists(directory):
+            with held_lists(place):
                 self._files.load(None if last_exit_ok else made.index_msg_timestamp)
         except BaseException:
             self._abandon()
@@ -322,8 +321,9 @@ class IndexService(Closable):
                     break
                 n_forgotten += 1
                 self._files.forget(listed)
-                unlink_path(listed.path, writer.held)
-                deleted.append(listed.path)
+                path = local_path(listed.path)
+                unlink_path(path, writer.held)
+                deleted.append(path)
         finally:
             del self._files.listed[:n_forgotten]
         return deleted

@@ -15,6 +15,7 @@ import numpy as np
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import NestedCallError, StoreError
 from rocketstore.index.geometry import default_geometry
 from rocketstore.index.index_directory import IndexDirectory, index_file_name
@@ -43,7 +44,7 @@ class IndexWriter:
         """Parameters: busy: of the writers that wait for the thread that flushes."""
         self.is_replaced = False
         self._files, self._checkpoint, self._busy = files, checkpoint, busy
-        self.held = HeldDirectory(files.path)
+        self.held = HeldDirectory(local_path(files.path))
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
@@ -99,7 +100,7 @@ class IndexWriter:
         slots, items = self._files.geometry or default_geometry([])
         end = last.header if last is not None else None
         for attempt in range(1, CREATE_ATTEMPTS + 1):
-            path = self._files.path / index_file_name(datetime.now(), last.path.name if last else "")
+            path = self.held.path / index_file_name(datetime.now(), last.path.name if last else "")
             try:
                 file = IndexFile.create(
                     path,
@@ -111,7 +112,7 @@ class IndexWriter:
                     _held=self.held,
                 )
                 try:
-                    sync_path(self._files.path, self.held)
+                    sync_path(self.held.path, self.held)
                 except OSError:
                     file.close()
                     unlink_path(path, self.held)

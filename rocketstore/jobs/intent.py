@@ -15,12 +15,13 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.disk.durable import replace_file, sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, commit_transaction
@@ -66,7 +67,7 @@ class WriteIntent(NamedTuple):
     transaction: Transaction | None = None
 
     @classmethod
-    def read(cls, root: Path) -> WriteIntent | None:
+    def read(cls, root: StorePath) -> WriteIntent | None:
         """Read the intent of a store. Return None without an intent. Raises: CorruptFileError."""
         path = intent_path(root)
         try:
@@ -113,7 +114,7 @@ class WriteIntent(NamedTuple):
         """The number of records in all prepared files."""
         return sum(piece.records for piece in self.pieces)
 
-    def count_in(self, log: CommitLog, directory: Path, end: int) -> tuple[int, int]:
+    def count_in(self, log: CommitLog, directory: StorePath, end: int) -> tuple[int, int]:
         """Count the records of the write that are in a log that ends at ``end``. Return the count and where they end.
 
         Raises: CorruptFileError, FileNotFoundError for a file of prepared rows.
@@ -157,7 +158,7 @@ class UnfinishedWrite:
     of these records; -1 if it is unknown.
     """
 
-    root: Path
+    root: StorePath
     intent: WriteIntent
     what: str
     count: int
@@ -166,18 +167,19 @@ class UnfinishedWrite:
 
     def remove_intent(self) -> None:
         """Remove the intent, after recovery has changed the log. For "leave", warn and rename the intent instead."""
-        path, job = intent_path(self.root), self.intent.job
+        root, job = local_path(self.root), self.intent.job
+        path = intent_path(root)
         text = f"{self.root}: write {job} was ended in the middle: {self}"
         logger.warning("%s", text)
         with suppress(FileNotFoundError):  # it was removed before a crash
             if self.what == "leave":
                 path.rename(path.with_stem(f"{path.stem}-{job}"))
             elif self.intent.transaction is not None and self._is_complete:
-                commit_transaction(self.root, self.intent.transaction, path)
+                commit_transaction(root, self.intent.transaction, path)
             else:
                 path.unlink()
-        sync_path(self.root)
-        shutil.rmtree(prepared_path(self.root, job), ignore_errors=True)
+        sync_path(root)
+        shutil.rmtree(prepared_path(root, job), ignore_errors=True)
         if self.what == "leave":  # a user must decide about these records
             warnings.warn(text, stacklevel=1)
 
@@ -196,7 +198,7 @@ class UnfinishedWrite:
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 
 
-def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | None:
+def find_unfinished(root: StorePath, log: CommitLog, end: int) -> UnfinishedWrite | None:
     """Find the unfinished write of a store, and how to end it. Return None without an intent.
 
     Parameters: end: where the last sound record of the log ends, bytes. Raises: CorruptFileError for the intent.
@@ -223,7 +225,7 @@ class UncommittedRecords:
     the write are read. So the answer is kept for a time that is in proportion to the time of reading.
     """
 
-    def __init__(self, root: Path, log: CommitLog) -> None:
+    def __init__(self, root: StorePath, log: CommitLog) -> None:
         self._root = root
         self._path = intent_path(root)
         self._log = log
@@ -263,9 +265,9 @@ class UncommittedRecords:
         return found is not None and found.end == end and found.what != "leave"
 
 
-def intent_path(root: Path) -> Path:
+def intent_path(root: AnyPath) -> AnyPath:
     return root / "rocketstore-intent.json"
 
 
-def prepared_path(root: Path, job: str) -> Path:
+def prepared_path(root: AnyPath, job: str) -> AnyPath:
     return root / f"{WRITE_PREFIX}{job}"

@@ -17,7 +17,8 @@ from rocketstore.config import SizedConfig
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import sync
 from rocketstore.disk.small_file import open_at_once, require_regular
-from rocketstore.disk.storage import is_remote
+from rocketstore.disk.storage import is_remote, local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import crc32
@@ -150,10 +151,10 @@ class PreparedRowsWriter:
         self.path.unlink(missing_ok=True)
 
 
-def read_blocks(directory: Path, prepared: PreparedRows) -> Iterator[Block]:
+def read_blocks(directory: StorePath, prepared: PreparedRows) -> Iterator[Block]:
     """Yield the blocks of a file. Raises: CorruptFileError if its bytes have changed; FileNotFoundError."""
     path = directory / prepared.name
-    with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
+    with path.open("rb") if is_remote(path) else open(local_path(path), "rb", opener=open_at_once) as file:
         status = path.stat() if is_remote(path) else os.fstat(file.fileno())
         require_regular(path, status)
         if (size := status.st_size) != prepared.file_size:

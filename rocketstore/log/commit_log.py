@@ -17,11 +17,11 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
 from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
@@ -40,6 +40,7 @@ from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batc
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.state.abort import require_no_writer
+from rocketstore.state.lock_file import StoreLock
 from rocketstore.text_values import Time, counted, end_ms, epoch_ms
 
 __all__ = ["CommitLog"]
@@ -70,7 +71,7 @@ class CommitLog(RecordReader, Closable):
     @classmethod
     def open(
         cls,
-        directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        directory: str | os.PathLike[str] | StorePath | Sequence[str | os.PathLike[str] | StorePath],
         mode: Mode = "r",
         *,
         mapped_file_size: int | None = None,
@@ -98,9 +99,10 @@ class CommitLog(RecordReader, Closable):
         check_mode(mode)
         if is_list(directory) and not directory:
             raise ValueError(f"directory={directory!r}: at least one is needed")
-        paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
-        for path in paths:
-            if mode != "r" and (path / "commitlog").is_dir():
+        paths = list(map(to_path, directory if is_list(directory) else [directory]))
+        written = [] if mode == "r" else list(map(local_path, paths))
+        for path in written:
+            if (path / "commitlog").is_dir():
                 raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
         with contextlib.ExitStack() as stack:
             locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
@@ -110,7 +112,7 @@ class CommitLog(RecordReader, Closable):
                 lock.acquire()
                 stack.callback(lock.release)
             if mode == "a":
-                make_directory(paths[0])
+                make_directory(written[0])
             queue = open_queue(paths, mapped_file_size=mapped_file_size)
             options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
             self = cls(queue, options, mode)

@@ -12,6 +12,7 @@ from rocketstore.text_values import counted
 
 if TYPE_CHECKING:
     from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import read_store_timestamps
 
 __all__ = ["CLOCK_SLACK", "ChosenFiles", "choose_files", "describe_skipped"]
 
@@ -88,7 +89,7 @@ def read_first_times(log: CommitLog, starts: Sequence[int], numbers: Iterable[in
     offsets = [starts[number] for number in found]
     times: dict[int, int | None] = dict.fromkeys(found)
     if isinstance(log.queue, RemoteFileQueue):
-        times = dict(zip(found, log.queue.store_timestamps(offsets), strict=True))
+        times = dict(zip(found, read_store_timestamps(log.queue, offsets), strict=True))
     for number, offset in zip(found, offsets, strict=True):
         if times[number] is None and (message := log.find_message(offset)) is not None:
             times[number] = message.store_timestamp

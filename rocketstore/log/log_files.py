@@ -12,10 +12,13 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.held_directory import HeldDirectory, exists, stat_path, unlink_path
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
 
-__all__ = ["LogFileWriter"]
+__all__ = ["LOG_DIRECTORY", "LogFileWriter"]
+
+LOG_DIRECTORY = "commitlog"  # in the root of a store; its files are the model for the modes of others
 
 
 class LogFileWriter:
@@ -125,10 +128,11 @@ class LogFileWriter:
             file = MappedFile(path, "r+", held=held)  # the process that made it may not have synced it
         else:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
-            held = self.held[directory]
-            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size, held=held)
+            path, held = directory / f"{start:020}", self.held[directory]
+            size = self.mapped_file_size
+            file = MappedFile(path, "r+", create_size=size, model_directory=LOG_DIRECTORY, held=held)
         file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
-        sync_path(file.path.parent, held)
+        sync_path(path.parent, held)
         return file
 
     def _check_places(self) -> None:
@@ -185,7 +189,8 @@ class LogFileWriter:
             if file is not None:
                 file.close()
                 with contextlib.suppress(OSError):
-                    unlink_path(file.path, self.held[file.path.parent])
+                    path = local_path(file.path)
+                    unlink_path(path, self.held[path.parent])
         for file in self._files.values():
             file.close()
         for held in self.held.values():

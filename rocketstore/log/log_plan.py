@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bisect
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.disk.mapped_file_queue import FROM_OFFSET, LogFile
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue, open_queue
+from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import BYTES_BEHIND_RECORD
 
 __all__ = ["LogPlan"]
 
@@ -22,7 +23,7 @@ class LogPlan(NamedTuple):
 
     begin: int
     end: int
-    directories: list[Path]
+    directories: list[StorePath]
     files: list[LogFile]
     mapped_file_size: int
     options: dict[str, Any]
@@ -46,6 +47,5 @@ class LogPlan(NamedTuple):
     def open_part(self) -> CommitLog:
         """Open the part for a scan: of remote files, only the bytes of the part are read."""
         log = self.open()
-        if isinstance(log.queue, RemoteFileQueue):
-            log.queue.part = self.begin, self.end
+        log.queue.limit_to(self.begin, self.end + BYTES_BEHIND_RECORD)
         return log

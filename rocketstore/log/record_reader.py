@@ -11,12 +11,13 @@ import numpy as np
 
 from rocketstore.disk.holes import data_ranges, ranges_to_search
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
-from rocketstore.disk.remote.remote_file_queue import BYTES_BEHIND_RECORD, RemoteFileQueue
+from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
 from rocketstore.kernels.layout import BLANK_HEAD, read_field
 from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
@@ -173,20 +174,20 @@ class RecordReader:
 
     def _remote_windows(self, queue: RemoteFileQueue, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
         try:
-            return queue.records(phy_offsets)
+            return queue.read_entries(phy_offsets, find_record_end)
         except FileNotFoundError:  # a file has expired since it was listed
             queue.forget()
             self.refresh()
-            return queue.records(phy_offsets)
+            return queue.read_entries(phy_offsets, find_record_end)
 
     def _window(self, offset: int, size: int) -> Window | None:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
-        window = self.queue.read(offset, size, "random")
+        window = self.queue.read_entry(offset, size, find_record_end)
         if window is None:
             self.list_again()
             self.refresh()
-            window = self.queue.read(offset, size, "random")
+            window = self.queue.read_entry(offset, size, find_record_end)
         return window
 
     def windows(self, offset: int, size: int = SPAN, until: int = LONG_MAX) -> Iterator[Window]:

@@ -12,6 +12,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import marks_thread_busy
 from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
@@ -63,7 +64,7 @@ class StandaloneLogWriter(LogWriter):
             if nonzero_end(file.path, begin, file.size) > begin:
                 raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
         config = replace(config, mapped_file_size_commit_log=size)
-        return cls(log.directories, config, end, LogQueueNumbers(log, end))
+        return cls(map(local_path, log.directories), config, end, LogQueueNumbers(log, end))
 
     @marks_thread_busy("append")
     def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import SETTLED
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import index_key_prefix
@@ -18,6 +19,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.record_match import Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import find_record_end
 from rocketstore.log.record_reader import SPAN
 from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.message import Message
@@ -162,7 +164,7 @@ class CachedReads:
         log: CommitLog, phy_offsets: list[int], topic: str, key: str, times: tuple[int, int], index_type: str | None
     ) -> bool:
         """Return whether the messages at all these physical offsets have the topic, the key and the time."""
-        found = (log.queue.read(phy_offset, SPAN, "random") for phy_offset in phy_offsets)
+        found = (log.queue.read_entry(phy_offset, SPAN, find_record_end) for phy_offset in phy_offsets)
         windows = [window for window in found if window is not None]
         if len(windows) < len(phy_offsets):
             return False

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.index.index_file import IndexFile
@@ -203,7 +203,7 @@ class _Search:
         self.scanned = np.zeros(keys.length, np.int64)
         self.cut = np.zeros(keys.length, np.bool_)
         self.damaged = np.zeros(keys.length, np.bool_)
-        self.damages: dict[Path, str] = {}  # the first damage of each index file and of the log
+        self.damages: dict[StorePath, str] = {}  # the first damage of each index file and of the log
         self.least = LONG_MAX  # the least physical offset of a hit
 
     def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.storage import local_path, scandir, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.columns import int32_column, int64_column
 from rocketstore.limits import LONG_MAX
@@ -91,14 +92,14 @@ class ConsumeQueue(Closable):
         self._writer: Any = None
         if mode != "r":
             run.given_size = self.mapped_file_size or DEFAULT_SIZES[self.size_name]
-            self._writer = self.writer_type(self.directory, run.given_size, keeps_files=True)
+            self._writer = self.writer_type(local_path(self.directory), run.given_size, keeps_files=True)
             self._writer.recover(zero=True)
             run.forget()  # recovery deletes an empty last file
 
     @classmethod
     def open(
         cls,
-        directory: str | os.PathLike[str],
+        directory: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         mapped_file_size: int | None = None,
@@ -118,7 +119,7 @@ class ConsumeQueue(Closable):
         path = to_path(directory) if mode == "r" else local_path(directory)
         run = cls.run_type(path, mapped_file_size)
         if mode == "a":
-            make_directory(path)
+            make_directory(local_path(path))
         with scandir(path):
             return cls(run, commit_log, mode)
 

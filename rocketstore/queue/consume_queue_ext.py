@@ -6,7 +6,6 @@ import io
 import operator
 import os
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from rocketstore.config import DEFAULT_SIZES
@@ -15,6 +14,7 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import LONG_MIN
@@ -55,7 +55,7 @@ class ConsumeQueueExt(Closable):
     size_name: ClassVar[str] = "mapped_file_size_consume_queue_ext"
     unit_size: ClassVar[int] = 1  # units are of any length
 
-    def __init__(self, directory: Path, mapped_file_size: int | None = None, mode: str = "r") -> None:
+    def __init__(self, directory: StorePath, mapped_file_size: int | None = None, mode: str = "r") -> None:
         self.directory = directory
         self.mode = mode
         self._given_size = mapped_file_size
@@ -63,11 +63,13 @@ class ConsumeQueueExt(Closable):
         self._writer: ConsumeQueueExtWriter | None = None
         if mode != "r":
             size = self._queue.mapped_file_size or DEFAULT_SIZES[self.size_name]
-            self._writer = ConsumeQueueExtWriter(self.directory, size)
+            self._writer = ConsumeQueueExtWriter(local_path(self.directory), size)
             self._writer.recover(zero=True)
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], mode: str = "r", *, mapped_file_size: int | None = None) -> Self:
+    def open(
+        cls, directory: str | os.PathLike[str] | StorePath, mode: str = "r", *, mapped_file_size: int | None = None
+    ) -> Self:
         """Open the files of a directory ``topic/queueId``.
 
         Parameters: mode: "r" reads; "r+" also puts; "a" also makes the directory. mapped_file_size: bytes; without
@@ -76,9 +78,9 @@ class ConsumeQueueExt(Closable):
         Source: ConsumeQueueExt.load.
         """
         check_mode(mode)
-        path = to_path(directory) if mode == "r" else local_path(directory)
+        path: StorePath = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
-            make_directory(path)
+            make_directory(local_path(path))
         size = None if mapped_file_size is None else operator.index(mapped_file_size)
         return cls(path, size, mode)
 

@@ -10,6 +10,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import INT_MIN, LONG_MIN
+from rocketstore.log.log_files import LOG_DIRECTORY
 
 __all__ = ["LARGEST_UNIT", "MAX_ADDRESS", "ConsumeQueueExtWriter"]
 
@@ -23,6 +24,8 @@ ATTEMPTS = 3
 
 class ConsumeQueueExtWriter(FileRun):
     """Writes the ext units of one queue. Source: ConsumeQueueExt."""
+
+    model_directory = LOG_DIRECTORY
 
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, held: HeldDirectory | None = None

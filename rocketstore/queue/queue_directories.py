@@ -6,10 +6,10 @@ import contextlib
 import errno
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rocketstore.disk.storage import scandir
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.limits import INT_MAX, INT_MIN
 
 __all__ = ["is_queue_name", "queue_directories", "queue_ids_in", "topics_in"]
@@ -26,26 +26,26 @@ def is_queue_name(name: str) -> bool:
     return re.fullmatch("0|-?[1-9][0-9]{0,9}", name) is not None and INT_MIN <= int(name) <= INT_MAX
 
 
-def queue_directories(directory: Path) -> Iterator[Path]:
+def queue_directories(directory: AnyPath) -> Iterator[AnyPath]:
     """Yield the directories of all queues, by topic and name. Raises: OSError if a directory cannot be listed."""
     for topic in topics_in(directory):
         of_topic = directory / topic
         yield from (of_topic / name for name in _queue_names(of_topic))
 
 
-def queue_ids_in(topic_directory: Path) -> Iterator[int]:
+def queue_ids_in(topic_directory: StorePath) -> Iterator[int]:
     return map(int, _queue_names(topic_directory))
 
 
-def topics_in(directory: Path) -> list[str]:
+def topics_in(directory: StorePath) -> list[str]:
     return sorted(entry.name for entry in _entries_of(directory))
 
 
-def _queue_names(topic_directory: Path) -> list[str]:
+def _queue_names(topic_directory: StorePath) -> list[str]:
     return sorted(entry.name for entry in _entries_of(topic_directory) if is_queue_name(entry.name) and _is_dir(entry))
 
 
-def _entries_of(directory: Path) -> Iterator[Any]:
+def _entries_of(directory: StorePath) -> Iterator[Any]:
     """Yield the entries of a directory, none if it is missing."""
     try:
         with scandir(directory) as entries:

@@ -13,7 +13,6 @@ import numpy as np
 
 from rocketstore.disk.mapped_file_queue import (
     FROM_OFFSET,
-    RECOVERED_FILES,
     LogFile,
     MappedFileQueue,
     Mappings,
@@ -21,6 +20,7 @@ from rocketstore.disk.mapped_file_queue import (
 )
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import identity, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
@@ -34,8 +34,9 @@ from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
-__all__ = ["READ_UNITS", "BatchUnitRun", "Span", "UnitRun", "find_invalid_unit"]
+__all__ = ["READ_UNITS", "RECOVERED_FILES", "BatchUnitRun", "Span", "UnitRun", "find_invalid_unit"]
 
+RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for its end
 READ_UNITS = 4096  # units read at once where the end is searched: behind the units the rest of a file is one hole
 HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed
 BEGIN = operator.itemgetter(0)
@@ -83,7 +84,7 @@ class UnitRun:
     unit_size: ClassVar[int] = UNIT.itemsize
     rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None) -> None:
+    def __init__(self, directory: str | os.PathLike[str] | StorePath, mapped_file_size: int | None) -> None:
         """Raises: ValueError if a unit does not fit into a file."""
         if mapped_file_size is not None:
             mapped_file_size = operator.index(mapped_file_size)  # arithmetic with a NumPy integer could overflow

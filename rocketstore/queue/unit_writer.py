@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from rocketstore.disk.file_run import FileRun
 from rocketstore.disk.held_directory import HeldDirectory
-from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.layout import UNIT, read_field
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.unit_run import find_invalid_unit
+from rocketstore.log.log_files import LOG_DIRECTORY
+from rocketstore.queue.unit_run import RECOVERED_FILES, find_invalid_unit
 
 __all__ = ["UnitWriter"]
 
@@ -22,6 +22,7 @@ class UnitWriter(FileRun):
     """The common part of the writers of plain and of batch queues. Attribute: ``unit_size``, bytes."""
 
     unit_size: ClassVar[int]
+    model_directory = LOG_DIRECTORY
 
     def __init__(
         self,

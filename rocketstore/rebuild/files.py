@@ -9,6 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_directory import index_file_name, index_paths
 from rocketstore.index.index_header import IndexHeader, read_header
@@ -27,7 +28,7 @@ __all__ = [
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 
 
-def index_headers(directory: Path) -> list[IndexHeader]:
+def index_headers(directory: StorePath) -> list[IndexHeader]:
     """Return the headers of the index files of a directory, none if the directory is missing."""
     return [read_header(path) for path in index_paths(directory)] if directory.is_dir() else []
 

@@ -17,8 +17,8 @@ import numpy as np
 from rocketstore.config import SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, sync_path
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
@@ -146,13 +146,13 @@ def rebuild(
     if out is not None:
         report = rebuilder.build_in(local_path(out))
     else:
-        with lock_for_writing(rebuilder.root, rebuilder.known):
+        with lock_for_writing(local_path(rebuilder.root), rebuilder.known):
             report = rebuilder.build_and_swap()
     warn_of(report.assumptions, rebuilder.root)
     return report
 
 
-def places_of(root: Path) -> tuple[Path, Path]:
+def places_of(root: AnyPath) -> tuple[AnyPath, AnyPath]:
     """Return where the queues of a store may be: a killed swap leaves some of them in the directory of the rebuild."""
     return root, root / STAGING
 
@@ -161,7 +161,7 @@ def places_of(root: Path) -> tuple[Path, Path]:
 class Rebuilder:
     """One rebuild of a store."""
 
-    root: Path
+    root: StorePath
     build: Build
     known: StoreConfig
     memory: int
@@ -249,19 +249,20 @@ class Rebuilder:
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
-        staging = self.root / STAGING
+        root = local_path(self.root)
+        staging = root / STAGING
         if not self.build.consume_queue or self.build.topics is not None:
             self.layout.require_written_queues("written")  # the other queues are completed
         store, repair = self._open_and_plan()
         with store.log:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
-            self._require_rights(repair)
+            self._require_rights(root, repair)
             deleted = self._build(store, repair.end, staging)
-            save_geometry(self.root, with_default_sizes(self.known))  # the old files may be the only ones that show it
+            save_geometry(root, with_default_sizes(self.known))  # the old files may be the only ones that show it
             for part in self.build.parts():
-                if (self.root / part).exists():
+                if (root / part).exists():
                     make_directory(staging / part)
-            backups, rest, saved = self._swap(store, repair, staging)
+            backups, rest, saved = self._swap(root, store, repair, staging)
             try:
                 self._finish(store, repair, rest)
                 shutil.rmtree(staging)
@@ -269,14 +270,14 @@ class Rebuilder:
                 sync_path(self.root)
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
-                raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
+                raise StoreError(f"{root}: {reason}: {RUN_AGAIN}") from error
             if rest is not None:
                 deleted = deleted.joined(rest.queues.deleted)
             notes = describe_saved_records(repair, saved)
-            return self._report(store.log, repair.end, self.root, backups, deleted, notes)
+            return self._report(store.log, repair.end, root, backups, deleted, notes)
 
     def _swap(
-        self, store: StoreFiles, repair: LogRepair, staging: Path
+        self, root: Path, store: StoreFiles, repair: LogRepair, staging: Path
     ) -> tuple[tuple[Path, ...], RecoveryPlan | None, list[Path]]:
         """Replace the old directories with the new ones. After an error rename all of them back.
 
@@ -288,7 +289,7 @@ class Rebuilder:
         try:
             # It makes `abort`: a broker that starts during the swap reads everything.
             saved = apply_log_repair(store, repair)
-            return swap(self.root, staging, self.build.parts(), renamed), self._plan_rest(store), saved
+            return swap(root, staging, self.build.parts(), renamed), self._plan_rest(store), saved
         except BaseException as error:
             if take_back(renamed) and not repair.is_write_undone:
                 if store.last_exit_ok:  # with abort a broker's next start would not believe the index
@@ -296,16 +297,17 @@ class Rebuilder:
                     sync_path(self.root)
             elif isinstance(error, Exception):
                 reason = f"some directories are old ones, and some are new ones: {error}"
-                raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
+                raise StoreError(f"{root}: {reason}: {RUN_AGAIN}") from error
             raise
 
-    def _require_rights(self, repair: LogRepair) -> None:
+    def _require_rights(self, root: Path, repair: LogRepair) -> None:
         """Raise the errors of cutting the log and of the swap before anything is built."""
         require_replaceable(self.root, self.build.parts())
         paths = {self.places.checkpoint, *((self.root / part).parent for part in self.build.parts())}
         for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
-                paths.add(step.path.parent if step.what == "delete" else step.path)
+                path = local_path(step.path)
+                paths.add(path.parent if step.what == "delete" else path)
         for path in sorted(paths):
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

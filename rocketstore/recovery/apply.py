@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocketstore.compat import Compat
 from rocketstore.disk.durable import sync_path, zero_range
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError, advice_for
 from rocketstore.index.index_header import read_header
@@ -73,13 +74,14 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
     if repair.is_write_undone:  # the checkpoint may know of records that are removed now
         store.checkpoint.clear()
     for step in steps:
+        path = local_path(step.path)
         if step.what == "zero":
-            zero_range(step.path, step.offset, step.size)
+            zero_range(path, step.offset, step.size)
         elif step.what == "extend":
-            os.truncate(step.path, step.offset + step.size)
+            os.truncate(path, step.offset + step.size)
         elif step.what == "delete":
-            step.path.unlink()
-            sync_path(step.path.parent)
+            path.unlink()
+            sync_path(path.parent)
     store.log.refresh()
     return saved
 
@@ -87,7 +89,7 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
 def _sync_files(plan: RecoveryPlan) -> None:
     """Flush the files that were written before the crash, and are counted as sound from now on."""
     store = plan.store
-    paths = [file.path for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
+    paths = [local_path(file.path) for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
     if not store.last_exit_ok:
         for queue in plan.queues.queues:
             paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
@@ -122,7 +124,13 @@ def _dispatch_range(
     store = plan.store
     index = open_index(store.places.index, store.config, store.checkpoint) if has_index else None
     dispatcher = Dispatcher(
-        store.root, store.config, store.log, index, store.batch_topics, lives=plan.queues.lives, has_queues=has_queues
+        store.local_root,
+        store.config,
+        store.log,
+        index,
+        store.batch_topics,
+        lives=plan.queues.lives,
+        has_queues=has_queues,
     )
     dispatcher.dispatch(begin, end)
     dispatcher.flush()
@@ -150,4 +158,4 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()
-    sync_path(store.root)
+    sync_path(store.local_root)

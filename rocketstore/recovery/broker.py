@@ -15,6 +15,7 @@ from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import allocate, sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
 from rocketstore.dispatch.light_queues import find_unreadable_offset, names_and_offsets
 from rocketstore.errors import CorruptFileError, StoreError
@@ -125,7 +126,7 @@ class BrokerRecovery:
             files = MappedFileQueue([directory]).files
             for file in files:
                 if file.size == 0 and file == files[-1]:
-                    empty.append(file.path)
+                    empty.append(local_path(file.path))
                 elif file.size != size:
                     reason = f"{file.size} bytes, not {size}: a broker does not start with it"
                     raise CorruptFileError(file.path, file.size, "file size", reason)
@@ -267,9 +268,10 @@ class BrokerRecovery:
                 save_tail(self.places.saved_cuts, tail)
         for file in log.queue.files:
             if file.file_from_offset > end:
-                self.actions.append(RecoveryAction(file.path, "delete"))
-                file.path.unlink()
-                sync_path(file.path.parent)
+                path = local_path(file.path)
+                self.actions.append(RecoveryAction(path, "delete"))
+                path.unlink()
+                sync_path(path.parent)
 
     def _unstartable(self, writers: list[Writer]) -> Path | None:
         """Return a queue that ends in an empty file: 5.3.3 does not start. Source: ConsumeQueue.correctMinOffset."""
@@ -350,10 +352,10 @@ def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
             for target, original in (*reversed(logs.items()), (copy, root)):  # 10 before 1
                 where = str(where).replace(str(target), str(original))
             raise type(error)(where, *rest) from None
-        actions = [
-            action._replace(path=originals.get(action.path) or originals[action.path.parent] / action.path.name)
-            for action in report.actions
-        ]
+        actions = []
+        for action in report.actions:
+            path = local_path(action.path)
+            actions.append(action._replace(path=originals.get(path) or originals[path.parent] / path.name))
     return replace(report, actions=actions, dry_run=True)
 
 
@@ -372,4 +374,4 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def files_of(directory: Path) -> list[Path]:
-    return [file.path for file in MappedFileQueue([directory]).files] if directory.is_dir() else []
+    return [local_path(file.path) for file in MappedFileQueue([directory]).files] if directory.is_dir() else []

@@ -36,7 +36,7 @@ def complete_store(
         report = replace(report, notes=(*report.notes, *unreadable))
         save_geometry(root, config, is_new=not has_messages(root, config))
         for path in config.commit_log_paths(root, writable=True):
-            make_directory(path)
+            make_directory(local_path(path))
         saved = describe_saved_records(plan.log, apply_plan(plan))
     return replace(report, notes=(*saved, *report.notes))
 

@@ -103,7 +103,7 @@ def plan_files(
     """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
-    empty = empty_ext_files(store.root, store.config)
+    empty = empty_ext_files(store.local_root, store.config)
     is_clean = store.last_exit_ok and store.has_checkpoint and not empty
     plan = None if thorough or not is_clean else _plan_from_ends(store)
     if plan is not None:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -30,7 +29,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit
+from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
 from rocketstore.survey.places import StorePlaces

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
@@ -32,7 +32,7 @@ class RecoveryAction(NamedTuple):
       them. "leave": some records stay, because records of others may follow them.
     """
 
-    path: Path
+    path: StorePath
     what: str
     offset: int = 0
     size: int = 0

@@ -153,7 +153,7 @@ class Assumptions:
             yield f"messageIndexEnable=true is assumed, so that {lacking}: {ADVICE}"
 
 
-def warn_of(texts: Iterable[str], root: Path, *, stacklevel: int = 3) -> tuple[str, ...]:
+def warn_of(texts: Iterable[str], root: StorePath, *, stacklevel: int = 3) -> tuple[str, ...]:
     """Log each text and issue it as a UserWarning, which Python writes to standard error. Return the texts.
 
     Lost bitmaps are only logged: consumers get the same messages without them.
@@ -221,7 +221,7 @@ def _find_delays(places: Iterable[StorePlaces], log: CommitLog) -> dict[int, lis
     return found
 
 
-def _delays_of(directory: Path, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
+def _delays_of(directory: StorePath, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
     """Yield level and delay, seconds, of the sound units at both ends of a queue, the newest first."""
     with ConsumeQueue.open(directory, commit_log=log) as queue:
         begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
@@ -311,7 +311,7 @@ def _is_light(topic: str) -> bool:
     return topic.startswith(LIGHT_QUEUE_PREFIX)
 
 
-def _has_units_of_other_topics(directory: Path, log: CommitLog) -> bool:
+def _has_units_of_other_topics(directory: StorePath, log: CommitLog) -> bool:
     """Return whether the last unit of a queue leads to a message of another topic that names the queue."""
     for queue_id in queue_ids_in(directory):
         with contextlib.suppress(*READ_ERRORS), ConsumeQueue.open(directory / str(queue_id), commit_log=log) as queue:
@@ -348,7 +348,7 @@ def _has_bitmaps(place: StorePlaces) -> bool:
     return False
 
 
-def _queue_beside(directory: Path) -> ConsumeQueue:
+def _queue_beside(directory: StorePath) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
     topic = directory.parent
     return ConsumeQueue.open(StorePlaces.of(topic.parent.parent).queue(ConsumeQueue, topic.name, directory.name))

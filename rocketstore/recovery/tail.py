@@ -16,6 +16,8 @@ from rocketstore.disk.durable import make_directory, sync, sync_path
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
 
@@ -52,7 +54,7 @@ def save_tail(directory: Path, tail: Tail) -> Path:
     if path.parent.is_symlink():
         raise StoreError(f"{path.parent}: is a link, and bytes cut off the log must stay in the store: remove the link")
     make_directory(path.parent)
-    with os.fdopen(create_file(path, like=tail.file.path), "wb") as file:
+    with os.fdopen(create_file(path, like=local_path(tail.file.path)), "wb") as file:
         try:
             for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
                 file.write(data)
@@ -71,7 +73,7 @@ def is_saved(directory: Path, tail: Tail) -> bool:
     return any(_is_rest_of(path, tail) for path in reversed(saved))
 
 
-def _is_rest_of(path: Path, tail: Tail) -> bool:
+def _is_rest_of(path: StorePath, tail: Tail) -> bool:
     name = re.fullmatch("[0-9]{13,}-([0-9]{20})", path.name)
     if name is None or not int(name[1]) <= tail.begin < tail.end <= int(name[1]) + path.stat().st_size:
         return False
@@ -85,7 +87,7 @@ def _is_rest_of(path: Path, tail: Tail) -> bool:
     return True
 
 
-def _chunks(path: Path, begin: int, size: int) -> Iterator[bytes]:
+def _chunks(path: StorePath, begin: int, size: int) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         for position in range(begin, begin + size, CHUNK):
             yield read_at(file.fileno(), min(CHUNK, begin + size - position), position, path)

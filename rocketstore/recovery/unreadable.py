@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from rocketstore.compat import DIFFERENCES, Compat
 from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import BORN_HOST_V6, MAGIC_V2, RECORD_HEAD, STORE_HOST_V6
 from rocketstore.log.commit_log import CommitLog
@@ -78,7 +78,7 @@ class UnreadableRecords:
         parts = [f"{count} {KINDS[name]} (read since {_first_release(name)})" for name, count in counts]
         return (f"RocketMQ {self.compat} cannot read {counted(self.total, 'record')}: {', '.join(parts)}",)
 
-    def require_none(self, root: Path, config: StoreConfig) -> tuple[str, ...]:
+    def require_none(self, root: StorePath, config: StoreConfig) -> tuple[str, ...]:
         """Return the texts if ``config.allow_unreadable``. Else raise StoreError if a record is unreadable."""
         for text in self.texts():
             if not config.allow_unreadable:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.log_end import LogEnd
 from rocketstore.report import charts
@@ -115,15 +116,22 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
     return section
 
 
-def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
+def path_below(path: StorePath, root: StorePath) -> str:
+    """Return a path as it is shown: relative to the root of its store, if it is a local path below the root."""
+    if isinstance(path, Path) and isinstance(root, Path) and path.is_relative_to(root):
+        return str(path.relative_to(root))
+    return str(path)
+
+
+def findings_tables(report: VerifyReport, root: StorePath) -> list[Table]:
     """Return a table of the kinds of findings and how to mend them, and a table of all findings."""
     counts: dict[str, int] = defaultdict(int)
     findings: list[Row] = []
     for finding in report.findings:
         counts[finding.kind] += 1 + finding.more
-        path = finding.path.relative_to(root) if finding.path.is_relative_to(root) else finding.path
+        path = path_below(finding.path, root)
         more = f" (and {finding.more:,} more)" if finding.more else ""
-        findings.append((finding.severity, finding.kind, str(path), finding.offset, finding.detail + more))
+        findings.append((finding.severity, finding.kind, path, finding.offset, finding.detail + more))
     kinds: list[Row] = []
     for name, count in counts.items():
         kind = KINDS[name]

@@ -12,6 +12,7 @@ import numpy as np
 
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index

@@ -11,10 +11,10 @@ from pathlib import Path
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.processes import has_files_open, is_alive, read_command, start_time
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreLockedError
+from rocketstore.state.lock_file import is_held
 
 __all__ = ["make_abort", "remove_abort", "require_no_writer"]
 

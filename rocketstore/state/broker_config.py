@@ -17,6 +17,7 @@ from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.held_directory import HeldDirectory, exists
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.made_by import made_by
@@ -53,7 +54,7 @@ PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS:
 class ConfigProblem(NamedTuple):
     """A file of the configuration and its problem."""
 
-    path: Path
+    path: StorePath
     what: str
 
 
@@ -85,7 +86,7 @@ class BrokerConfig:
     offsets_file: str = OFFSETS
 
     @classmethod
-    def open(cls, store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
+    def open(cls, store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Self:
         """Read the directory ``config`` of a store. If it is missing, all parts are empty.
 
         Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
@@ -122,7 +123,9 @@ class BrokerConfig:
                 yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
 
 
-def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
+def find_offsets_file(
+    store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None
+) -> str:
     """Return the name of the file in which the broker keeps the offsets of its consumers.
 
     A broker with enableLmq reads and writes only lmqConsumerOffset.json, any other broker only consumerOffset.json. If
@@ -144,7 +147,10 @@ def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: Store
 
 
 def read_topics(
-    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, must_be_good: bool = False
+    store_path_root_dir: str | os.PathLike[str] | StorePath,
+    config: StoreConfig | None = None,
+    *,
+    must_be_good: bool = False,
 ) -> dict[str, TopicConfig]:
     """Read topics.json alone, as ``BrokerConfig.open`` does. The file of consumer offsets may be very large.
 
@@ -162,7 +168,9 @@ def read_topics(
     return main.value or bak.value or {}
 
 
-def read_declared_topics(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> set[str]:
+def read_declared_topics(
+    store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None
+) -> set[str]:
     """Return the topics in topics.json itself. Its .bak may have topics that were deleted, and may lack new ones.
 
     The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
@@ -180,7 +188,7 @@ def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
     """
     problems = BrokerConfig.open(store_path_root_dir).problems
     told = {problem.path for problem in problems}
-    for path, decode in _files(store_path_root_dir):
+    for path, decode in _files(to_path(store_path_root_dir)):
         bak = _read_again(_bak(path), decode)
         if bak.what not in ("", MISSING) and told.isdisjoint((path, _bak(path))):
             problems.append(ConfigProblem(_bak(path), bak.what))
@@ -255,7 +263,7 @@ def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
     return root
 
 
-def _require_good(path: Path, main: _Read, bak: _Read) -> None:
+def _require_good(path: StorePath, main: _Read, bak: _Read) -> None:
     """Raise StoreError if all existing files are bad. A file that the disk cannot read may be newer than its .bak."""
     if main.value is not None or main.what == bak.what == MISSING:
         return
@@ -296,7 +304,7 @@ class _Read(NamedTuple):
     data: bytes | None = None  # None if the disk cannot read the file
 
 
-def _bak(path: Path) -> Path:
+def _bak(path: AnyPath) -> AnyPath:
     return path.with_name(f"{path.name}.bak")
 
 
@@ -304,14 +312,13 @@ def _bad(path: Path) -> Path:
     return path.with_name(f"{path.name}.bad-{time.time_ns() // 1_000_000}")
 
 
-def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Decoder]]:
-    root = to_path(store_path_root_dir)
+def _files(root: AnyPath) -> list[tuple[AnyPath, Decoder]]:
     if not root.is_dir():
         root.stat()
     return [(root / "config" / name, decode) for name, decode in (TYPED_FILES | OTHER_FILES).items()]
 
 
-def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
+def _read_both(path: StorePath, decode: Decoder) -> tuple[_Read, _Read]:
     """Read a file and, if it is bad, its .bak. Repeat the reads for some time, since a broker may be writing."""
     main, bak, tries = _Read(), _Read(), 0
     while True:
@@ -324,7 +331,7 @@ def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
         time.sleep(PAUSE)
 
 
-def _read_again(path: Path, decode: Decoder) -> _Read:
+def _read_again(path: StorePath, decode: Decoder) -> _Read:
     """Read one file. Repeat the read for some time while the file is bad."""
     found, tries = _Read(), 0
     while True:
@@ -335,7 +342,7 @@ def _read_again(path: Path, decode: Decoder) -> _Read:
         time.sleep(PAUSE)
 
 
-def _is_being_written(path: Path) -> bool:
+def _is_being_written(path: StorePath) -> bool:
     """Return whether a broker may be writing a file now. A file like that is read again before it is called broken.
 
     A broker empties a file and then writes it, first the .bak and then the file. So a file that was changed a moment
@@ -347,14 +354,14 @@ def _is_being_written(path: Path) -> bool:
     return abs(time.time() - last) < LIVE_SECONDS
 
 
-def _change_time(path: Path) -> float:
+def _change_time(path: StorePath) -> float:
     """Return when a file was changed last, seconds since the epoch; 0 if the file cannot be found."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0
 
 
-def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
+def _read(path: StorePath, decode: Decoder, before: _Read) -> _Read:
     """Read a file. Parameters: before: the result of the last read, which is returned if the bytes are the same."""
     data = None
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.disk.create import open_own_file
@@ -13,6 +12,7 @@ from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import CHECKPOINT, struct_of
 
 __all__ = ["StoreCheckpoint"]
@@ -37,7 +37,7 @@ class StoreCheckpoint:
     True
     """
 
-    path: Path | None = None
+    path: StorePath | None = None
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
@@ -49,15 +49,15 @@ class StoreCheckpoint:
     _held: HeldDirectory | None = field(default=None, repr=False, compare=False)  # the root of a store that is written
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, _held: HeldDirectory | None = None) -> Self:
+    def open(cls, path: str | os.PathLike[str] | StorePath, *, _held: HeldDirectory | None = None) -> Self:
         """Read a checkpoint file. Missing bytes count as zeros: a broker extends a short file when it maps it."""
-        path = to_path(path)
+        place = to_path(path)
         try:
-            data = read_file_start(path, FIELDS.size)
+            data = read_file_start(place, FIELDS.size)
         except FileNotFoundError:
-            return cls(path, _held=_held)
+            return cls(place, _held=_held)
         numbers = dict(zip(CHECKPOINT.names or (), FIELDS.unpack(data.ljust(FIELDS.size, b"\0")), strict=True))
-        return cls(path, **numbers, _held=_held)
+        return cls(place, **numbers, _held=_held)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, *self._numbers())
@@ -77,7 +77,8 @@ class StoreCheckpoint:
         if self.path is None:
             return
         with self._lock:
-            fd = open_own_file(local_path(self.path), self._held)
+            path = local_path(self.path)
+            fd = open_own_file(path, self._held)
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE
                 if is_new:
@@ -87,7 +88,7 @@ class StoreCheckpoint:
             finally:
                 os.close(fd)
             if is_new:
-                sync_path(self.path.parent, self._held)
+                sync_path(path.parent, self._held)
 
     def _numbers(self) -> tuple[int, ...]:
         return tuple(getattr(self, name) for name in CHECKPOINT.names or ())

@@ -8,6 +8,7 @@ from pathlib import Path
 from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import scandir
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.java_text import parse_boolean, trim
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
@@ -35,14 +36,14 @@ INDEX_KEY = b"lastStoreTimeStamp"
 MAX_SEARCHED = 64 << 20  # bytes of one file
 
 
-def is_rocksdb(directory: Path) -> bool:
+def is_rocksdb(directory: StorePath) -> bool:
     """Return whether a directory has a RocksDB, perhaps among other files. False if the directory cannot be read."""
     with contextlib.suppress(OSError):
         return (directory / "CURRENT").exists()
     return False
 
 
-def has_rocksdb_data(directory: Path) -> bool:
+def has_rocksdb_data(directory: StorePath) -> bool:
     """Return whether a RocksDB holds anything: a broker of 5.5.0 makes an empty one in every store."""
     with contextlib.suppress(OSError), scandir(directory) as entries:
         return any(
@@ -90,7 +91,7 @@ def find_config_databases(directory: Path, config: StoreConfig | None = None) ->
     return found | ({LMQ_OFFSETS: found[OFFSETS]} if OFFSETS in found else {})
 
 
-def holds_index(directory: Path) -> bool:
+def holds_index(directory: StorePath) -> bool:
     """Return whether a ``rocksdbstore`` has an index: a broker keeps timers and transactions there, too.
 
     Only the index has the key INDEX_KEY, which sorts behind its other keys, so that the manifest names it as the last

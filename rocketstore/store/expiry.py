@@ -13,6 +13,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.storage import local_path
 from rocketstore.index.index_service import IndexService
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
@@ -104,9 +105,10 @@ def delete_expired_files(
     # that the message was never dispatched.
     if not dry_run:
         for file in expired:
-            directory = (held or {}).get(file.path.parent)
-            unlink_path(file.path, directory, missing_ok=True)
-            sync_path(file.path.parent, directory)
+            path = local_path(file.path)
+            directory = (held or {}).get(path.parent)
+            unlink_path(path, directory, missing_ok=True)
+            sync_path(path.parent, directory)
     queue_paths: list[Path] = []
     size = 0
     for queue in queues:
@@ -116,7 +118,7 @@ def delete_expired_files(
         size += len(paths) * queue.mapped_file_size
     return ExpiredFiles(
         min_phy_offset,
-        Deleted([file.path for file in expired], sum(file.size for file in expired)),
+        Deleted([local_path(file.path) for file in expired], sum(file.size for file in expired)),
         Deleted(queue_paths, size),
         _delete_index_files(index, min_phy_offset, dry_run),
     )
@@ -124,7 +126,9 @@ def delete_expired_files(
 
 def _delete_index_files(index: IndexService | None, min_phy_offset: int, dry_run: bool) -> Deleted:
     older = index.files[:-1] if index is not None else []
-    expired = [file.path for file in takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older)]
+    expired = [
+        local_path(file.path) for file in takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older)
+    ]
     deleted = Deleted(expired, sum(path.stat().st_size for path in expired))
     if index is not None and not dry_run:
         index.delete_expired_file(min_phy_offset)

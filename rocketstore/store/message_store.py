@@ -14,8 +14,8 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import held_lists, local_path, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -67,7 +67,7 @@ class MessageStore(Previewed, StoreReader, Closable):
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str] | RemotePath,
+        path: str | os.PathLike[str] | StorePath,
         mode: Mode = "r",
         *,
         config: StoreConfig | None = None,
@@ -78,18 +78,18 @@ class MessageStore(Previewed, StoreReader, Closable):
         check_mode(mode)
         if leftovers and mode != "r":
             raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them: a writer appends at the log's end")
-        root = to_path(path) if mode == "r" else local_path(path)
+        root: StorePath = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
-            return cls._open_writer(root, mode, config)
+            return cls._open_writer(local_path(root), mode, config)
         given, config = config, config or StoreConfig()
         require_descriptors_to_read(root)
         require_store(root, config)
         if mode == "r":
             return cls(root, config, leftovers=leftovers)
-        return cls._open_writer(root, mode, given)
+        return cls._open_writer(local_path(root), mode, given)
 
     @classmethod
-    def of_plan(cls, path: Path, config: StoreConfig, log: CommitLog | None) -> Self:
+    def of_plan(cls, path: StorePath, config: StoreConfig, log: CommitLog | None) -> Self:
         """Make a reader of a store from the plan of another process, for example of a job's driver. List no directory.
 
         Parameters: log: the commit log, which the reader closes; None to open it at its first use.

@@ -7,14 +7,13 @@ import operator
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, UnsupportedFormatError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
@@ -31,6 +30,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.lock_file import is_held
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
@@ -55,7 +55,7 @@ class StoreParts:
 
     def __init__(
         self,
-        path: Path,
+        path: StorePath,
         config: StoreConfig,
         mode: str = "r",
         writer: StoreWriter | None = None,

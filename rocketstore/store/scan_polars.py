@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rocketstore.config import StoreConfig
 from rocketstore.dataset.dataset_reader import DatasetReader
-from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 from rocketstore.store.message_store import MessageStore
 
@@ -21,7 +21,7 @@ LEAST_POLARS = 1, 35  # older releases lose filters that they cannot pass on
 
 
 def scan_polars(
-    path: str | os.PathLike[str] | RemotePath,
+    path: str | os.PathLike[str] | StorePath,
     *,
     columns: str | Iterable[str] | None = None,
     on_corrupt: Literal["raise", "skip"] = "raise",

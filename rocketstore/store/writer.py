@@ -14,7 +14,7 @@ from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.held_directory import HeldDirectory
-from rocketstore.disk.lock_file import StoreLock
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
@@ -32,6 +32,7 @@ from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import make_abort, remove_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.lock_file import StoreLock
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.survey.places import StorePlaces

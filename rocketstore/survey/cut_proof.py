@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.limits import LONG_MAX
@@ -49,7 +49,7 @@ class StoreEndJudge:
     The last file of the log and the units that lead into it are read once for all bad bytes in it.
     """
 
-    def __init__(self, root: Path, config: StoreConfig, find_state: Callable[[], StoreState]) -> None:
+    def __init__(self, root: StorePath, config: StoreConfig, find_state: Callable[[], StoreState]) -> None:
         self._root, self._config, self._find_state = root, config, find_state
         self._facts: LastFileFacts | None = None
 
@@ -84,7 +84,7 @@ class StoreEndJudge:
         return None if facts is None else read_cut_proof(self._root, log, facts, candidate)
 
 
-def read_lock_timestamp(root: Path) -> int | None:
+def read_lock_timestamp(root: StorePath) -> int | None:
     """Return when the running broker wrote its lock file at its start, epoch ms; None without this file."""
     with contextlib.suppress(OSError):
         return StorePlaces.of(root).lock.stat().st_mtime_ns // 1_000_000
@@ -104,7 +104,7 @@ def are_all_older(log: RecordReader, begin: int, timestamp: int) -> bool:
     return True
 
 
-def read_facts(root: Path, config: StoreConfig, log: RecordReader) -> LastFileFacts | None:
+def read_facts(root: StorePath, config: StoreConfig, log: RecordReader) -> LastFileFacts | None:
     """Read the last file of a log, and the units and items that lead into it.
 
     Returns: None without queues in files, or if the index is damaged. Raises: OSError; StoreError; ValueError.
@@ -118,7 +118,7 @@ def read_facts(root: Path, config: StoreConfig, log: RecordReader) -> LastFileFa
     return None if file is None or units is None or items is None else LastFileFacts(file, units, items)
 
 
-def read_cut_proof(root: Path, log: RecordReader, facts: LastFileFacts, candidate: EndCandidate) -> CutProof:
+def read_cut_proof(root: StorePath, log: RecordReader, facts: LastFileFacts, candidate: EndCandidate) -> CutProof:
     """Read the proof for a place in the last file of a log. Raises: OSError; StoreError."""
     place, file = candidate.end, facts.file
     behind = file.first_behind(place)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import scandir
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -57,12 +57,12 @@ class StoreLayout:
     Source: DefaultMessageStore.createConsumeQueueStore, BrokerController.initializeMetadata.
     """
 
-    root: Path
-    queue_database: Path | None
+    root: StorePath
+    queue_database: StorePath | None
     are_queues_in_database: bool
     writes_one_format: bool
-    config_databases: Mapping[str, Path]
-    index_database: Path | None
+    config_databases: Mapping[str, StorePath]
+    index_database: StorePath | None
     has_other_data: bool
     has_light_queues: bool
     compacted_topics: tuple[str, ...]
@@ -136,7 +136,7 @@ class StoreLayout:
         return left
 
 
-def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
+def look_at_store(root: StorePath, config: StoreConfig | None = None) -> StoreLayout:
     """Find the parts of a store that are in formats that are not read. Changes nothing.
 
     Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
@@ -162,7 +162,7 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
     )
 
 
-def find_elsewhere(root: Path, is_wanted: Callable[[str], bool]) -> list[str]:
+def find_elsewhere(root: StorePath, is_wanted: Callable[[str], bool]) -> list[str]:
     """Say where consumers get other messages than those of log and queues, as ``StoreLayout.notes`` does.
 
     Two directories are listed, and a third if a topic was compacted.
@@ -196,7 +196,7 @@ def _describe_elsewhere(places: StorePlaces, compacted_topics: Iterable[str], is
     return texts
 
 
-def _are_queues_in_database(root: Path, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
+def _are_queues_in_database(root: StorePath, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
     """Return whether consumers are served from the RocksDB of queues, which exists.
 
     With rocksdbCQDoubleWriteEnable a broker with the default storeType writes RocksDB and files, and reads the files.
@@ -209,7 +209,7 @@ def _are_queues_in_database(root: Path, config: StoreConfig | None, config_datab
     return False  # the caller gets the error when it lists the queues
 
 
-def _names_in(directory: Path) -> set[str]:
+def _names_in(directory: StorePath) -> set[str]:
     """Return the names in a directory; none if it cannot be listed. The next call that reads it then raises."""
     with contextlib.suppress(OSError), scandir(directory) as entries:
         return {entry.name for entry in entries}
@@ -220,7 +220,7 @@ def has_dledger_log(root: Path) -> bool:
     return any(StorePlaces.of(root).find_dledger_logs())
 
 
-def require_file_log(root: Path, config: StoreConfig, what: str) -> None:
+def require_file_log(root: StorePath, config: StoreConfig, what: str) -> None:
     """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages.
 
     Parameters: what: the action that is impossible, for the error: "read", "written" and so on.

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
-from rocketstore.disk.lock_file import StoreLock
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -169,7 +170,7 @@ def _refuse_shared_files(places: StorePlaces, lists: list[list[os.DirEntry[str]]
 # ---- a commit log that is not where it should be -----------------------------------------------------------
 
 
-def require_log_directory(root: Path, config: StoreConfig) -> None:
+def require_log_directory(root: StorePath, config: StoreConfig) -> None:
     """Raise StoreError if the configuration names directories of the commit log, and all of them are missing.
 
     The commit log is then elsewhere. The caller must not treat it as empty.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.limits import INT_MAX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -93,7 +93,7 @@ class QueueUnits:
         return OwnUnit(topic, queue_id, int(self.number[at]), is_batch)
 
 
-def read_queue_units(root: Path, target: LogFile) -> QueueUnits | None:
+def read_queue_units(root: StorePath, target: LogFile) -> QueueUnits | None:
     """Read the units of all queues of a store that lead into a file of its log.
 
     All bytes of all queue files are read, since old units behind the end of a queue are in no order.

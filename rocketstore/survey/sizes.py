@@ -18,7 +18,8 @@ from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.disk.storage import scandir, to_path
+from rocketstore.disk.storage import local_path, scandir, to_path
+from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
@@ -63,7 +64,7 @@ SAVED: dict[str, type] = {
 }
 
 
-def require_store(root: Path, config: StoreConfig) -> None:
+def require_store(root: StorePath, config: StoreConfig) -> None:
     """Raise StoreError if a directory is not the root of a store, OSError if it is no directory.
 
     The error names the stores that a user probably means.
@@ -74,7 +75,7 @@ def require_store(root: Path, config: StoreConfig) -> None:
         raise StoreError(f"{root}: {reason}{hint_at_store(root)}")
 
 
-def require_directory(root: Path) -> None:
+def require_directory(root: StorePath) -> None:
     """Raise OSError if a path is no directory. The error names the store in which a file is."""
     try:
         with scandir(root):
@@ -97,14 +98,14 @@ def require_new_place(root: Path, config: StoreConfig) -> None:
             raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
 
 
-def has_store(root: Path, config: StoreConfig) -> bool:
+def has_store(root: StorePath, config: StoreConfig) -> bool:
     """Return whether a directory has a log, queues or an index."""
     places = StorePlaces.of(root, config)
     parts = [*places.log_directories, places.queues(ConsumeQueue), places.index]
     return any(part.is_dir() for part in parts) or has_dledger_log(root)
 
 
-def hint_at_store(path: Path) -> str:
+def hint_at_store(path: StorePath) -> str:
     """Return a question about the stores directly below a path, or the store around it; else an empty text."""
     if stores := stores_in(path):
         return did_you_mean(stores)
@@ -116,7 +117,7 @@ def hint_at_store(path: Path) -> str:
     return ""
 
 
-def stores_in(path: Path) -> list[Path]:
+def stores_in(path: StorePath) -> list[StorePath]:
     """Return the stores directly below a directory, sorted; none if it cannot be listed."""
     with contextlib.suppress(OSError), scandir(path) as entries:
         names = sorted(entry.name for entry in islice(entries, MAX_SEARCHED) if entry.is_dir())
@@ -124,7 +125,7 @@ def stores_in(path: Path) -> list[Path]:
     return []
 
 
-def did_you_mean(stores: Sequence[Path]) -> str:
+def did_you_mean(stores: Sequence[StorePath]) -> str:
     """Return a question that names stores; an empty text without a store."""
     if len(stores) < 2:
         return "".join(f": did you mean {store}?" for store in stores)
@@ -163,7 +164,7 @@ def planning_config(root: Path, config: StoreConfig | None) -> tuple[SizedConfig
     return writing_config(root, replace(base, **sizes)), (note,)
 
 
-def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
+def require_sizes(root: StorePath, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
     unknown = [name for name in names if getattr(known, name) is None]
     if unknown:
@@ -201,7 +202,10 @@ def require_batch_size(config: SizedConfig) -> None:
 
 
 def known_config(
-    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, replaced: Collection[str] = ()
+    store_path_root_dir: str | os.PathLike[str] | StorePath,
+    config: StoreConfig | None = None,
+    *,
+    replaced: Collection[str] = (),
 ) -> StoreConfig:
     """Return the configuration that a store was written with. A size is None without a file of that kind.
 
@@ -289,7 +293,7 @@ def read_saved(path: Path) -> dict[str, Any]:
     return values
 
 
-def has_messages(root: Path, config: StoreConfig) -> bool:
+def has_messages(root: StorePath, config: StoreConfig) -> bool:
     """Return whether the commit log of a store has bytes."""
     for directory in config.commit_log_paths(root):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -299,7 +303,7 @@ def has_messages(root: Path, config: StoreConfig) -> bool:
     return False
 
 
-def _length(name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int) -> int | None:
+def _length(name: str, directories: Iterable[StorePath], given: int | None, saved: int | None, unit: int) -> int | None:
     """Return the one length of the files of all these runs, None without files.
 
     Empty files do not count: a power failure can leave one, and RocketMQ deletes it if it is the last file. A last file
@@ -331,7 +335,7 @@ def _length(name: str, directories: Iterable[Path], given: int | None, saved: in
     return found
 
 
-def _index_geometry(directory: Path, slots: int | None, items: int | None) -> IndexGeometry | None:
+def _index_geometry(directory: StorePath, slots: int | None, items: int | None) -> IndexGeometry | None:
     """Return the geometry of the index files, None without files. One number and the length give the other."""
     lengths = {}
     with contextlib.suppress(FileNotFoundError):
@@ -355,7 +359,7 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> In
     return geometry
 
 
-def _shows_items(path: Path, geometry: IndexGeometry) -> bool:
+def _shows_items(path: StorePath, geometry: IndexGeometry) -> bool:
     """Return whether a file that is shorter than its geometry has items, and all at the places that it gives them."""
     with contextlib.suppress(CorruptFileError), MappedFile(path, least_size=geometry.file_size) as file:
         require_items(file, geometry)
@@ -364,7 +368,7 @@ def _shows_items(path: Path, geometry: IndexGeometry) -> bool:
     return False
 
 
-def _shown_geometry(paths: list[Path]) -> IndexGeometry:
+def _shown_geometry(paths: list[StorePath]) -> IndexGeometry:
     try:
         return geometry_of(paths, for_writing=True)
     except ValueError:
@@ -378,7 +382,7 @@ def _shown_geometry(paths: list[Path]) -> IndexGeometry:
     raise SettingError(reason, SLOTS, ITEMS, suggested=suggested, advice=advice)
 
 
-def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
+def _check_items(paths: list[StorePath], geometry: IndexGeometry) -> None:
     """Raise ValueError if the newest items are found with another geometry only."""
     slots, items = geometry
     for path in reversed(paths):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
@@ -18,7 +18,7 @@ from rocketstore.survey.sizes import read_saved
 __all__ = ["open_store_index", "read_item_offsets"]
 
 
-def open_store_index(root: Path, config: StoreConfig) -> IndexService:
+def open_store_index(root: StorePath, config: StoreConfig) -> IndexService:
     """Open the index. If its files do not show their geometry, use the geometry that their writer saved.
 
     Files do not show it if they have few items, or if an item is damaged. Damaged files are ignored.
@@ -38,7 +38,7 @@ def open_store_index(root: Path, config: StoreConfig) -> IndexService:
     return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
 
-def read_item_offsets(root: Path, config: StoreConfig, target: LogFile) -> np.ndarray | None:
+def read_item_offsets(root: StorePath, config: StoreConfig, target: LogFile) -> np.ndarray | None:
     """Return the physical offsets, int64[n], in index items that lead into a file of the log.
 
     Returns: None if a file of the index is damaged, so that items may be missing. Raises: OSError; StoreError;

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 from rocketstore.verify.start import is_on
 
@@ -24,7 +23,7 @@ MUST_LOAD = {
 }
 
 
-def kind_of_problem(path: Path, problem: str, config: StoreConfig, offsets_file: str) -> str:
+def kind_of_problem(path: StorePath, problem: str, config: StoreConfig, offsets_file: str) -> str:
     """Return the kind of a problem with a file of config.
 
     A broker ends if it can decode neither a file nor its .bak. A .bak that is missing or empty counts as no data.
@@ -47,7 +46,7 @@ def _is_loaded(name: str, config: StoreConfig) -> bool:
     return name != TIMER_METRICS or is_on(config, "timerWheelEnable")
 
 
-def has_content(path: Path) -> bool:
+def has_content(path: StorePath) -> bool:
     """Return whether a path leads to a directory, or to a file that is not empty, as far as can be seen."""
     try:
         return path.is_dir() or path.stat().st_size > 0

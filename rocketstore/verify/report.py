@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.kernels.message_columns import Field
 from rocketstore.log.commit_log import CommitLog
@@ -47,7 +48,7 @@ class Finding:
     """
 
     kind: str
-    path: Path
+    path: StorePath
     offset: int
     detail: str
     more: int = 0
@@ -149,7 +150,7 @@ class VerifyReport(Previewed, ArrowStream):
 class Place(NamedTuple):
     """The place of one finding: a file, an offset in it in bytes, and the text of the finding."""
 
-    path: Path
+    path: StorePath
     offset: int
     detail: str
 
@@ -158,11 +159,11 @@ class Findings:
     """Collect findings from any thread. The first ``SHOWN`` of each kind and file are listed, the others counted."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Path], list[Finding]] = {}
-        self._more: dict[tuple[str, Path], int] = {}
+        self._found: dict[tuple[str, StorePath], list[Finding]] = {}
+        self._more: dict[tuple[str, StorePath], int] = {}
         self._mutex = threading.Lock()
 
-    def add(self, kind: str, path: Path, offset: int, detail: str, count: int = 1) -> None:
+    def add(self, kind: str, path: StorePath, offset: int, detail: str, count: int = 1) -> None:
         """Add one finding. Parameters: count: the number of findings that it stands for."""
         KINDS[kind]
         with self._mutex:
@@ -187,7 +188,7 @@ class Findings:
             self.add(kind, *places[-1], max(total - len(places) + 1, 1))
 
     @contextmanager
-    def reporting_errors(self, path: Path, kind: str = "unreadable") -> Iterator[None]:
+    def reporting_errors(self, path: StorePath, kind: str = "unreadable") -> Iterator[None]:
         """Turn an error of a damaged or missing file into a finding.
 
         Parameters: path: the file, if the error does not name one. kind: of the finding.
@@ -233,7 +234,7 @@ def log_place(log: CommitLog, phy_offset: int, detail: str) -> Place:
     return Place(path, offset, f"at {phy_offset}: {detail}")
 
 
-def kind_of_error(error: OSError, path: Path) -> str:
+def kind_of_error(error: OSError, path: StorePath) -> str:
     """Return the kind of an error of the operating system."""
     if isinstance(error, DiskReadError):
         return "disk-unreadable"

@@ -15,6 +15,7 @@ from rocketstore.disk.descriptors import require_descriptors_to_read
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import CorruptFileError, StoreError
@@ -58,7 +59,7 @@ KNOWN = re.compile(
 
 
 def verify(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | StorePath,
     *,
     quick: bool = False,
     threads: int | None = None,

@@ -248,6 +248,19 @@ def test_a_new_file_has_the_mode_of_its_model(tmp_path):
     assert mode_of(tmp_path / "file") == 0o600
 
 
+def test_a_first_numbered_file_has_the_mode_of_a_file_in_the_model_directory(tmp_path):
+    for name in ("log", "queues/topic/0"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "log/00").touch(0o600)
+    for name, model_directory, mode in [("10", None, 0o644), ("11", "log", 0o644), ("a", "log", 0o644)]:
+        path = tmp_path / "queues/topic/0" / name
+        os.close(create_file(path, model_directory=model_directory))
+        assert mode_of(path) == mode  # beside it stands 10
+    (tmp_path / "queues/topic/1").mkdir()
+    os.close(create_file(tmp_path / "queues/topic/1/10", model_directory="log"))
+    assert mode_of(tmp_path / "queues/topic/1/10") == 0o600
+
+
 def test_a_new_directory_lets_in_no_more_people_than_the_one_around_it(tmp_path):
     tmp_path.chmod(0o750)
     create_directory(tmp_path / "inner")

@@ -39,6 +39,7 @@ import rocketstore
 from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig
 from rocketstore.disk.remote import remote_file_queue, remote_path
 from rocketstore.disk.storage import to_path
+from rocketstore.disk.store_path import StorePath
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
@@ -751,3 +752,17 @@ def test_commands_that_write_refuse_a_uri(memory, command, tmp_path):
     order = [*rest, memory] if command == "import" else [memory, *rest]
     result = run(*command.split(), *order)
     assert (result.exit_code, "is remote" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("kind", [Path, RemotePath])
+def test_each_kind_of_path_has_the_methods_of_a_store_path(kind):
+    methods = {name for name in vars(StorePath) if name in ("__lt__", "__truediv__") or name[0] != "_"}
+    assert {"name", "parent", "stat", "iterdir", "open"} < methods
+    assert [name for name in sorted(methods) if not hasattr(kind, name)] == []
+
+
+def test_a_log_in_local_and_in_remote_directories_is_refused(tmp_path, memory):
+    local = made_store(tmp_path / "store") / "commitlog"
+    upload(fsspec.filesystem("memory"), local, tmp_path.name)
+    with pytest.raises(ValueError, match=f"{local}: is local, and other directories of the log are remote"):
+        CommitLog.open([memory, local])

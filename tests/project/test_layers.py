@@ -94,6 +94,34 @@ def test_imports_go_only_down(path):
         assert ROOMS.index(name) <= ROOMS.index(room(path)), f"{path.relative_to(PACKAGE)} imports from {name}"
 
 
+# ---- disk/ knows no RocketMQ --------------------------------------------------------------------------------
+
+BYTES_ONLY = {"buffer", "mapping"}  # kernels that know neither records nor units nor items
+STORE_NAMES = {
+    "commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "index", "config", "checkpoint", "abort",
+    "lock", "rocketstore.json", "rocketstore-cut", "rocksdbstore", "topics.json",
+}  # fmt: skip
+OF_DISK = [path for path in SOURCES if room(path) == "disk"]
+
+
+def texts_in(path):
+    """The texts in the code of a file, without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in statements:
+            yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+
+
+@pytest.mark.parametrize("path", OF_DISK, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_disk_knows_no_records_and_no_names_of_a_store(path):
+    kernels = {module.split(".")[2] for module in imported_modules(path) if module.startswith("rocketstore.kernels.")}
+    assert "rocketstore.kernels" not in imported_modules(path)
+    assert kernels <= BYTES_ONLY
+    parts = {part for text in texts_in(path) for part in text.split("/")}
+    assert parts & STORE_NAMES == set()
+
+
 def outputs(script):
     """What a script writes to standard output and standard error."""
     answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)

@@ -106,7 +106,7 @@ def test_another_process_with_the_number_in_abort_hinders_nobody(crashed, pid):
 
 def test_a_process_that_cannot_be_seen_counts_if_it_began_earlier(crashed, monkeypatch):
     root = crashed(str(os.getppid()))
-    monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda pid, root: None)
+    monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda *asked: None)
     monkeypatch.setattr("rocketstore.state.abort.read_command", lambda pid: "/usr/bin/java -server BrokerStartup")
     with pytest.raises(StoreLockedError, match="If it is another program, write 0 into"):
         rocketstore.recover(root)
@@ -115,7 +115,7 @@ def test_a_process_that_cannot_be_seen_counts_if_it_began_earlier(crashed, monke
 
 
 def test_a_process_that_cannot_be_seen_and_is_no_broker_hinders_nobody(crashed, monkeypatch):
-    monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda pid, root: None)
+    monkeypatch.setattr("rocketstore.state.abort.has_files_open", lambda *asked: None)
     monkeypatch.setattr("rocketstore.state.abort.read_command", lambda pid: "/sbin/init")
     rocketstore.recover(crashed(str(os.getppid())))
 
@@ -134,10 +134,10 @@ def test_facts_about_processes(tmp_path):
     me = os.getpid()
     assert processes.is_alive(me)
     assert processes.start_time(me) > 1_700_000_000
-    assert processes.has_files_open(me, tmp_path) is False
+    assert processes.has_files_open(me, tmp_path, "lock") is False
     with (tmp_path / "file").open("w"):
-        assert processes.has_files_open(me, tmp_path) is True
+        assert processes.has_files_open(me, tmp_path, "lock") is True
     assert not processes.is_alive(4_194_305)  # above the largest number of Linux
-    assert processes.has_files_open(4_194_305, tmp_path) is None
+    assert processes.has_files_open(4_194_305, tmp_path, "lock") is None
     (tmp_path / "abort").write_text("17")
     assert read_pid(tmp_path / "abort") == 17

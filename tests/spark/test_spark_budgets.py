@@ -24,6 +24,7 @@ import rocketstore
 from rocketstore import CommitLog, Message, RemotePath, StoreConfig
 from rocketstore.log import sparse_log_end
 from rocketstore.log.log_end import LogEnd
+from rocketstore.log.record_heads import read_store_timestamps
 from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.messages import MessagesReader
 from rocketstore.spark.source.options import ReadOptions
@@ -186,8 +187,8 @@ def test_the_time_in_the_head_of_a_record_is_that_of_the_record(tmp_path, sys_fl
                for i in range(9)]  # fmt: skip
     offsets = make_commit_log(tmp_path / "commitlog", 4096, records)
     with CommitLog.open(counted(tmp_path) / "commitlog") as log:
-        assert log.queue.store_timestamps(offsets) == [BEGIN + i for i in range(9)]
-        assert log.queue.store_timestamps([offsets[1] + 1, 4090, 1 << 40]) == [None] * 3
+        assert read_store_timestamps(log.queue, offsets) == [BEGIN + i for i in range(9)]
+        assert read_store_timestamps(log.queue, [offsets[1] + 1, 4090, 1 << 40]) == [None] * 3
 
 
 # ---- the end of a remote log -------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ from support.spark_reads import environment_of_classic
 from support.stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError, rebuild
-from rocketstore.disk.lock_file import StoreLock
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark import rebuild_consume_queue
@@ -42,6 +41,7 @@ from rocketstore.spark.build import splits, tasks
 from rocketstore.spark.build.places import Places
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
+from rocketstore.state.lock_file import StoreLock
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")]
 

@@ -26,13 +26,13 @@ from support.stores import NAMES, settings, unpack
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError
-from rocketstore.disk.lock_file import StoreLock
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.spark import build_index
 from rocketstore.spark.build import index_files, splits
 from rocketstore.spark.build.build_index import ItemRun, count_items, scan_items, spanned, spill_items
 from rocketstore.spark.build.spill import Slice, read_entries, slices_of
 from rocketstore.spark.build.splits import LogReader, plan_splits
+from rocketstore.state.lock_file import StoreLock
 
 pytestmark = pytest.mark.spark
 

@@ -36,6 +36,8 @@ from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import INT_MAX, LONG_MAX

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Mappings, Window
+from rocketstore.disk.mapped_file_queue import FindEnd, LogFile, MappedFileQueue, Mappings, Window
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.read_parts import read_parts
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
 from rocketstore.limits import LONG_MAX
 
 __all__ = ["RemoteFileQueue", "open_queue"]
 
 AHEAD = 3  # blocks to read ahead of a sequential reader
-BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
-HEAD = 16 << 10  # bytes of a record to read before its size is known
-MOST = 1 << 20  # bytes of neighbouring records to read at once
+HEAD = 16 << 10  # bytes of an entry to read before its size is known
+MOST = 1 << 20  # bytes of neighbouring entries to read at once
 AT_ONCE = 64  # ranges in one request to the file system
 LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
 MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
 KEPT_WINDOWS = 16  # windows of sparing reads
-HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
-CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")
 
 
 def open_queue(
-    directories: Sequence[Path],
+    directories: Sequence[StorePath],
     *,
     mapped_file_size: int | None = None,
     mappings: Mappings | None = None,
@@ -96,23 +92,32 @@ class RemoteFileQueue(MappedFileQueue):
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
         """Return at least ``size`` bytes at ``offset``, or as many as their file has; None if no file has the offset.
 
-        Parameters: use: "sequential": blocks up to ``until`` are read ahead. "random": a record begins at ``offset``,
-        and is read completely, whatever ``size`` is.
+        Parameters: use: "sequential": blocks up to ``until`` are read ahead.
         """
         self._require_open()
         file = self.find(offset)
         if file is None:
             return None
         try:
-            if use == "random":
-                return next(iter(self.records(np.array([offset]))[0]), None)
             if self._is_sparing:
                 return self._read_window(file, offset, min(offset + size, file.end_offset)).window
-            return self._window(file, offset, size, until if use else 0)
+            return self._window(file, offset, size, until if use == "sequential" else 0)
         except FileNotFoundError:  # the file expired since it was listed
             self.forget()
             self.list_again()
             return None
+
+    def read_entry(self, offset: int, size: int, find_end: FindEnd) -> Window | None:
+        """Return a complete entry, whatever ``size`` is. Parameters: find_end: as for ``read_entries``."""
+        try:
+            return next(iter(self.read_entries(np.array([offset]), find_end)[0]), None)
+        except FileNotFoundError:  # the file expired since it was listed
+            self.forget()
+            self.list_again()
+            return None
+
+    def limit_to(self, begin: int, end: int) -> None:
+        self.part = begin, end
 
     def pread(self, offset: int, size: int) -> bytes:
         """Read ``size`` bytes at ``offset``, or as many as their file has."""
@@ -167,7 +172,7 @@ class RemoteFileQueue(MappedFileQueue):
             return 0, file.size
         begin, end = (place - file.file_from_offset for place in self.part)
         origin = min(max(begin, 0), file.size)
-        return origin, min(max(end + BYTES_BEHIND_RECORD, origin), file.size)
+        return origin, min(max(end, origin), file.size)
 
     def read_beyond(self, window: Window) -> bool:
         file, end = self.find(window.from_offset), window.from_offset + window.buffer.size
@@ -180,12 +185,14 @@ class RemoteFileQueue(MappedFileQueue):
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
 
-    # ---- records -------------------------------------------------------------------------------------------
+    # ---- entries -------------------------------------------------------------------------------------------
 
-    def records(self, offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
-        """Read the records at offsets, int64[n]. Return windows, and the window of each record, int32[n], or -1.
+    def read_entries(self, offsets: np.ndarray, find_end: FindEnd) -> tuple[list[Window], np.ndarray]:
+        """Read the entries at offsets, int64[n]. Return windows, and the window of each entry, int32[n], or -1.
 
-        Neighbouring records are read at once. A record that is longer than ``HEAD`` costs a second read.
+        Neighbouring entries are read at once. An entry that is longer than ``HEAD`` costs a second read.
+        Parameters: find_end: returns where an entry ends, given bytes and its position in them, which may be its first
+        ``HEAD`` bytes only; 0 if no entry begins there.
         """
         self._require_open()
         groups: list[tuple[LogFile, list[int]]] = []  # file and rows
@@ -204,18 +211,10 @@ class RemoteFileQueue(MappedFileQueue):
         window_of = np.full(len(offsets), -1, np.int32)
         for at in range(0, len(groups), AT_ONCE):
             part = groups[at : at + AT_ONCE]
-            for (file, rows), data in zip(part, self._read_groups(part, offsets), strict=True):
+            for (file, rows), data in zip(part, self._read_groups(part, offsets, find_end), strict=True):
                 window_of[rows] = len(windows)
                 windows.append(Window(Buffer(data, file.path), int(offsets[rows[0]])))
         return windows, window_of
-
-    def store_timestamps(self, offsets: Sequence[int]) -> list[int | None]:
-        """Return the store times, epoch ms, of the records at physical offsets. Their heads are read, many at once.
-
-        None stands for an offset without the head of a record. Raises: OSError.
-        """
-        heads = self.pread_many(offsets, HEAD_SIZE)
-        return [store_timestamp_of(head, offset) for offset, head in zip(offsets, heads, strict=True)]
 
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
         self._require_open()
@@ -232,7 +231,9 @@ class RemoteFileQueue(MappedFileQueue):
                 found[row] = data
         return found
 
-    def _read_groups(self, groups: list[tuple[LogFile, list[int]]], offsets: np.ndarray) -> list[bytes]:
+    def _read_groups(
+        self, groups: list[tuple[LogFile, list[int]]], offsets: np.ndarray, find_end: FindEnd
+    ) -> list[bytes]:
         spans = []
         for file, rows in groups:
             first, last = (int(offsets[row]) - file.file_from_offset for row in (rows[0], rows[-1]))
@@ -241,7 +242,7 @@ class RemoteFileQueue(MappedFileQueue):
         more = {}
         for i, ((file, rows), (path, begin, end)) in enumerate(zip(groups, spans, strict=True)):
             places = [int(offsets[row]) - file.file_from_offset - begin for row in rows]
-            needed = min(max(record_end(found[i], place) for place in places), file.size - begin)
+            needed = min(max(find_end(found[i], place) for place in places), file.size - begin)
             if needed > end - begin:
                 more[i] = path, end, begin + needed
             else:
@@ -251,27 +252,8 @@ class RemoteFileQueue(MappedFileQueue):
         return found
 
 
-def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
-    """Return the store time in the head of a record, epoch ms; None if no record with this offset has that head.
-
-    Source: MessageDecoder.decode.
-    """
-    if len(head) < MIN_RECORD:
-        return None
-    size, magic, offset, sys_flag = (read_field(head, RECORD_HEAD, name) for name in CHECKED_FIELDS)
-    if size < MIN_RECORD or magic not in RECORD_MAGICS or offset != phy_offset:
-        return None
-    return read_field(head, record_head(sys_flag), "store_timestamp")
-
-
-def record_end(data: bytes, place: int) -> int:
-    """Return the end of a record by its own size, and 4 bytes for the size of the next; 0 if no record begins there.
-
-    Zeros in place of the next size mean that the record may be half written.
-    """
-    is_record = read_field(data, RECORD_HEAD, "magic", place) in RECORD_MAGICS
-    return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0
-
-
-def remote(path: Path) -> RemotePath:
-    return cast("RemotePath", path)
+def remote(path: StorePath) -> RemotePath:
+    """Return a path that must be remote. Raises: ValueError for a local one."""
+    if not isinstance(path, RemotePath):
+        raise ValueError(f"{path}: is local, and other directories of the log are remote: copy them to a local path")
+    return path

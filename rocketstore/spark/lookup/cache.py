@@ -9,11 +9,11 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import held_lists, identity, is_remote, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.index.index_file import IndexFile
@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=renew_caches)
 class CacheKey(NamedTuple):
     """A path, and the geometry of its index, None if the files show the geometry."""
 
-    path: str | Path
+    path: str | StorePath
     geometry: IndexGeometry | None
 
 
@@ -66,7 +66,7 @@ class WorkerCache(Generic[Opened]):
     def __init__(
         self,
         opener: Callable[[CacheKey], Opened],
-        identify: Callable[[str | Path], object],
+        identify: Callable[[str | StorePath], object],
         size_of: Callable[[Any], int],
         max_size: int,
     ) -> None:
@@ -90,7 +90,7 @@ class WorkerCache(Generic[Opened]):
     def __len__(self) -> int:
         return len(self._cached)
 
-    def open(self, path: str | Path, geometry: IndexGeometry | None = None) -> Opened:
+    def open(self, path: str | StorePath, geometry: IndexGeometry | None = None) -> Opened:
         """Return the open object of a path. Open it if the cache does not have it, or has an older version.
 
         The caller must not close the object. Raises: OSError, also if there is no address space for the mapping; as
@@ -139,7 +139,7 @@ def index_cache(max_bytes: int = MAX_BYTES) -> WorkerCache[IndexFile | IndexServ
     return WorkerCache(open_uncached, identify_files, lambda files: sum(file.size for file in files), max_bytes)
 
 
-def identify_files(path: str | Path) -> tuple[FileIdentity, ...]:
+def identify_files(path: str | StorePath) -> tuple[FileIdentity, ...]:
     """Return the identity of an index file, or of each index file in a directory."""
     place = to_path(path)
     if not place.is_dir():
@@ -152,7 +152,7 @@ def identify_files(path: str | Path) -> tuple[FileIdentity, ...]:
     return tuple(files)
 
 
-def identify_file(path: Path) -> FileIdentity:
+def identify_file(path: StorePath) -> FileIdentity:
     stat = path.stat()
     return FileIdentity(str(path), identity(path), stat.st_mtime_ns, stat.st_size)
 
@@ -193,14 +193,14 @@ def open_store_uncached(key: CacheKey) -> MessageStore:
     return MessageStore.open(key.path, config=StoreConfig(max_hash_slot_num=slots, max_index_num=items))
 
 
-def identify_directories(path: str | Path) -> list[object]:
+def identify_directories(path: str | StorePath) -> list[object]:
     """Return the identities of the directories that are replaced as a whole when a store is copied or rebuilt."""
     places = StorePlaces.of(to_path(path))
     parts = (places.root, places.default_log, places.index)
     return [identify_directory(part) for part in parts if part.is_dir()]
 
 
-def identify_directory(directory: Path) -> object:
+def identify_directory(directory: StorePath) -> object:
     """Return a value that differs if another directory took the place of this one.
 
     A new local directory may have the inode of a deleted one, so its time counts too. A remote directory has neither.

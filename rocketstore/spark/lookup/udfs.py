@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyspark.sql.functions
 from pyspark.sql import Column
 
 from rocketstore.disk.storage import to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.index.geometry import IndexGeometry, given_geometry
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels import keys as kernel
@@ -40,7 +40,7 @@ class Lookup(NamedTuple):
     part of the keys. geometry: None if the index files show it.
     """
 
-    path: str | Path
+    path: str | StorePath
     is_verified: bool
     topic: str | None
     max_num: int

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rocketstore.disk.storage import URI
+from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import split_tags
 from rocketstore.text_values import parse_integer, parse_size
@@ -193,7 +193,7 @@ def option(parse: Callable[[str], Any], default: Any = None) -> Any:
 class ReadOptions:
     """The options of a read, by their names in snake_case. An option that was not given is None or its default."""
 
-    path: str | Path = field(metadata={"parse": path})
+    path: str | StorePath = field(metadata={"parse": path})
     table: str = option(choice(*TABLES), "messages")
     assign: dict[str, frozenset[int]] | None = option(assignment)
     subscribe: frozenset[str] | None = option(lambda text: frozenset(names(text)))

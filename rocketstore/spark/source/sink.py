@@ -16,7 +16,6 @@ from pyspark.sql.types import NullType
 
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, camel_case, parse_value
 from rocketstore.disk.durable import make_directory, make_root
-from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreLockedError
 from rocketstore.jobs.intent import WriteIntent, prepared_path
@@ -30,6 +29,7 @@ from rocketstore.spark.build.places import sweep
 from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
+from rocketstore.state.lock_file import is_held
 from rocketstore.store.write_job import write_pieces
 from rocketstore.survey.owners import require_own_places
 from rocketstore.survey.places import StorePlaces

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
@@ -43,7 +43,7 @@ class IndexPart(NamedTuple):
     point there or later belong to a write that is not committed.
     """
 
-    path: Path
+    path: StorePath
     geometry: IndexGeometry
     items: int
     limit: int

@@ -14,6 +14,7 @@ from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import find_record_end
 from rocketstore.recovery.tail import tails
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.chunk_checker import KIND_OF_FIELD, CheckedChunk, ChunkChecker
@@ -212,7 +213,7 @@ class LogVerifier:
             if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
                 self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
         may_be_torn = self.last_phy_offset >= self.log.whole_to
-        window = self.log.queue.read(self.last_phy_offset, SPAN, "random") if may_be_torn else None
+        window = self.log.queue.read_entry(self.last_phy_offset, SPAN, find_record_end) if may_be_torn else None
         if window is not None:
             last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
             if last and last["properties"] and self.log.queue.pread(last["phy_offset"] + last["size"] - 1, 1) == b"\0":

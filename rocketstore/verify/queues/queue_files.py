@@ -12,6 +12,7 @@ import numpy as np
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_readable
+from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT
 from rocketstore.queue.units import are_valid
 from rocketstore.verify.queues.ext_files import ExtFiles
@@ -45,7 +46,7 @@ class QueueFiles:
         self.lacking: list[np.ndarray] = []
         self.count_deleted = 0
         self.begins_at: int | None = None  # physical offset of unit 0, -1 if unknown; None until needed
-        self.unreadable: list[tuple[Path, int, int]] = []  # file, begin, end: zeros were read instead
+        self.unreadable: list[tuple[StorePath, int, int]] = []  # file, begin, end: zeros were read instead
 
     def set_size(self, size: int) -> None:
         """Set the length of every file of the run, bytes."""

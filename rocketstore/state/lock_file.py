@@ -13,7 +13,8 @@ from pathlib import Path
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.durable import sync
 from rocketstore.disk.small_file import open_regular
-from rocketstore.disk.storage import is_remote
+from rocketstore.disk.storage import is_remote, local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, StoreLockedError
 
 __all__ = ["StoreLock", "is_held"]
@@ -93,7 +94,7 @@ class StoreLock:
                 os.close(self._fd)
 
 
-def is_held(path: Path) -> bool:
+def is_held(path: StorePath) -> bool:
     """Return whether any process, this one included, holds the lock. False if the file is missing or remote.
 
     It takes no lock. Raises: OSError if the system does not tell. Source: DefaultMessageStore.start.
@@ -104,7 +105,7 @@ def is_held(path: Path) -> bool:
         if _is_held_here(path):
             return True
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(local_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
@@ -121,7 +122,7 @@ def _ask(fd: int) -> tuple[int, ...]:
     return struct.unpack(FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(FLOCK, *wanted)))
 
 
-def _is_held_here(path: Path) -> bool:
+def _is_held_here(path: StorePath) -> bool:
     """Return whether this process holds the lock of a store, also if the file was deleted meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         if _identity(path.stat()) in HELD:

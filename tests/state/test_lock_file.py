@@ -10,8 +10,8 @@ import pytest
 
 import rocketstore
 from rocketstore import StoreLockedError
-from rocketstore.disk import lock_file
-from rocketstore.disk.lock_file import StoreLock, is_held
+from rocketstore.state import lock_file
+from rocketstore.state.lock_file import StoreLock, is_held
 
 HOLD = """
 import fcntl, sys

@@ -1,0 +1,45 @@
+"""Record heads: where a record ends and when it was stored, from its first bytes, for logs on remote file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
+
+__all__ = ["BYTES_BEHIND_RECORD", "find_record_end", "read_store_timestamps"]
+
+BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
+HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
+CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")
+
+
+def find_record_end(data: bytes, place: int) -> int:
+    """Return the end of a record by its own size, and 4 bytes for the size of the next; 0 if no record begins there.
+
+    Zeros in place of the next size mean that the record may be half written.
+    """
+    is_record = read_field(data, RECORD_HEAD, "magic", place) in RECORD_MAGICS
+    return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0
+
+
+def read_store_timestamps(queue: MappedFileQueue, phy_offsets: Sequence[int]) -> list[int | None]:
+    """Return the store times, epoch ms, of the records at physical offsets. Their heads are read, many at once.
+
+    Parameters: queue: the files of the log. Returns: None for an offset without the head of a record. Raises: OSError.
+    """
+    heads = queue.pread_many(phy_offsets, HEAD_SIZE)
+    return [_store_timestamp_of(head, offset) for head, offset in zip(heads, phy_offsets, strict=True)]
+
+
+def _store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
+    """Return the store time in the head of a record, epoch ms; None if no record with this offset has that head.
+
+    Source: MessageDecoder.decode.
+    """
+    if len(head) < MIN_RECORD:
+        return None
+    size, magic, offset, sys_flag = (read_field(head, RECORD_HEAD, name) for name in CHECKED_FIELDS)
+    if size < MIN_RECORD or magic not in RECORD_MAGICS or offset != phy_offset:
+        return None
+    return read_field(head, record_head(sys_flag), "store_timestamp")
