@@ -105,8 +105,8 @@ class CommitLog(RecordReader, Closable):
             if (path / "commitlog").is_dir():
                 raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
         with contextlib.ExitStack() as stack:
-            locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
-            for root in [] if mode == "r" else roots_of(paths):
+            locks = [StoreLock(path) for path in lock_paths(written)]
+            for root in roots_of(written):
                 require_no_writer(root / "abort", root / "lock")
             for lock in locks:
                 lock.acquire()

@@ -76,7 +76,7 @@ class CachedReads:
     then answer from a new state.
     """
 
-    def __init__(self, places: StorePlaces, find_log: Callable[[], CommitLog]) -> None:
+    def __init__(self, places: StorePlaces[StorePath], find_log: Callable[[], CommitLog]) -> None:
         """Parameters: places: of a local store that this process only reads."""
         self._find_log = find_log
         self._directories = [str(places.root), *map(str, places.log_directories)]

@@ -50,6 +50,7 @@ from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_sett
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
+from rocketstore.state.lock_file import is_held
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.owners import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.survey.places import StorePlaces
@@ -171,7 +172,7 @@ class Rebuilder:
     deleted: bool  # build queues of deleted topics too
     settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
     config: SizedConfig = field(init=False)  # these settings, with all sizes
-    places: StorePlaces = field(init=False)
+    places: StorePlaces[StorePath] = field(init=False)
     assumed: Assumptions = field(init=False)
     layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
@@ -266,8 +267,8 @@ class Rebuilder:
             try:
                 self._finish(store, repair, rest)
                 shutil.rmtree(staging)
-                self.places.abort.unlink()
-                sync_path(self.root)
+                StorePlaces.of(root).abort.unlink()
+                sync_path(root)
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
                 raise StoreError(f"{root}: {reason}: {RUN_AGAIN}") from error
@@ -293,8 +294,8 @@ class Rebuilder:
         except BaseException as error:
             if take_back(renamed) and not repair.is_write_undone:
                 if store.last_exit_ok:  # with abort a broker's next start would not believe the index
-                    self.places.abort.unlink(missing_ok=True)
-                    sync_path(self.root)
+                    StorePlaces.of(root).abort.unlink(missing_ok=True)
+                    sync_path(root)
             elif isinstance(error, Exception):
                 reason = f"some directories are old ones, and some are new ones: {error}"
                 raise StoreError(f"{root}: {reason}: {RUN_AGAIN}") from error
@@ -302,8 +303,8 @@ class Rebuilder:
 
     def _require_rights(self, root: Path, repair: LogRepair) -> None:
         """Raise the errors of cutting the log and of the swap before anything is built."""
-        require_replaceable(self.root, self.build.parts())
-        paths = {self.places.checkpoint, *((self.root / part).parent for part in self.build.parts())}
+        require_replaceable(root, self.build.parts())
+        paths = {StorePlaces.of(root).checkpoint, *((root / part).parent for part in self.build.parts())}
         for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
                 path = local_path(step.path)

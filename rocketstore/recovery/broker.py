@@ -325,7 +325,7 @@ def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         places, copies = StorePlaces.of(root, config), StorePlaces.of(Path(name))
         copy = copies.root
-        logs = {copy / str(i): path for i, path in enumerate(places.log_directories) if path.is_dir()}
+        logs = {copy / str(i): local_path(path) for i, path in enumerate(places.log_directories) if path.is_dir()}
         queues = [path for part in places.queue_parts for path in part.glob("*/*")]
         others = (places.index, places.config, places.saved_cuts)
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}

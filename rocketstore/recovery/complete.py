@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocketstore.config import SizedConfig
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.storage import local_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records

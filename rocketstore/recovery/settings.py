@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import AnyConfig, StoreConfig
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import is_multi_dispatched, with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError
@@ -35,7 +35,7 @@ from rocketstore.queue.queue_directories import queue_directories, queue_ids_in,
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces, StorePlaces
 from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
 
@@ -166,7 +166,7 @@ def warn_of(texts: Iterable[str], root: StorePath, *, stacklevel: int = 3) -> tu
     return found
 
 
-def find_settings(root: Path, config: AnyConfig, *, places: Sequence[Path] = ()) -> BrokerSettings[AnyConfig]:
+def find_settings(root: StorePath, config: AnyConfig, *, places: Sequence[StorePath] = ()) -> BrokerSettings[AnyConfig]:
     """Learn the settings that nobody stated from the sound units of a store. Nothing is changed.
 
     Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
@@ -206,7 +206,7 @@ def find_unstated(config: StoreConfig, saved: Mapping[str, Any]) -> frozenset[st
 # ---- delay levels ------------------------------------------------------------------------------------------
 
 
-def _find_delays(places: Iterable[StorePlaces], log: CommitLog) -> dict[int, list[int]]:
+def _find_delays(places: Iterable[AnyPlaces], log: CommitLog) -> dict[int, list[int]]:
     """Return the delays that sound units of delayed messages show, by level: seconds, the newest unit first.
 
     Units at both ends of each queue are read: a broker's levels may have been changed.
@@ -292,7 +292,7 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 # ---- light queues ------------------------------------------------------------------------------------------
 
 
-def _with_light_queues(config: AnyConfig, places: Sequence[StorePlaces], topics: set[str], log: CommitLog) -> AnyConfig:
+def _with_light_queues(config: AnyConfig, places: Sequence[AnyPlaces], topics: set[str], log: CommitLog) -> AnyConfig:
     """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
     if config.enable_multi_dispatch:
@@ -324,7 +324,7 @@ def _has_units_of_other_topics(directory: StorePath, log: CommitLog) -> bool:
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def _has_ext_units(place: StorePlaces) -> bool:
+def _has_ext_units(place: AnyPlaces) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
     for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
@@ -333,7 +333,7 @@ def _has_ext_units(place: StorePlaces) -> bool:
     return False
 
 
-def _has_bitmaps(place: StorePlaces) -> bool:
+def _has_bitmaps(place: AnyPlaces) -> bool:
     """Return whether the last ext unit of a queue has a bitmap of filters."""
     for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with (

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore.config import SizedConfig
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
@@ -19,7 +21,7 @@ from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topi
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces, StorePlaces
 
 __all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
 
@@ -37,15 +39,25 @@ class StoreFiles:
     Attributes: last_exit_ok: whether the last writer stopped cleanly.
     """
 
-    places: StorePlaces
+    places: AnyPlaces
     config: SizedConfig
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
 
     @property
-    def root(self) -> Path:
+    def root(self) -> StorePath:
         return self.places.root
+
+    @property
+    def local_root(self) -> Path:
+        """The root of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
+        return local_path(self.root)
+
+    @property
+    def local_places(self) -> StorePlaces[Path]:
+        """The places of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
+        return StorePlaces.of(self.local_root, self.config)
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -74,7 +86,7 @@ class StoreFiles:
         return self.places.checkpoint.exists()
 
 
-def open_store_files(root: Path, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(root: StorePath, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
     Parameters: last_exit_ok: None: the file ``abort`` tells.

@@ -67,7 +67,7 @@ def save_tail(directory: Path, tail: Tail) -> Path:
     return path
 
 
-def is_saved(directory: Path, tail: Tail) -> bool:
+def is_saved(directory: StorePath, tail: Tail) -> bool:
     """Return whether an earlier recovery saved these bytes, and overwrote some of them with zeros."""
     saved = sorted(directory.glob("*")) if directory.is_dir() else []
     return any(_is_rest_of(path, tail) for path in reversed(saved))

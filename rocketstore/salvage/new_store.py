@@ -44,7 +44,7 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, places: StorePlaces, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self, places: StorePlaces[Path], config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
@@ -120,7 +120,7 @@ class NewStore:
         self.log.refresh()
         make_abort(self.places.abort)
         for file in self.log.queue.files:
-            sync_path(file.path)
+            sync_path(local_path(file.path))
         store = StoreFiles(self.places, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
 

@@ -249,7 +249,8 @@ def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
     if root.is_file():
         return [root]
     require_file_log(root, config or StoreConfig(), "salvaged")
-    directories = [path for path in StorePlaces.of(root, config).log_directories if path.is_dir()] or [root]
+    logs = map(local_path, StorePlaces.of(root, config).log_directories)
+    directories = [path for path in logs if path.is_dir()] or [root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
 

@@ -81,7 +81,7 @@ def is_writer(pid: int, abort: Path) -> bool:
     """
     if not is_alive(pid):
         return False
-    has_files = has_files_open(pid, abort.parent)
+    has_files = has_files_open(pid, abort.parent, "lock")
     if has_files is not None:
         return has_files
     command = read_command(pid)

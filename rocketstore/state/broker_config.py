@@ -95,7 +95,7 @@ class BrokerConfig:
         parts: dict[str, Any] = {}
         problems = []
         databases = find_config_databases(to_path(store_path_root_dir) / "config", config)
-        for path, decode in _files(store_path_root_dir):
+        for path, decode in _files(to_path(store_path_root_dir)):
             if path.name in databases:
                 parts[path.name] = {}
                 continue

@@ -72,7 +72,7 @@ def is_double_write_enabled(config: StoreConfig | None) -> bool:
     return config is not None and parse_boolean(trim(config.other.get("rocksdbCQDoubleWriteEnable", "")))
 
 
-def find_config_databases(directory: Path, config: StoreConfig | None = None) -> dict[str, Path]:
+def find_config_databases(directory: StorePath, config: StoreConfig | None = None) -> dict[str, StorePath]:
     """Return the databases that a broker uses in place of files in ``config``, by the names of these files.
 
     A broker uses each database that exists, unless its properties file says that it uses none. JSON files beside a

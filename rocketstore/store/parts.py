@@ -73,7 +73,7 @@ class StoreParts:
         self._closed = False
 
     @lazy_property
-    def _places(self) -> StorePlaces:
+    def _places(self) -> StorePlaces[StorePath]:
         return StorePlaces.of(self.path, self.config)
 
     # ---- log -----------------------------------------------------------------------------------------------

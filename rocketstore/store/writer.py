@@ -80,8 +80,8 @@ class StoreWriter:
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(self._places.abort, place)
-        directories = config.commit_log_paths(self.root, writable=True)
-        read_only = [*places.log_directories]
+        directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
+        read_only = list(map(local_path, places.log_directories))
         self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()

@@ -175,15 +175,15 @@ def find_elsewhere(root: StorePath, is_wanted: Callable[[str], bool]) -> list[st
     return _describe_elsewhere(places, topics, _is_tiered(places, names, _names_in(places.config)))
 
 
-def _find_compacted_topics(places: StorePlaces, names: Collection[str]) -> tuple[str, ...]:
+def _find_compacted_topics(places: StorePlaces[StorePath], names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(_names_in(places.compacted_logs))) if places.compaction.name in names else ()
 
 
-def _is_tiered(places: StorePlaces, names: Collection[str], in_config: Collection[str]) -> bool:
+def _is_tiered(places: StorePlaces[StorePath], names: Collection[str], in_config: Collection[str]) -> bool:
     return places.tiered_index.name in names or places.tiered_metadata.name in in_config
 
 
-def _describe_elsewhere(places: StorePlaces, compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
+def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
     texts = [
         f"{places.compaction}: topic {topic!r} is compacted: its consumers get the newest message of each "
         "key from here, which is not read; log and queue have all messages"
@@ -216,7 +216,7 @@ def _names_in(directory: StorePath) -> set[str]:
     return set()
 
 
-def has_dledger_log(root: Path) -> bool:
+def has_dledger_log(root: StorePath) -> bool:
     return any(StorePlaces.of(root).find_dledger_logs())
 
 
@@ -231,6 +231,6 @@ def require_file_log(root: StorePath, config: StoreConfig, what: str) -> None:
         raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
 
 
-def has_file_queues(root: Path) -> bool:
+def has_file_queues(root: StorePath) -> bool:
     places = StorePlaces.of(root)
     return any(any(queue_directories(places.queues(kind))) for kind in QUEUE_KINDS)

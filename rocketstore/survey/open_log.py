@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rocketstore.config import StoreConfig
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 
 __all__ = ["open_log"]
 
 
-def open_log(places: StorePlaces, config: StoreConfig, *, may_be_missing: bool = False) -> CommitLog:
+def open_log(places: AnyPlaces, config: StoreConfig, *, may_be_missing: bool = False) -> CommitLog:
     """Open the commit log of a store for reading. Close it afterwards.
 
     Directories that do not exist are left out.

@@ -24,6 +24,7 @@ from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import require_no_writer
+from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.places import StorePlaces
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
@@ -88,7 +89,7 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
     """
     owners: dict[Path, None] = {}
     places = StorePlaces.of(root, config)
-    named = [path for path in places.log_directories if path != places.default_log]
+    named = [local_path(path) for path in places.log_directories if path != places.default_log]
     lists = list(_list_directories(places, [places.default_log, *named]))
     links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
     for place in [*named, *links]:
@@ -131,7 +132,7 @@ def find_owner(place: Path, root: Path | None = None) -> Path | None:
     return None
 
 
-def _list_directories(places: StorePlaces, logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
+def _list_directories(places: StorePlaces[Path], logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
     """Yield the entries of each directory that a writer changes files in: root, log, index, topics and queues."""
     yield _entries(places.root)
     for directory in (*logs, places.index):
@@ -151,7 +152,7 @@ def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     return []
 
 
-def _refuse_shared_files(places: StorePlaces, lists: list[list[os.DirEntry[str]]]) -> None:
+def _refuse_shared_files(places: StorePlaces[Path], lists: list[list[os.DirEntry[str]]]) -> None:
     """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
     for entries in lists:
         numbered = sorted(

@@ -18,8 +18,8 @@ from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.disk.storage import local_path, scandir, to_path
-from rocketstore.disk.store_path import AnyPath, StorePath
+from rocketstore.disk.storage import scandir, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
@@ -278,7 +278,7 @@ def is_stated(config: StoreConfig, name: str, saved: Mapping[str, Any]) -> bool:
     return name in saved or isinstance(config.other, BrokerFile) or not is_default
 
 
-def read_saved(path: Path) -> dict[str, Any]:
+def read_saved(path: StorePath) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(read_small_file(path))
         for name, value in values.items():

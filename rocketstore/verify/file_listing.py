@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
-from rocketstore.disk.lock_file import is_held
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
@@ -18,6 +17,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
+from rocketstore.state.lock_file import is_held
 from rocketstore.survey.formats import StoreLayout
 from rocketstore.survey.places import QueueKind, StorePlaces
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
@@ -37,7 +37,7 @@ class FileListing:
 
     def __init__(
         self,
-        places: StorePlaces,
+        places: StorePlaces[Path],
         config: StoreConfig,
         layout: StoreLayout,
         findings: Findings,

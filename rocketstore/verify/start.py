@@ -21,7 +21,7 @@ PAGE = 4096
 Stray = tuple[str, Path, str]  # the end of the finding's kind, path, detail
 
 
-def check_start_files(places: StorePlaces, config: StoreConfig, findings: Findings) -> None:
+def check_start_files(places: StorePlaces[Path], config: StoreConfig, findings: Findings) -> None:
     """Report files with which a broker cannot start. Source: BrokerController.initialize, DefaultMessageStore.start."""
     if not can_be_opened(places.lock):
         findings.add("lock-no-file", places.lock, 0, "no regular file")
@@ -69,7 +69,7 @@ def stray_files(directory: Path) -> Iterator[Stray]:
             yield "-fatal", path, "its name or type is not that of a log file"
 
 
-def _timer_faults(places: StorePlaces, config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
+def _timer_faults(places: StorePlaces[Path], config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
     """Yield path, offset and detail of each fault that stops the timers.
 
     Source: TimerWheel, TimerCheckpoint, TimerLog.load.

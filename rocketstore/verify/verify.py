@@ -230,7 +230,7 @@ class Verification:
 
     def _check_state(self) -> None:
         add, root = self.findings.add, self.root
-        logs = self.places.log_directories
+        logs = list(map(local_path, self.places.log_directories))
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
         files = FileListing(self.places, self.config, self.layout, self.findings, False, self.last_exit_ok)
         for entry in files.entries(root):

@@ -21,7 +21,6 @@ JOINS = {"Path", "PurePath", "glob", "join", "joinpath", "rglob", "with_name"}
 # Rooms below ``survey`` that still join such names. This list may only become shorter.
 STILL_JOIN = {
     "config.py",
-    "disk/create.py",
     "log/commit_log.py",
     "log/standalone_writer.py",
     "state/broker_config.py",

@@ -205,8 +205,8 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
     )
 
 
-def state_path(root: Path) -> Path:
-    return StorePlaces.of(root).config_file(STATE)
+def state_path(root: StorePath) -> Path:
+    return StorePlaces.of(local_path(root)).config_file(STATE)
 
 
 def read_state(path: Path) -> State | None:
