@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
@@ -19,8 +19,8 @@ from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.text_values import parse_integer
 
-__all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "StoreConfig", "camel_case", "config_text"]
-__all__ += ["is_same_directory", "parse_value", "require_config", "size_problem"]
+__all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "AnyConfig", "SizedConfig", "StoreConfig", "camel_case"]
+__all__ += ["config_text", "is_same_directory", "parse_value", "require_config", "size_problem"]
 
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
@@ -296,6 +296,37 @@ class StoreConfig:
         warn_once(f"{file.path} is of a store at {old_root}, not at {root}: {moved} is used instead of {path}")
         return moved
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SizedConfig(StoreConfig):
+    """A StoreConfig whose sizes are all known. ``survey.sizes`` makes it, where it finds the sizes of a store.
+
+    It equals the StoreConfig with the same settings, and looks like it.
+    """
+
+    mapped_file_size_commit_log: int = DEFAULT_SIZES["mapped_file_size_commit_log"]
+    mapped_file_size_consume_queue: int = DEFAULT_SIZES["mapped_file_size_consume_queue"]
+    mapper_file_size_batch_consume_queue: int = DEFAULT_SIZES["mapper_file_size_batch_consume_queue"]
+    mapped_file_size_consume_queue_ext: int = DEFAULT_SIZES["mapped_file_size_consume_queue_ext"]
+    max_hash_slot_num: int = DEFAULT_SIZES["max_hash_slot_num"]
+    max_index_num: int = DEFAULT_SIZES["max_index_num"]
+
+    def as_store_config(self, **changes: Any) -> StoreConfig:
+        """Return these settings as a StoreConfig, with other values for some of them: a size may be None again."""
+        return StoreConfig(**{entry.name: getattr(self, entry.name) for entry in fields(self)} | changes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoreConfig):
+            return NotImplemented
+        return all(getattr(self, entry.name) == getattr(other, entry.name) for entry in fields(self))
+
+    __hash__ = StoreConfig.__hash__
+
+    def __repr__(self) -> str:
+        return repr(self.as_store_config())
+
+
+AnyConfig = TypeVar("AnyConfig", bound=StoreConfig)
 
 FIELD_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name not in OUR_OWN}
 

@@ -9,9 +9,10 @@ from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
 from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
-from rocketstore.layout.geometry import require_store
-from rocketstore.layout.places import lock_for_writing
 from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
+from rocketstore.survey.owners import lock_for_writing
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import require_store
 
 __all__ = ["config"]
 
@@ -62,7 +63,7 @@ def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, view: Rows
 
 def note_sound(store: Path) -> None:
     """Write to standard error that no file of the configuration has a problem."""
-    directory = store / "config"
+    directory = StorePlaces.of(store).config
     note(f"{directory}: all files are sound" if directory.is_dir() else f"{store}: has no configuration")
 
 
@@ -73,5 +74,5 @@ def write_problems(store: Path, problems: list[ConfigProblem], view: RowsView) -
 
 def require_config(path: Path) -> None:
     """Raise StoreError if a directory has neither a configuration nor a store; OSError if it cannot be read."""
-    if not (path / "config").is_dir():
+    if not StorePlaces.of(path).config.is_dir():
         require_store(path, StoreConfig())

@@ -9,7 +9,7 @@ from rocketstore.index import index_directory
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService, IndexType
-from rocketstore.layout.geometry import hint_at_store
+from rocketstore.survey.sizes import hint_at_store
 
 __all__ = ["find_offsets", "index_paths"]
 

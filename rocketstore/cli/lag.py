@@ -18,6 +18,7 @@ from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
+from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted, find_similar, format_duration
 
 __all__ = ["lag"]
@@ -91,7 +92,7 @@ def nothing_saved(config: BrokerConfig, group: str | None) -> str:
 def note_other_offsets(store: MessageStore, name: str) -> None:
     """Write a note to standard error if the store also has the other file of consumer offsets than ``name``."""
     other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
-    if not (store.path / "config" / other).exists():
+    if not StorePlaces.of(store.path).config_file(other).exists():
         return
     reason = f"the broker's properties file has enableLmq={str(name == LMQ_OFFSETS).lower()}"
     if not store.config.is_of_broker_file:

@@ -17,10 +17,11 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
@@ -286,7 +287,7 @@ def config_with(config: StoreConfig | None, store: Path, **settings: Any) -> Sto
     if not given:
         return config
     if config is None:  # the paths in a copy of a store lead to the original: they must be given
-        saved = read_saved(saved_path(store))
+        saved = read_saved(StorePlaces.of(store).saved_settings)
         config = StoreConfig(**{name: value for name, value in saved.items() if name not in PATHS})
     return replace(config, **given)
 

@@ -6,12 +6,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.light_queues import with_more
@@ -23,9 +22,13 @@ from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import is_file_name
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["Dispatcher"]
 
@@ -54,7 +57,7 @@ class Dispatcher:
     def __init__(
         self,
         root: Path,
-        config: StoreConfig,
+        config: SizedConfig,
         log: CommitLog,
         index: IndexService | None,
         batch_topics: Collection[str],
@@ -66,7 +69,7 @@ class Dispatcher:
     ) -> None:
         """Prepare to build.
 
-        Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
+        Parameters: index: None to build no index. batch_topics: topics whose queue.type is
         BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
         write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
         raise errors. held: the root of the store, below which files are found and made; None to use their paths.
@@ -74,6 +77,7 @@ class Dispatcher:
         more units are put. has_queues: False to build the index only.
         """
         self.root = root
+        self._places = StorePlaces.of(root)
         self.config = config
         self.index = index if config.message_index_enable else None
         self.last_phy_offset = self.last_store_timestamp = -1
@@ -110,16 +114,16 @@ class Dispatcher:
         return writer
 
     def _open(self, topic: str, queue_id: int) -> Writer:
-        config: Any = self.config
+        config = self.config
         if topic in self._batch_topics:
-            directory = self.root / "batchconsumequeue" / topic / str(queue_id)
+            directory = self._places.queue(BatchConsumeQueue, topic, queue_id)
             size = config.mapper_file_size_batch_consume_queue
             return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker, held=self._held)
         ext = None
         if config.enable_consume_queue_ext:
-            directory = self.root / "consumequeue_ext" / topic / str(queue_id)
+            directory = self._places.queue(ConsumeQueueExt, topic, queue_id)
             ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext, self._held)
-        directory = self.root / "consumequeue" / topic / str(queue_id)
+        directory = self._places.queue(ConsumeQueue, topic, queue_id)
         size = config.mapped_file_size_consume_queue
         keeps_files = not self._as_broker
         return ConsumeQueueWriter(directory, size, ext, keeps_files=keeps_files, compat=config.compat, held=self._held)

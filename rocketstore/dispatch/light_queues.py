@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import AnyConfig, StoreConfig
 from rocketstore.java_text import is_blank, parse_long
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
@@ -129,7 +129,7 @@ def find_unreadable_offset(names: Iterable[str], offsets: Iterable[str]) -> str 
     return next((offset for name, offset in pairs if "/" not in name and parse_long(offset) is None), None)
 
 
-def with_light_queues(config: StoreConfig, topics: Iterable[str]) -> StoreConfig:
+def with_light_queues(config: AnyConfig, topics: Iterable[str]) -> AnyConfig:
     """Return a configuration that builds light queues if a store has light queues. No file of a broker says so.
 
     Parameters: topics: the names of the directories of queues.

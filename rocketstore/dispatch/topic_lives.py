@@ -19,12 +19,13 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import look_at_store
 from rocketstore.lazy import lazy_property
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.state.broker_config import read_declared_topics
+from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted
 
 __all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "Restarts", "TopicLives", "UnitFilter"]
@@ -204,14 +205,16 @@ class KnownTopics:
     @lazy_property
     def shows_missing_queues(self) -> bool:
         """Whether a queue without a directory has no units. Unknown after a crash, or if all queues are missing."""
-        if not self.is_stopped or not any((self.root / kind.directory_name).is_dir() for kind in QUEUE_KINDS):
+        places = StorePlaces.of(self.root)
+        if not self.is_stopped or not any(places.queues(kind).is_dir() for kind in QUEUE_KINDS):
             return False
         return look_at_store(self.root, self.config).queue_database is None
 
     def queue_ids(self, topic: str) -> frozenset[int]:
         """Return the ids of the queues of a topic that have a directory. Each topic is listed once."""
         if topic not in self._queue_ids:
-            parts = [self.root / kind.directory_name / topic for kind in QUEUE_KINDS] if is_file_name(topic) else []
+            places = StorePlaces.of(self.root)
+            parts = [places.topic(kind, topic) for kind in QUEUE_KINDS] if is_file_name(topic) else []
             self._queue_ids[topic] = frozenset(queue_id for part in parts for queue_id in queue_ids_in(part))
         return self._queue_ids[topic]
 

@@ -6,9 +6,8 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
@@ -24,9 +23,9 @@ class TopicQueues:
     Attributes: batch_topics: the topics of batch queues.
     """
 
-    def __init__(self, root: HeldDirectory, config: StoreConfig, batch_topics: set[str]) -> None:
+    def __init__(self, root: HeldDirectory, config: SizedConfig, batch_topics: set[str]) -> None:
         self._root = root
-        self._config: Any = config  # every size is set
+        self._config = config
         self.batch_topics = batch_topics
         self._topics = read_topics(root.path, config)
         self._new_queues: dict[str, int] = {}  # the number of queues, by topics that topics.json lacks so far

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
@@ -385,8 +386,8 @@ class IndexService(Closable):
 
 
 def open_index(
-    directory: StorePath,
-    config: Any,
+    directory: Path,
+    config: SizedConfig,
     checkpoint: StoreCheckpoint | None = None,
     *,
     last_exit_ok: bool = True,
@@ -394,7 +395,7 @@ def open_index(
 ) -> IndexService:
     """Open the index of a store for adding.
 
-    Parameters: config: a StoreConfig with every size. busy: of the store's writer.
+    Parameters: busy: of the store's writer.
     """
     return IndexService.open(
         directory,

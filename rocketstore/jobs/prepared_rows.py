@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import sync
 from rocketstore.disk.small_file import open_at_once, require_regular
@@ -83,14 +83,14 @@ class PreparedRowsWriter:
     Attributes: rows: the number of messages so far.
     """
 
-    def __init__(self, path: Path, config: StoreConfig, *, keeps_store: bool) -> None:
+    def __init__(self, path: Path, config: SizedConfig, *, keeps_store: bool) -> None:
         """Create the file.
 
-        Parameters: config: the store's, with every size. keeps_store: the messages bring their store times and hosts.
+        Parameters: config: the store's. keeps_store: the messages bring their store times and hosts.
         """
         self.path = path
         self.rows = self._size = self._largest = 0
-        self._config: Any = config
+        self._config = config
         self._keeps_store = keeps_store
         self._encoder = encoder_of(config, lambda topic: ANY_QUEUE)
         self._file = os.fdopen(create_file(path), "wb")

@@ -107,7 +107,7 @@ class CommitLog(RecordReader, Closable):
         with contextlib.ExitStack() as stack:
             locks = [StoreLock(path) for path in lock_paths(written)]
             for root in roots_of(written):
-                require_no_writer(root)
+                require_no_writer(root / "abort", root / "lock")
             for lock in locks:
                 lock.acquire()
                 stack.callback(lock.release)

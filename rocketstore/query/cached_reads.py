@@ -28,6 +28,7 @@ from rocketstore.query.coverage import Coverage, overlaps
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.query.query_messages import KINDS, QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["CachedReads"]
 
@@ -75,13 +76,11 @@ class CachedReads:
     then answer from a new state.
     """
 
-    def __init__(
-        self, root: StorePath, log_directories: Sequence[StorePath], find_log: Callable[[], CommitLog]
-    ) -> None:
-        """Parameters: root: of a local store that this process only reads."""
+    def __init__(self, places: StorePlaces[StorePath], find_log: Callable[[], CommitLog]) -> None:
+        """Parameters: places: of a local store that this process only reads."""
         self._find_log = find_log
-        self._directories = [str(root), *map(str, log_directories)]
-        self._abort, self._index_directory = str(root / "abort"), str(root / "index")
+        self._directories = [str(places.root), *map(str, places.log_directories)]
+        self._abort, self._index_directory = str(places.abort), str(places.index)
         self._indexes: dict[str | None, _Index] = {}
         self._queues: dict[tuple[str, int], _Queue] = {}
 

@@ -31,7 +31,6 @@ class BatchConsumeQueue(ConsumeQueue):
     """
 
     __slots__ = ()
-    directory_name = "batchconsumequeue"
     size_name = "mapper_file_size_batch_consume_queue"
     run_type = BatchUnitRun
     writer_type = BatchConsumeQueueWriter

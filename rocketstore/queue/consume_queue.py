@@ -76,7 +76,6 @@ class ConsumeQueue(Closable):
     """
 
     __slots__ = ("_closed", "_commit_log", "_ending", "_known_spans", "_writer", "directory", "mode", "run")
-    directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # the field of StoreConfig
     run_type: ClassVar[type[UnitRun]] = UnitRun
     writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter

@@ -52,7 +52,6 @@ class ConsumeQueueExt(Closable):
     True 7
     """
 
-    directory_name: ClassVar[str] = "consumequeue_ext"
     size_name: ClassVar[str] = "mapped_file_size_consume_queue_ext"
     unit_size: ClassVar[int] = 1  # units are of any length
 

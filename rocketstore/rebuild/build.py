@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from rocketstore.layout.layout import ROCKSDB_QUEUES
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
-from rocketstore.recovery.queues import QUEUE_PARTS
+from rocketstore.survey.places import INDEX, QUEUE_PARTS, ROCKSDB_QUEUES
 
 __all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
 
@@ -50,7 +49,7 @@ class Build:
         queues = [*QUEUE_PARTS, ROCKSDB_QUEUES]
         if topics is not None:
             queues = [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
-        return [*(queues if self.consume_queue else ()), *(["index"] if self.index else ())]
+        return [*(queues if self.consume_queue else ()), *([INDEX] if self.index else ())]
 
     def replaced_sizes(self) -> list[str]:
         """Return the names of the sizes of files that are all replaced, so that they may be damaged."""

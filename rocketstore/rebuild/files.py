@@ -13,7 +13,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_directory import index_file_name, index_paths
 from rocketstore.index.index_header import IndexHeader, read_header
-from rocketstore.recovery.queues import QUEUE_PARTS
+from rocketstore.survey.places import StorePlaces
 
 __all__ = [
     "index_headers",
@@ -59,8 +59,8 @@ def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
 
 def remove_other_topics(staging: Path, topics: Collection[str]) -> None:
     """Remove the queues of other topics. They were built because any message may be for queues of these topics."""
-    for part in QUEUE_PARTS:
-        for path in [*(staging / part).iterdir()] if (staging / part).is_dir() else []:
+    for part in StorePlaces.of(staging).queue_parts:
+        for path in [*part.iterdir()] if part.is_dir() else []:
             if path.name not in topics:
                 shutil.rmtree(path)
 

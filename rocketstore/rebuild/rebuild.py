@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.storage import local_path, to_path
@@ -27,17 +27,8 @@ from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import (
-    known_config,
-    require_batch_size,
-    require_sizes,
-    require_store,
-    save_geometry,
-    with_default_sizes,
-)
-from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
-from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of
 from rocketstore.rebuild.builder import Builder
@@ -60,6 +51,17 @@ from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open
 from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.lock_file import is_held
+from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
+from rocketstore.survey.owners import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import (
+    known_config,
+    require_batch_size,
+    require_sizes,
+    require_store,
+    save_geometry,
+    with_default_sizes,
+)
 
 __all__ = ["RebuildReport", "rebuild"]
 
@@ -168,8 +170,9 @@ class Rebuilder:
     zone: ZoneInfo | None
     progress: Progress | None
     deleted: bool  # build queues of deleted topics too
-    settings: BrokerSettings = field(init=False)  # ``known`` with the settings that the store's units show
-    config: Any = field(init=False)  # these settings with every size
+    settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
+    config: SizedConfig = field(init=False)  # these settings, with all sizes
+    places: StorePlaces[StorePath] = field(init=False)
     assumed: Assumptions = field(init=False)
     layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
@@ -181,12 +184,13 @@ class Rebuilder:
     def __post_init__(self) -> None:
         self.settings = find_settings(self.root, self.known, places=places_of(self.root)[1:])
         self.config = with_default_sizes(self.settings.config)
+        self.places = StorePlaces.of(self.root, self.config)
         self.assumed = Assumptions(self.settings)
         self.layout = look_at_store(self.root, self.known)
         self.topics = read_topics(self.root, self.known, must_be_good=True)  # it has the types of queues
         self.batches = batch_topics(self.topics)
         if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
-            places = (place / "batchconsumequeue" for place in places_of(self.root))
+            places = (StorePlaces.of(place).queues(BatchConsumeQueue) for place in places_of(self.root))
             self.batches |= {topic for place in places for topic in topics_in(place)}
 
     @classmethod
@@ -213,7 +217,7 @@ class Rebuilder:
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress, deleted)
-        if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
+        if not any(path.is_dir() for path in self.places.log_directories):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
         return self
@@ -263,7 +267,7 @@ class Rebuilder:
             try:
                 self._finish(store, repair, rest)
                 shutil.rmtree(staging)
-                (root / "abort").unlink()
+                StorePlaces.of(root).abort.unlink()
                 sync_path(root)
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
@@ -290,7 +294,7 @@ class Rebuilder:
         except BaseException as error:
             if take_back(renamed) and not repair.is_write_undone:
                 if store.last_exit_ok:  # with abort a broker's next start would not believe the index
-                    (root / "abort").unlink(missing_ok=True)
+                    StorePlaces.of(root).abort.unlink(missing_ok=True)
                     sync_path(root)
             elif isinstance(error, Exception):
                 reason = f"some directories are old ones, and some are new ones: {error}"
@@ -300,7 +304,7 @@ class Rebuilder:
     def _require_rights(self, root: Path, repair: LogRepair) -> None:
         """Raise the errors of cutting the log and of the swap before anything is built."""
         require_replaceable(root, self.build.parts())
-        paths = {root / "checkpoint", *((root / part).parent for part in self.build.parts())}
+        paths = {StorePlaces.of(root).checkpoint, *((root / part).parent for part in self.build.parts())}
         for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
                 path = local_path(step.path)
@@ -314,7 +318,7 @@ class Rebuilder:
 
         Parameters: last_file: as for ``plan_log``.
         """
-        if is_held(self.root / "lock"):
+        if is_held(self.places.lock):
             raise StoreLockedError(
                 f"{self.root}: is being written: stop the rocketstore writer, or the "
                 "broker (sh bin/mqshutdown broker), first"
@@ -347,7 +351,7 @@ class Rebuilder:
                 self.rest_assumptions = rest.with_assumptions(rest.report(), self.settings).assumptions
                 apply_plan(rest)
         has_index = self.config.message_index_enable
-        ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
+        ends = [header.end_timestamp for header in index_headers(self.places.index)] if has_index else []
         store.checkpoint.index_msg_timestamp = max(ends, default=store.checkpoint.index_msg_timestamp)
         finish_repair(store, repair)
 
@@ -360,7 +364,7 @@ class Rebuilder:
         deleted: DeletedTopics,
         notes: tuple[str, ...],
     ) -> RebuildReport:
-        headers = index_headers(out / "index") if self.build.index else []
+        headers = index_headers(StorePlaces.of(out).index) if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
@@ -403,7 +407,7 @@ class Rebuilder:
                 if deleted is None and batches != self.batches:  # light queues have other records now
                     lives = self.new_lives(store)
             if self.build.index:
-                name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
+                name_index_files(staging / INDEX_MADE, StorePlaces.of(staging).index, self.zone)
             if self.build.topics is not None:
                 remove_other_topics(staging, self.build.topics)
             return deleted

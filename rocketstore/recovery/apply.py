@@ -68,9 +68,9 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
 
 
 def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> list[Path]:
-    if not (store.root / "abort").exists():
-        make_abort(store.local_root)
-    saved = [save_tail(store.local_root, tail) for tail in repair.tails]
+    if not store.places.abort.exists():
+        make_abort(store.local_places.abort)
+    saved = [save_tail(store.local_places.saved_cuts, tail) for tail in repair.tails]
     if repair.is_write_undone:  # the checkpoint may know of records that are removed now
         store.checkpoint.clear()
     for step in steps:
@@ -93,7 +93,7 @@ def _sync_files(plan: RecoveryPlan) -> None:
     if not store.last_exit_ok:
         for queue in plan.queues.queues:
             paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
-        paths += paths_of_index(store.local_root)
+        paths += paths_of_index(store.local_places.index)
     for path in paths:
         sync_path(path)
 
@@ -122,7 +122,7 @@ def _dispatch_range(
 ) -> None:
     """Dispatch records to queues and index, or to one of them."""
     store = plan.store
-    index = open_index(store.root / "index", store.config, store.checkpoint) if has_index else None
+    index = open_index(store.local_places.index, store.config, store.checkpoint) if has_index else None
     dispatcher = Dispatcher(
         store.local_root,
         store.config,
@@ -152,7 +152,7 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         if compat.has_logics_physical_offset:
             checkpoint.logics_physical_offset = last_phy_offset
     checkpoint.clear_negative_numbers()
-    for path in paths_of_index(store.local_root)[:-1]:  # a broker deletes full files that are newer than the checkpoint
+    for path in paths_of_index(store.local_places.index)[:-1]:  # a broker deletes newer full files
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()

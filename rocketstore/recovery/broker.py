@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import allocate, sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
@@ -33,13 +33,14 @@ from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.recovery.lost import LostMessages, count_lost
-from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
-from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
+from rocketstore.recovery.tail import is_saved, save_tail, tails
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
@@ -60,21 +61,22 @@ class Scanned(NamedTuple):
 class BrokerRecovery:
     """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
-    def __init__(self, root: Path, config: StoreConfig, end_judge: EndJudge) -> None:
-        self.root, self.end_judge = root, end_judge
-        self.config: Any = config
-        self.last_exit_ok = not (root / "abort").exists()
-        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    def __init__(self, root: Path, config: SizedConfig, end_judge: EndJudge) -> None:
+        self.places = places = StorePlaces.of(root, config)
+        self.end_judge = end_judge
+        self.config = config
+        self.last_exit_ok = not places.abort.exists()
+        self.checkpoint = StoreCheckpoint.open(places.checkpoint)
         self.saves_tails = True
         self._has_negative_blanks = not Compat.of(config.compat).refuses_negative_sizes
         self.actions: list[RecoveryAction] = []
-        self.directories = [path for path in map(local_path, config.commit_log_paths(root)) if path.is_dir()]
+        self.directories = [path for path in places.log_directories if path.is_dir()]
         self.batch_topics = batch_topics(read_topics(root, config))
 
     def run(self) -> RecoveryReport:
         self._check_lengths()
         self._extend_index_files()
-        index = open_index(self.root / "index", self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
+        index = open_index(self.places.index, self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
         self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
         files = MappedFileQueue(self.directories).files if self.directories else []
         if not files:
@@ -82,8 +84,8 @@ class BrokerRecovery:
             index.close()
             self.checkpoint.flush()
             return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
-        with CommitLog.open(self.directories, mapped_file_size=self.config.mapped_file_size_commit_log) as log:
-            dispatcher = Dispatcher(self.root, self.config, log, index, self.batch_topics, as_broker=True)
+        with open_log(self.places, self.config) as log:
+            dispatcher = Dispatcher(self.places.root, self.config, log, index, self.batch_topics, as_broker=True)
             return self._recover(log, dispatcher)
 
     def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
@@ -116,9 +118,9 @@ class BrokerRecovery:
 
     def _check_lengths(self) -> None:
         """Raise errors for files a broker does not load. Delete empty last files. Source: MappedFileQueue.doLoad."""
-        sizes = {kind.directory_name: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
+        sizes = {self.places.queues(kind): getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
-        runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
+        runs |= {directory: sizes[directory.parent.parent] for directory in self._queue_directories()}
         empty = []
         for directory, size in runs.items():
             files = MappedFileQueue([directory]).files
@@ -136,7 +138,7 @@ class BrokerRecovery:
     def _extend_index_files(self) -> None:
         """Give each index file its full length, with zeros. Source: IndexService.load, DefaultMappedFile.init."""
         size = _index_file_size(self.config)
-        for path in files_in(self.root / "index"):
+        for path in files_in(self.places.index):
             length = path.stat().st_size
             if is_index_name(path.name) and length < size:
                 with path.open("r+b") as file:
@@ -146,7 +148,7 @@ class BrokerRecovery:
     def _queue_directories(self) -> Iterator[Path]:
         """Yield the directories that a broker loads: for 007 that is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
         for kind in QUEUE_KINDS:
-            for path in sorted((self.root / kind.directory_name).glob("*/*")):
+            for path in sorted(self.places.queues(kind).glob("*/*")):
                 queue_id = parse_int(path.name)
                 if queue_id is None:
                     continue
@@ -157,8 +159,8 @@ class BrokerRecovery:
                     yield directory
 
     def _destroy_queues(self) -> None:
-        for part in QUEUE_PARTS:
-            for path in sorted((self.root / part).glob("*/*/*")):
+        for part in self.places.queue_parts:
+            for path in sorted(part.glob("*/*/*")):
                 if not is_queue_name(path.parent.name):
                     continue
                 self.actions.append(RecoveryAction(path, "delete"))
@@ -240,7 +242,7 @@ class BrokerRecovery:
         names, offsets = names_and_offsets(fields["topic"], fields["properties"], self.config, self.batch_topics)
         if find_unreadable_offset(names, offsets) is not None:
             reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
-            raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
+            raise StoreError(f"{self.places.root}: {reason}: a broker does not start with it")
 
     def _confirm_offset(self, log: CommitLog) -> int:
         """Return the offset that is confirmed before recovery. Source: CommitLog.getConfirmOffset."""
@@ -249,17 +251,21 @@ class BrokerRecovery:
     def _count_lost(self, log: CommitLog, end: int) -> tuple[LostMessages, ...]:
         """Count the messages that no recovery has cut off before."""
         found = tails(log, end)
-        return () if all(is_saved(self.root, tail) for tail in found) else count_lost(log, end, self.end_judge)
+        return (
+            ()
+            if all(is_saved(self.places.saved_cuts, tail) for tail in found)
+            else count_lost(log, end, self.end_judge)
+        )
 
     def _cut_log(self, log: CommitLog, end: int) -> None:
         """Save the bytes behind the end, and delete the files behind it. Bytes in the last file stay."""
         for tail in tails(log, end):
-            if is_saved(self.root, tail):
+            if is_saved(self.places.saved_cuts, tail):
                 continue
             position = tail.begin - tail.file.file_from_offset
             self.actions.append(RecoveryAction(tail.file.path, "save", position, tail.end - tail.begin))
             if self.saves_tails:
-                save_tail(self.root, tail)
+                save_tail(self.places.saved_cuts, tail)
         for file in log.queue.files:
             if file.file_from_offset > end:
                 path = local_path(file.path)
@@ -285,8 +291,8 @@ class BrokerRecovery:
         self.checkpoint.flush()
 
 
-def _index_file_size(config: Any) -> int:
-    """Return the length of an index file, bytes. Parameters: config: has every size."""
+def _index_file_size(config: SizedConfig) -> int:
+    """Return the length of an index file, bytes."""
     return IndexGeometry(config.max_hash_slot_num, config.max_index_num).file_size
 
 
@@ -297,48 +303,44 @@ def _max_phy_offset(writer: Writer) -> int:
     return max_phy_offset
 
 
-def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+def recover_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     """Recover a store as a broker does at its next start. The file ``abort`` stays.
 
-    Parameters: config: has every size; ``config.compat`` is one of RELEASES.
+    Parameters: config: its ``compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
     return BrokerRecovery(root, config, find_end_judge(root, config)).run()
 
 
 def find_end_judge(root: Path, config: StoreConfig) -> StoreEndJudge:
-    state = StoreState.CRASHED if (root / "abort").exists() else StoreState.STOPPED
+    state = StoreState.CRASHED if StorePlaces.of(root).abort.exists() else StoreState.STOPPED
     return StoreEndJudge(root, config, lambda: state)
 
 
-def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     """Report what ``recover_as_broker`` would do.
 
     It runs in a temporary directory, on links to files that it only reads and on copies of files that it writes to.
     """
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
-        copy = Path(name)
-        logs = {
-            copy / str(i): path
-            for i, path in enumerate(map(local_path, config.commit_log_paths(root)))
-            if path.is_dir()
-        }
-        queues = [path for part in QUEUE_PARTS for path in (root / part).glob("*/*")]
-        others = (root / "index", root / "config", root / CUT)
+        places, copies = StorePlaces.of(root, config), StorePlaces.of(Path(name))
+        copy = copies.root
+        logs = {copy / str(i): local_path(path) for i, path in enumerate(places.log_directories) if path.is_dir()}
+        queues = [path for part in places.queue_parts for path in part.glob("*/*")]
+        others = (places.index, places.config, places.saved_cuts)
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
         written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
         # Opening an index file that is not full undoes a torn put, or makes the file longer.
-        index_num: Any = config.max_index_num
-        for path in files_in(root / "index"):
-            if read_header(path).index_count < index_num or path.stat().st_size < _index_file_size(config):
+        for path in files_in(places.index):
+            if read_header(path).index_count < config.max_index_num or path.stat().st_size < _index_file_size(config):
                 written.add(path)
         for target, original in originals.items():
             link_files(original, target, written)
         with contextlib.suppress(FileNotFoundError):
-            (copy / "checkpoint").write_bytes(read_file_start(root / "checkpoint", CHECKPOINT_SIZE))
-        if (root / "abort").exists():
-            (copy / "abort").touch()
-        paths = ",".join(map(str, logs)) or str(copy / "commitlog")
+            copies.checkpoint.write_bytes(read_file_start(places.checkpoint, CHECKPOINT_SIZE))
+        if places.abort.exists():
+            copies.abort.touch()
+        paths = ",".join(map(str, logs)) or str(copies.default_log)
         end_judge = find_end_judge(root, config)  # of the store itself: the copy has only some files of its queues
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
         recovery = BrokerRecovery(copy, config, end_judge)

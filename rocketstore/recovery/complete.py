@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.storage import local_path
-from rocketstore.layout.geometry import has_messages, read_saved, save_geometry, saved_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
+from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
 
 __all__ = ["complete_store"]
 
 
-def complete_store(root: Path, config: StoreConfig, settings: BrokerSettings | None = None) -> RecoveryReport:
+def complete_store(
+    root: Path, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
+) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
     The stated settings are saved. ``abort`` stays if anything was changed.
 
-    Parameters: config: stated settings, with every size. settings: those to build with; None to learn them.
+    Parameters: config: stated settings. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions, and with the files that have saved old records.
     Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """
@@ -45,5 +47,5 @@ def _first_unchecked(plan: RecoveryPlan) -> int:
 
     If the store was opened with this release before, all records of that time were checked.
     """
-    files, saved = plan.store.log.queue.files, read_saved(saved_path(plan.store.root))
+    files, saved = plan.store.log.queue.files, read_saved(plan.store.places.saved_settings)
     return files[-1].file_from_offset if files and saved.get("compat") == plan.store.config.compat else 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_after_stop
 from rocketstore.recovery.plan_log import (
     LogRepair,
@@ -68,7 +68,7 @@ class RecoveryPlan:
         log = self.store.log
         return count_unreadable(log, self.store.config.compat, max(begin, log.min_phy_offset), self.log.end)
 
-    def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings) -> RecoveryReport:
+    def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings[StoreConfig]) -> RecoveryReport:
         """Return a report with the settings that are assumed for the records that are dispatched.
 
         Call this before the plan is applied. Parameters: report: of this plan.
@@ -84,11 +84,11 @@ class RecoveryPlan:
 
 
 def plan_recovery(
-    root: Path, config: StoreConfig, *, thorough: bool = True, cut_at_damage: bool = False, deleted: bool = False
+    root: Path, config: SizedConfig, *, thorough: bool = True, cut_at_damage: bool = False, deleted: bool = False
 ) -> RecoveryPlan:
     """Open a store, and plan what to do to it.
 
-    Parameters: config: has every size. thorough: read the whole log, and all queues and index files also after a clean
+    Parameters: thorough: read the whole log, and all queues and index files also after a clean
     stop. cut_at_damage: as for ``plan_log_from``. deleted: make units of records of deleted topics too, with
     ``thorough``.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.

@@ -14,7 +14,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.layout import INDEX_ITEM
-from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.index import (
     IndexCut,
@@ -26,6 +25,7 @@ from rocketstore.recovery.index import (
 )
 from rocketstore.recovery.plan_log import LogRepair, find_record_end
 from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.survey.sizes import read_saved
 
 __all__ = ["IndexRepair", "paths_of_index", "plan_index", "plan_index_after_stop"]
 
@@ -44,9 +44,9 @@ class IndexRepair:
     cuts: tuple[IndexCut, ...] = ()
 
 
-def paths_of_index(root: Path) -> list[Path]:
-    """Return the index files of a store, oldest first."""
-    return index_paths(root / "index") if (root / "index").is_dir() else []
+def paths_of_index(directory: Path) -> list[Path]:
+    """Return the index files of a store, oldest first; none without the directory."""
+    return index_paths(directory) if directory.is_dir() else []
 
 
 def plan_index_after_stop(store: StoreFiles, log: LogRepair, last: int) -> IndexRepair | None:
@@ -54,12 +54,12 @@ def plan_index_after_stop(store: StoreFiles, log: LogRepair, last: int) -> Index
 
     Parameters: last: where the record of the newest queue unit ends.
     """
-    paths = paths_of_index(store.local_root)
+    paths = paths_of_index(store.local_places.index)
     if _empty_files(paths):
         return None
     if not store.config.message_index_enable:
         return IndexRepair(last)
-    if not read_saved(saved_path(store.root)).get("message_index_enable", True):
+    if not read_saved(store.places.saved_settings).get("message_index_enable", True):
         return None  # the index was disabled, so that recent records have no items
     files = [_find_items(store, log.end, path) for path in paths[-1:]]
     if files and not files[0].total:  # an empty file may follow a full one
@@ -81,7 +81,7 @@ def plan_index(store: StoreFiles, log: LogRepair, *, whole_log: bool) -> IndexRe
     The newest record may lack some of its items after a crash. Parameters: whole_log: also search the log for records
     without items between the index files.
     """
-    paths = paths_of_index(store.local_root)
+    paths = paths_of_index(store.local_places.index)
     if not store.config.message_index_enable:
         return IndexRepair(LONG_MAX, tuple(IndexCut(path, 0, 0, 0) for path in _empty_files(paths)))
     files = [_find_items(store, log.end, path) for path in paths]

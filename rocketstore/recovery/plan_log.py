@@ -17,7 +17,8 @@ from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
-from rocketstore.recovery.tail import CUT, Tail, is_saved, tails
+from rocketstore.recovery.tail import Tail, is_saved, tails
+from rocketstore.survey.places import SAVED_CUTS
 
 __all__ = [
     "LogRepair",
@@ -215,7 +216,16 @@ def _find_later(store: StoreFiles, end: int, found: list[Tail], write: Unfinishe
     """Find the first record behind the end that may have been acknowledged, and that no recovery has saved."""
     later = store.log.find_later(end + 1, LONG_MAX) if found else None
     is_known = later is None or _is_of_write(write, end, later)
-    return None if is_known or all(is_saved(store.root, tail) for tail in found) else later
+    return None if is_known or all(is_saved(store.places.saved_cuts, tail) for tail in found) else later
+
+
+def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
+    """Count the messages behind the end. After a clean stop nobody writes there: damage is not read three times."""
+    log = store.log
+    log.whole_to = LONG_MAX if store.last_exit_ok else end
+    lost = count_lost(log, end, store.end_judge)
+    log.whole_to = end
+    return lost
 
 
 def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
@@ -259,7 +269,7 @@ def describe_saved_records(repair: LogRepair, saved: Sequence[Path] = ()) -> tup
     reason = reasons.get(repair.why)
     if reason is None:
         return ()
-    places = [f"are saved in {path}" for path in saved] or [f"will be saved in {CUT}"] * len(repair.tails)
+    places = [f"are saved in {path}" for path in saved] or [f"will be saved in {SAVED_CUTS}"] * len(repair.tails)
     return tuple(
         f"{tail.file.path}: {reason} at {repair.end}. The bytes from {tail.begin} to {tail.end} {place}, and "
         "overwritten with zeros"

@@ -9,12 +9,12 @@ from pathlib import Path
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError
-from rocketstore.layout.places import require_log_directory
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
 from rocketstore.recovery.queues import MissingUnits, QueueEnd, find_missing, find_queues, step_back, units_agree
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.survey.owners import require_log_directory
 
 __all__ = [
     "QueueRepair",

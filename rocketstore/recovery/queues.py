@@ -32,13 +32,13 @@ from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
+from rocketstore.survey.places import StorePlaces
 
-__all__ = ["QUEUE_PARTS", "MissingUnits", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back"]
+__all__ = ["MissingUnits", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back"]
 __all__ += ["units_agree"]
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
-QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
 COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
 
 
@@ -68,7 +68,7 @@ class QueueEnd:
 
     @property
     def ext_directory(self) -> Path:
-        return Path(self.directory.parents[2], ConsumeQueueExt.directory_name, *self.directory.parts[-2:])
+        return StorePlaces.of(self.directory.parents[2]).queue(ConsumeQueueExt, *self.directory.parts[-2:])
 
     @property
     def next_queue_offset(self) -> int:
@@ -222,10 +222,10 @@ def _reader(path: str, start: int) -> Iterator[Callable[[int, int], bytes]]:
 
 def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[QueueEnd]:
     """Return the queues of a store, without their ends. Parameters: flushed: as in ``QueueEnd``."""
-    found = []
+    places, found = StorePlaces.of(root), []
     for kind in QUEUE_KINDS:
         size = getattr(config, kind.size_name)
-        for directory in queue_directories(root / kind.directory_name):
+        for directory in queue_directories(places.queues(kind)):
             queue = QueueEnd(directory, kind, size, flushed=flushed)
             if config.enable_consume_queue_ext and kind is ConsumeQueue:
                 ext_size = config.mapped_file_size_consume_queue_ext or 0
@@ -240,7 +240,8 @@ def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
     The ext files of a missing queue are opened when the queue is made again.
     """
     size = config.mapped_file_size_consume_queue_ext or 0
-    directories = queue_directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
+    ext = StorePlaces.of(root).queues(ConsumeQueueExt)
+    directories = queue_directories(ext) if config.enable_consume_queue_ext else ()
     return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
 
 

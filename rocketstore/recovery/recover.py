@@ -8,20 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError
-from rocketstore.layout.geometry import (
-    planning_config,
-    require_batch_size,
-    require_store,
-    save_geometry,
-    writing_config,
-)
-from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
@@ -30,6 +21,16 @@ from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.state.broker_config import batch_topics, read_topics
+from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.owners import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import (
+    planning_config,
+    require_batch_size,
+    require_store,
+    save_geometry,
+    writing_config,
+)
 
 __all__ = ["RecoveryAction", "RecoveryReport", "recover"]
 
@@ -135,13 +136,13 @@ def recover(
                 report = replace(report, notes=(*saved, *report.notes, *unreadable))
         if has_sizes:
             save_geometry(root, settings)
-        (root / "abort").unlink(missing_ok=True)
+        StorePlaces.of(root).abort.unlink(missing_ok=True)
         sync_path(root)
     warn_of(report.assumptions, root)
     return report
 
 
-def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings) -> RecoveryReport:
+def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:
     """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
     assumed = Assumptions(settings)
     # A broker also dispatches records that are not where they say.

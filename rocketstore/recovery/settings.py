@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from rocketstore.broker_file import BrokerFile
-from rocketstore.config import StoreConfig
+from rocketstore.config import AnyConfig, StoreConfig
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import is_multi_dispatched, with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -26,7 +26,6 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.java_text import parse_int
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import is_stated, read_saved, saved_path
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC, split_names
@@ -35,6 +34,9 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
 from rocketstore.state.broker_config import read_topics
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.places import AnyPlaces, StorePlaces
+from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
 
 __all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
@@ -56,8 +58,11 @@ BITMAPS = (
 READ_ERRORS = (OSError, StoreError, ValueError)
 
 
+KnownConfig = TypeVar("KnownConfig", bound=StoreConfig, covariant=True)
+
+
 @dataclass(frozen=True)
-class BrokerSettings:
+class BrokerSettings(Generic[KnownConfig]):
     """The settings with which queues and index of a store are built.
 
     Attributes
@@ -70,7 +75,7 @@ class BrokerSettings:
     conflicts : in words: units that were written with other settings than ``config`` has.
     """
 
-    config: StoreConfig
+    config: KnownConfig
     unstated: frozenset[str]
     delays: Mapping[int, int] = field(default_factory=dict)
     has_index: bool = True
@@ -80,7 +85,7 @@ class BrokerSettings:
 class Assumptions:
     """Collects the settings that are assumed for records whose units and items are built."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings[StoreConfig]) -> None:
         self.settings = settings
         self.levels: set[int] = set()
         self.naming_messages = 0  # messages that name light queues, which are not built
@@ -161,34 +166,35 @@ def warn_of(texts: Iterable[str], root: StorePath, *, stacklevel: int = 3) -> tu
     return found
 
 
-def find_settings(root: StorePath, config: StoreConfig, *, places: Sequence[StorePath] = ()) -> BrokerSettings:
+def find_settings(root: StorePath, config: AnyConfig, *, places: Sequence[StorePath] = ()) -> BrokerSettings[AnyConfig]:
     """Learn the settings that nobody stated from the sound units of a store. Nothing is changed.
 
     Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
     the store's queues.
     """
-    places = (root, *places)
-    saved = read_saved(saved_path(root))
+    own = StorePlaces.of(root, config)
+    all_places = (own, *map(StorePlaces.of, places))
+    saved = read_saved(own.saved_settings)
     unstated = find_unstated(config, saved)
     if config.message_delay_level == StoreConfig.message_delay_level and not isinstance(config.other, BrokerFile):
         config = replace(config, message_delay_level=saved.get(LEVELS, config.message_delay_level))
-    topics = {topic for place in places for topic in topics_in(place / "consumequeue")}
+    topics = {topic for place in all_places for topic in topics_in(place.queues(ConsumeQueue))}
     delays: dict[int, int] = {}
     conflicts: list[str] = []
-    with contextlib.suppress(*READ_ERRORS), _open_log(root, config) as log:
+    with contextlib.suppress(*READ_ERRORS), open_log(own, config, may_be_missing=True) as log:
         if {MULTI, LMQ} <= unstated:
-            config = _with_light_queues(config, root, places, topics, log)
+            config = _with_light_queues(config, all_places, topics, log)
         if SCHEDULE_TOPIC in topics:
-            shown = _find_delays(places, log)
+            shown = _find_delays(all_places, log)
             delays = {level: _newest(seconds) for level, seconds in shown.items()}
             if LEVELS in unstated:
                 config = replace(config, message_delay_level=_levels_text(config.message_delay_level, delays))
             conflicts += _find_conflicts(config, shown)
-    if EXT in unstated and any(_has_ext_units(place) for place in places):
+    if EXT in unstated and any(map(_has_ext_units, all_places)):
         config = replace(config, enable_consume_queue_ext=True)
-    if config.enable_consume_queue_ext and any(_has_bitmaps(place) for place in places):
+    if config.enable_consume_queue_ext and any(map(_has_bitmaps, all_places)):
         conflicts.append(BITMAPS)
-    has_index = (root / "index").is_dir() and bool(index_paths(root / "index"))
+    has_index = own.index.is_dir() and bool(index_paths(own.index))
     return BrokerSettings(config, unstated, delays, has_index, tuple(conflicts))
 
 
@@ -197,22 +203,17 @@ def find_unstated(config: StoreConfig, saved: Mapping[str, Any]) -> frozenset[st
     return frozenset(name for name in LEARNED if not is_stated(config, name, saved))
 
 
-def _open_log(root: StorePath, config: StoreConfig) -> CommitLog:
-    paths = [path for path in config.commit_log_paths(root) if path.is_dir()]
-    return CommitLog.open(paths or [root], mapped_file_size=config.mapped_file_size_commit_log)
-
-
 # ---- delay levels ------------------------------------------------------------------------------------------
 
 
-def _find_delays(places: Iterable[StorePath], log: CommitLog) -> dict[int, list[int]]:
+def _find_delays(places: Iterable[AnyPlaces], log: CommitLog) -> dict[int, list[int]]:
     """Return the delays that sound units of delayed messages show, by level: seconds, the newest unit first.
 
     Units at both ends of each queue are read: a broker's levels may have been changed.
     """
     found: dict[int, list[int]] = {}
     for place in places:
-        directory = place / "consumequeue" / SCHEDULE_TOPIC
+        directory = place.topic(ConsumeQueue, SCHEDULE_TOPIC)
         for queue_id in queue_ids_in(directory):
             with contextlib.suppress(*READ_ERRORS):
                 for level, seconds in _delays_of(directory / str(queue_id), queue_id, log):
@@ -241,9 +242,8 @@ def _tags_code_of(queue: ConsumeQueue, unit: CqUnit) -> int:
     if not ConsumeQueueExt.is_ext_address(unit.tags_code):
         return unit.tags_code
     topic = queue.directory.parent
-    with ConsumeQueueExt.open(
-        topic.parent.parent / ConsumeQueueExt.directory_name / topic.name / queue.directory.name
-    ) as ext:
+    places = StorePlaces.of(topic.parent.parent)
+    with ConsumeQueueExt.open(places.queue(ConsumeQueueExt, topic.name, queue.directory.name)) as ext:
         found = ext.read(unit.tags_code)
     return 0 if found is None else found.tags_code
 
@@ -292,18 +292,16 @@ def _find_conflicts(config: StoreConfig, shown: Mapping[int, list[int]]) -> Iter
 # ---- light queues ------------------------------------------------------------------------------------------
 
 
-def _with_light_queues(
-    config: StoreConfig, root: StorePath, places: Sequence[StorePath], topics: set[str], log: CommitLog
-) -> StoreConfig:
+def _with_light_queues(config: AnyConfig, places: Sequence[AnyPlaces], topics: set[str], log: CommitLog) -> AnyConfig:
     """Return a configuration that builds the queues that messages name, if the store has units of these queues."""
     config = with_light_queues(config, topics)
     if config.enable_multi_dispatch:
-        light = [place / "consumequeue" / name for place in places for name in topics if _is_light(name)]
+        light = [place.topic(ConsumeQueue, name) for place in places for name in topics if _is_light(name)]
         ids = {queue_id for directory in light for queue_id in queue_ids_in(directory)}
         return config if 0 in ids or not ids else replace(config, enable_lmq=False)
-    known = read_topics(root, config).keys()
+    known = read_topics(places[0].root, config).keys()
     others = sorted(topics - known) if known else []
-    directories = [place / "consumequeue" / name for place in places for name in others[:SAMPLED_QUEUES]]
+    directories = [place.topic(ConsumeQueue, name) for place in places for name in others[:SAMPLED_QUEUES]]
     if any(_has_units_of_other_topics(directory, log) for directory in directories):
         return replace(config, enable_multi_dispatch=True)
     return config
@@ -326,18 +324,18 @@ def _has_units_of_other_topics(directory: StorePath, log: CommitLog) -> bool:
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def _has_ext_units(place: StorePath) -> bool:
+def _has_ext_units(place: AnyPlaces) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
-    for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
+    for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
             if len(queue):
                 return ConsumeQueueExt.is_ext_address(queue[-1].tags_code)
     return False
 
 
-def _has_bitmaps(place: StorePath) -> bool:
+def _has_bitmaps(place: AnyPlaces) -> bool:
     """Return whether the last ext unit of a queue has a bitmap of filters."""
-    for directory in islice(queue_directories(place / ConsumeQueueExt.directory_name), SAMPLED_QUEUES):
+    for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with (
             contextlib.suppress(*READ_ERRORS),
             _queue_beside(directory) as queue,
@@ -353,4 +351,4 @@ def _has_bitmaps(place: StorePath) -> bool:
 def _queue_beside(directory: StorePath) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
     topic = directory.parent
-    return ConsumeQueue.open(topic.parent.parent / ConsumeQueue.directory_name / topic.name / directory.name)
+    return ConsumeQueue.open(StorePlaces.of(topic.parent.parent).queue(ConsumeQueue, topic.name, directory.name))

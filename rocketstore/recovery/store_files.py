@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.topic_lives import KnownTopics
@@ -21,6 +20,8 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.places import AnyPlaces, StorePlaces
 
 __all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
 
@@ -35,19 +36,28 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
 class StoreFiles:
     """The log, the checkpoint and the topics of a store.
 
-    Attributes: config: has every size. last_exit_ok: whether the last writer stopped cleanly.
+    Attributes: last_exit_ok: whether the last writer stopped cleanly.
     """
 
-    root: StorePath
-    config: Any
+    places: AnyPlaces
+    config: SizedConfig
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
 
     @property
+    def root(self) -> StorePath:
+        return self.places.root
+
+    @property
     def local_root(self) -> Path:
         """The root of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
         return local_path(self.root)
+
+    @property
+    def local_places(self) -> StorePlaces[Path]:
+        """The places of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
+        return StorePlaces.of(self.local_root, self.config)
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -73,27 +83,21 @@ class StoreFiles:
 
     @property
     def has_checkpoint(self) -> bool:
-        return (self.root / "checkpoint").exists()
+        return self.places.checkpoint.exists()
 
 
-def open_store_files(root: StorePath, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(root: StorePath, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
-    Parameters: config: has every size. last_exit_ok: None: the file ``abort`` tells.
+    Parameters: last_exit_ok: None: the file ``abort`` tells.
     """
-    paths = config.commit_log_paths(root)
-    log = CommitLog.open(
-        # A missing log is opened as an empty one: the root has no files of a log.
-        [path for path in paths if path.is_dir()] or [root],
-        mapped_file_size=config.mapped_file_size_commit_log,
-        force_verify_prop_crc=config.force_verify_prop_crc,
-        message_delay_level=config.message_delay_level,
-    )
+    places = StorePlaces.of(root, config)
+    log = open_log(places, config, may_be_missing=True)
     if last_exit_ok is None:
-        last_exit_ok = not (root / "abort").exists()
+        last_exit_ok = not places.abort.exists()
     log.whole_to = LONG_MAX if last_exit_ok else 0
     log.trusts_file_times = False  # the last record of a crashed writer may be half written, however old it is
-    return StoreFiles(root, config, log, StoreCheckpoint.open(root / "checkpoint"), last_exit_ok)
+    return StoreFiles(places, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
 
 
 def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:
@@ -103,7 +107,7 @@ def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = la
     """
     for kind in QUEUE_KINDS:
         is_batch = kind is BatchConsumeQueue
-        for directory in (store.root / kind.directory_name).glob("*"):
+        for directory in store.places.queues(kind).glob("*"):
             topic = directory.name
             if (topic in store.batch_topics) == is_batch or is_replaced(topic):
                 continue

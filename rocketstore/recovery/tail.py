@@ -21,9 +21,8 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
 
-__all__ = ["CUT", "Tail", "is_saved", "save_tail", "tails"]
+__all__ = ["Tail", "is_saved", "save_tail", "tails"]
 
-CUT = "rocketstore-cut"
 CHUNK = 1 << 20
 
 
@@ -46,9 +45,12 @@ def tails(log: CommitLog, end: int) -> list[Tail]:
     return found
 
 
-def save_tail(root: Path, tail: Tail) -> Path:
-    """Copy a tail to a new file that is named by the time and the physical offset, flush it, and return its path."""
-    path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
+def save_tail(directory: Path, tail: Tail) -> Path:
+    """Copy a tail to a new file that is named by the time and the physical offset, flush it, and return its path.
+
+    Parameters: directory: ``StorePlaces.saved_cuts``; it is made if it is missing.
+    """
+    path = directory / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
     if path.parent.is_symlink():
         raise StoreError(f"{path.parent}: is a link, and bytes cut off the log must stay in the store: remove the link")
     make_directory(path.parent)
@@ -65,9 +67,9 @@ def save_tail(root: Path, tail: Tail) -> Path:
     return path
 
 
-def is_saved(root: StorePath, tail: Tail) -> bool:
+def is_saved(directory: StorePath, tail: Tail) -> bool:
     """Return whether an earlier recovery saved these bytes, and overwrote some of them with zeros."""
-    saved = sorted((root / CUT).glob("*")) if (root / CUT).is_dir() else []
+    saved = sorted(directory.glob("*")) if directory.is_dir() else []
     return any(_is_rest_of(path, tail) for path in reversed(saved))
 
 

@@ -10,14 +10,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import save_geometry
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.apply import save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
@@ -25,6 +24,9 @@ from rocketstore.salvage.copy import LogCopy
 from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import save_geometry
 
 __all__ = ["NewStore", "RunPart"]
 
@@ -42,13 +44,14 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self, places: StorePlaces[Path], config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
-        self.root, self.config, self.copy, self.log, self.queues = root, config, copy, log, queues
-        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
+        self.config, self.copy, self.log, self.queues = config, copy, log, queues
+        self.places = places
+        self.checkpoint = StoreCheckpoint.open(places.checkpoint)
+        index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
+        self.dispatcher = Dispatcher(places.root, config, log, index, batch_topics(read_topics(places.root)))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
         self.building = self.syncing = self.threads.submit(lambda: None)
@@ -56,12 +59,13 @@ class NewStore:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, root: Path, config: StoreConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
+        cls, root: Path, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
         save_geometry(root, stated)
-        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
-            self = cls(root, config, copy, log, queues)
+        places = StorePlaces.of(root, config)
+        with open_log(places, config) as log:
+            self = cls(places, config, copy, log, queues)
             try:
                 yield self
             finally:
@@ -114,10 +118,10 @@ class NewStore:
         self.syncing.result()
         self.dispatcher.flush()
         self.log.refresh()
-        make_abort(self.root)
+        make_abort(self.places.abort)
         for file in self.log.queue.files:
             sync_path(local_path(file.path))
-        store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
+        store = StoreFiles(self.places, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import SizedConfig, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
@@ -31,9 +31,6 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import hint_at_store, known_config, with_default_sizes
-from rocketstore.layout.layout import require_file_log
-from rocketstore.layout.places import lock_owner_of
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
@@ -48,6 +45,10 @@ from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
+from rocketstore.survey.formats import require_file_log
+from rocketstore.survey.owners import lock_owner_of
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import hint_at_store, known_config, with_default_sizes
 from rocketstore.text_values import counted
 
 __all__ = ["LostRange", "SalvageReport", "UnverifiedRange", "salvage"]
@@ -226,12 +227,13 @@ def _salvage_into(
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
         make_directory(new / WORK)
         report = _Salvage(root, paths, new, config, progress, deleted=deleted).run()
-        made = sorted((new / WORK).iterdir(), key=lambda path: (path.name != "abort", path.name == "commitlog"))
+        places, work = StorePlaces.of(new), StorePlaces.of(new / WORK)
+        made = sorted(work.root.iterdir(), key=lambda path: (path != work.abort, path == work.default_log))
         for child in made:  # killed here, it leaves no log, or `abort` beside it
             child.rename(new / child.name)
-        (new / WORK).rmdir()
+        work.root.rmdir()
         sync_path(new)
-        (new / "abort").unlink()
+        places.abort.unlink()
         sync_path(new)
         return report
     except BaseException:
@@ -247,8 +249,8 @@ def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
     if root.is_file():
         return [root]
     require_file_log(root, config or StoreConfig(), "salvaged")
-    named = map(local_path, (config or StoreConfig()).commit_log_paths(root))
-    directories = [path for path in named if path.is_dir()] or [root]
+    logs = map(local_path, StorePlaces.of(root, config).log_directories)
+    directories = [path for path in logs if path.is_dir()] or [root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
 
@@ -370,7 +372,7 @@ class _Salvage:
         offsets.start(batch_topics(read_topics(self.work)))
         begin = finds.chosen[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
-        log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
+        log = LogCopy(StorePlaces.of(self.work).default_log, size, begin + shift, self.paths[0])
         self.declare(offsets)
         stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
         with NewStore.open(self.work, config, stated, log, self.scanner.queues) as new:
@@ -401,7 +403,9 @@ class _Salvage:
         """Return what decides which records get no unit. A file, or a directory without a store, has no topics."""
         if self.deleted:
             return None
-        return TopicLives(KnownTopics.of(self.root, self.config, is_stopped=not (self.root / "abort").exists()))
+        return TopicLives(
+            KnownTopics.of(self.root, self.config, is_stopped=not StorePlaces.of(self.root).abort.exists())
+        )
 
     def new_offsets(self, lives: TopicLives | None) -> QueueOffsets:
         return QueueOffsets(self.scanner, self.config, lives)
@@ -444,7 +448,7 @@ class _Salvage:
             yield RunPart(begin, stop, *self.scanner.take())
             begin = stop
 
-    def new_config(self, finds: Finds) -> StoreConfig:
+    def new_config(self, finds: Finds) -> SizedConfig:
         config = replace(self.config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
         if not (self.given and getattr(self.given, LOG_SIZE)) and (shown := finds.shown_size()):
             config = replace(config, mapped_file_size_commit_log=shown)
@@ -508,16 +512,16 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
     """Return the configuration of the old store: as given, or by its files, or by its rocketstore.json."""
     with contextlib.suppress(ValueError, StoreError, OSError):
         return with_default_sizes(known_config(root, config))
-    saved = Path("config", "rocketstore.json")
+    saved, copied = StorePlaces.of(root).saved_settings, StorePlaces.of(new).saved_settings
     with contextlib.suppress(ValueError, StoreError, OSError):
-        make_directory(new / "config")
-        replace_file(new / saved, read_small_file(root / saved), like=root / saved)
+        make_directory(copied.parent)
+        replace_file(copied, read_small_file(saved), like=saved)
         return with_default_sizes(known_config(new, config))
-    (new / saved).unlink(missing_ok=True)
+    copied.unlink(missing_ok=True)
     return config or StoreConfig()
 
 
-def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings:
+def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings[StoreConfig]:
     """Return the settings that the sound units of the old store show. A file of a log alone shows none."""
     with contextlib.suppress(ValueError, StoreError, OSError):
         return find_settings(root, known)
@@ -526,12 +530,13 @@ def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings:
 
 def _copy_config(root: Path, new: Path) -> None:
     """Copy the files of ``config`` that a broker can read. A link that leads out of the store is not followed."""
-    if not (root / "config").is_dir():
+    places, copies = StorePlaces.of(root), StorePlaces.of(new)
+    if not places.config.is_dir():
         return
     real_root = root.resolve()
     bad = {problem.path for problem in check(root)}
-    for path in sorted((root / "config").iterdir()):
-        good = path.name.endswith((".json", ".json.bak")) and path.name != "rocketstore.json"
+    for path in sorted(places.config.iterdir()):
+        good = path.name.endswith((".json", ".json.bak")) and path != places.saved_settings
         if not good or not path.is_file() or path in bad:
             continue
         if real_root not in path.resolve().parents:
@@ -542,5 +547,5 @@ def _copy_config(root: Path, new: Path) -> None:
         except (OSError, CorruptFileError) as error:
             warnings.warn(f"{path}: is not copied: {error}", stacklevel=1)
             continue
-        make_directory(new / "config")
-        replace_file(new / "config" / path.name, data, like=path)
+        make_directory(copies.config)
+        replace_file(copies.config_file(path.name), data, like=path)

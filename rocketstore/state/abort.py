@@ -23,51 +23,56 @@ WRITERS = ("java", "rocketmq", "python")  # words in the command lines of progra
 START_SLACK = 2  # seconds by which the time of a file and the start of a process may be off
 
 
-def make_abort(root: Path, held: HeldDirectory | None = None) -> None:
+def make_abort(abort: Path, held: HeldDirectory | None = None) -> None:
     """Write ``abort`` with the number of this process, and flush its directory.
 
     The file belongs to the owner of the store. A symbolic link in its place is replaced.
-    Parameters: held: the root as it was opened; None to find it by its path.
+    Parameters: abort: the path of the file. held: the root as it was opened; None to find it by its path.
     Raises: OSError; CorruptFileError for a pipe or a device in its place. Source: DefaultMessageStore.createTempFile.
     """
-    with os.fdopen(open_own_file(root / "abort", held), "w") as file:
+    with os.fdopen(open_own_file(abort, held), "w") as file:
         file.truncate()
         file.write(str(os.getpid()))
-    sync_path(root, held)  # without it, a loss of power could look like a clean stop
+    sync_path(abort.parent, held)  # without it, a loss of power could look like a clean stop
 
 
-def remove_abort(root: HeldDirectory) -> None:
-    """Remove ``abort``, and flush its directory. Raises: OSError. Source: DefaultMessageStore.shutdown."""
-    unlink_path(root.path / "abort", root, missing_ok=True)
-    sync_path(root.path, root)
+def remove_abort(abort: Path, held: HeldDirectory | None = None) -> None:
+    """Remove ``abort``, and flush its directory.
+
+    Parameters: as for ``make_abort``. Raises: OSError. Source: DefaultMessageStore.shutdown.
+    """
+    unlink_path(abort, held, missing_ok=True)
+    sync_path(abort.parent, held)
 
 
-def require_no_writer(root: Path) -> None:
+def require_no_writer(abort: Path, lock: Path) -> None:
     """Raise StoreLockedError if the process in ``abort`` still writes a store whose ``lock`` was deleted or replaced.
 
     Without its ``lock``, only ``abort`` names the writer. If this process holds the lock, the lock itself
     reports it.
+
+    Parameters: abort, lock: the paths of the two files in the root of one store.
     """
-    if is_held(root / "lock"):
+    if is_held(lock):
         return
-    pid = read_pid(root)
-    if pid is not None and pid != os.getpid() and is_writer(pid, root):
+    pid = read_pid(abort)
+    if pid is not None and pid != os.getpid() and is_writer(pid, abort):
         raise StoreLockedError(
-            f"{root / 'abort'}: process {pid} has the store open for writing, but {root / 'lock'} was deleted or "
-            f"replaced: stop this process first. If it is another program, write 0 into {root / 'abort'} and repeat"
+            f"{abort}: process {pid} has the store open for writing, but {lock} was deleted or "
+            f"replaced: stop this process first. If it is another program, write 0 into {abort} and repeat"
         )
 
 
-def read_pid(root: Path) -> int | None:
+def read_pid(abort: Path) -> int | None:
     """Return the number of a process in ``abort``; None without one. Older brokers leave the file empty."""
     try:
-        text = read_file_start(root / "abort", MAX_PID_DIGITS + 1).strip()
+        text = read_file_start(abort, MAX_PID_DIGITS + 1).strip()
     except (OSError, CorruptFileError):
         return None
     return int(text) if text.isdigit() and len(text) <= MAX_PID_DIGITS and int(text) > 0 else None
 
 
-def is_writer(pid: int, root: Path) -> bool:
+def is_writer(pid: int, abort: Path) -> bool:
     """Return whether a process may be the one that wrote ``abort`` and still runs.
 
     Systems reuse the numbers of processes, a container at its next start. So the process must have files of the store
@@ -76,11 +81,11 @@ def is_writer(pid: int, root: Path) -> bool:
     """
     if not is_alive(pid):
         return False
-    has_files = has_files_open(pid, root, "lock")
+    has_files = has_files_open(pid, abort.parent, "lock")
     if has_files is not None:
         return has_files
     command = read_command(pid)
     if command is not None and not any(word in command.lower() for word in WRITERS):
         return False
     began = start_time(pid)
-    return began is None or began <= (root / "abort").stat().st_mtime + START_SLACK
+    return began is None or began <= abort.stat().st_mtime + START_SLACK

@@ -94,7 +94,7 @@ class BrokerConfig:
         """
         parts: dict[str, Any] = {}
         problems = []
-        databases = find_config_databases(to_path(store_path_root_dir), config)
+        databases = find_config_databases(to_path(store_path_root_dir) / "config", config)
         for path, decode in _files(to_path(store_path_root_dir)):
             if path.name in databases:
                 parts[path.name] = {}
@@ -159,7 +159,7 @@ def read_topics(
     Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError if all existing files are bad.
     Otherwise the result is then empty.
     """
-    if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
+    if TOPICS in find_config_databases(to_path(store_path_root_dir) / "config", config):
         return {}
     path = to_path(store_path_root_dir) / "config" / TOPICS
     main, bak = _read_both(path, decode_topics)
@@ -175,7 +175,7 @@ def read_declared_topics(
 
     The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
     """
-    if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
+    if TOPICS in find_config_databases(to_path(store_path_root_dir) / "config", config):
         return set()
     main, _ = _read_both(to_path(store_path_root_dir) / "config" / TOPICS, decode_topics)
     return {*(main.value or ())}

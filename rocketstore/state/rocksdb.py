@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 ROCKSDB, FILES = "defaultrocksdb", "default"
-ONE_DATABASE = ("config/rdb", "config/metadata")  # each has the contents of all these files at once
-# The directory, under the root, of the database that a broker has in place of a file, by the name of the file.
+ONE_DATABASE = ("rdb", "metadata")  # each has the contents of all these files at once
+# The directory, in ``config``, of the database that a broker has in place of a file, by the name of the file.
 DATABASES = {
-    TOPICS: "config/topics",
-    "subscriptionGroup.json": "config/subscriptionGroups",
-    OFFSETS: "config/consumerOffsets",
+    TOPICS: "topics",
+    "subscriptionGroup.json": "subscriptionGroups",
+    OFFSETS: "consumerOffsets",
 }
 INDEX_KEY = b"lastStoreTimeStamp"
 MAX_SEARCHED = 64 << 20  # bytes of one file
@@ -72,21 +72,22 @@ def is_double_write_enabled(config: StoreConfig | None) -> bool:
     return config is not None and parse_boolean(trim(config.other.get("rocksdbCQDoubleWriteEnable", "")))
 
 
-def find_config_databases(root: StorePath, config: StoreConfig | None = None) -> dict[str, StorePath]:
+def find_config_databases(directory: StorePath, config: StoreConfig | None = None) -> dict[str, StorePath]:
     """Return the databases that a broker uses in place of files in ``config``, by the names of these files.
 
     A broker uses each database that exists, unless its properties file says that it uses none. JSON files beside a
     database are older.
 
+    Parameters: directory: ``config`` in the root of the store. config: the settings of the broker's properties file.
     Source: RocksDBConfigManager, ConfigStorage.
     """
     version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
     if store_type(config) == FILES and trim(version) != "v2":
         return {}
     for name in ONE_DATABASE:
-        if is_rocksdb(root / name):
-            return dict.fromkeys((*DATABASES, LMQ_OFFSETS), root / name)
-    found = {file: root / name for file, name in DATABASES.items() if is_rocksdb(root / name)}
+        if is_rocksdb(directory / name):
+            return dict.fromkeys((*DATABASES, LMQ_OFFSETS), directory / name)
+    found = {file: directory / name for file, name in DATABASES.items() if is_rocksdb(directory / name)}
     return found | ({LMQ_OFFSETS: found[OFFSETS]} if OFFSETS in found else {})
 
 

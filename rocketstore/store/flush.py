@@ -6,8 +6,8 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.log.log_writer import LogWriter
@@ -27,7 +27,7 @@ class FlushService:
     def __init__(
         self,
         log: LogWriter,
-        config: Any,
+        config: SizedConfig,
         save: Callable[[bool], object],
         flush_dispatched: Callable[[], object],
         fail: Callable[[BaseException], object],

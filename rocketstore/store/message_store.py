@@ -17,7 +17,6 @@ from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
-from rocketstore.layout.geometry import require_store
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -32,6 +31,7 @@ from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
+from rocketstore.survey.sizes import require_store
 
 if TYPE_CHECKING:
     from rocketstore.dispatch.reput import OwnDispatcher
@@ -106,7 +106,7 @@ class MessageStore(Previewed, StoreReader, Closable):
         if config is not None:
             config.commit_log_paths(root, writable=True)  # raises before any file is made
         writer = open_writer(root, mode, config)
-        return cls(root, writer.config, mode, writer)
+        return cls(root, writer.config.as_store_config(), mode, writer)
 
     # ---- writing -------------------------------------------------------------------------------------------
 

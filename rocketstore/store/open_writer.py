@@ -13,15 +13,17 @@ from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
-from rocketstore.layout.geometry import require_batch_size, require_new_place, writing_config
-from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
-from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.writer import StoreWriter
+from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import require_batch_size, require_new_place, writing_config
 
 __all__ = ["open_writer"]
 
@@ -51,7 +53,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     layout = look_at_store(root, config)
     layout.require_written_queues("written")
     layout.require_config_files("written")
-    if (root / "consumequeue").is_dir():
+    if StorePlaces.of(root).queues(ConsumeQueue).is_dir():
         require_log_directory(root, config or StoreConfig())
     locks = acquire_locks(root, config or StoreConfig())
     with contextlib.ExitStack() as stack:
@@ -70,16 +72,13 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         for note in report.notes:
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
-        log = CommitLog.open(
-            config.commit_log_paths(root),
-            mapped_file_size=config.mapped_file_size_commit_log,
-            message_delay_level=config.message_delay_level,
-        )
+        places = StorePlaces.of(root, config)
+        log = open_log(places, config)
         stack.callback(log.close)
         log.whole_to = end
-        checkpoint = StoreCheckpoint.open(root / "checkpoint", _held=place)
+        checkpoint = StoreCheckpoint.open(places.checkpoint, _held=place)
         busy = BusyThreads(root)
-        index = open_index(root / "index", config, checkpoint, busy=busy)
+        index = open_index(places.index, config, checkpoint, busy=busy)
         stack.callback(index.close)
         batches = batch_topics(read_topics(root, config))
         dispatcher = Dispatcher(root, config, log, index, batches, held=place)

@@ -19,7 +19,6 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import EndRule, StoreState
@@ -33,6 +32,9 @@ from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topi
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
+from rocketstore.survey.open_log import open_log
+from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.store_index import open_store_index
 
 if TYPE_CHECKING:
@@ -70,20 +72,18 @@ class StoreParts:
         self._layout: StoreLayout | None = None
         self._closed = False
 
+    @lazy_property
+    def _places(self) -> StorePlaces[StorePath]:
+        return StorePlaces.of(self.path, self.config)
+
     # ---- log -----------------------------------------------------------------------------------------------
 
     @lazy_property
     def commit_log(self) -> CommitLog:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
         self._require_open()
-        paths = self.config.commit_log_paths(self.path)
         require_file_log(self.path, self.config, "read")
-        log = CommitLog.open(
-            [path for path in paths if path.is_dir()] or paths,
-            mapped_file_size=self.config.mapped_file_size_commit_log,
-            force_verify_prop_crc=self.config.force_verify_prop_crc,
-            message_delay_level=self.config.message_delay_level,
-        )
+        log = open_log(self._places, self.config)
         if self._writer is not None:
             log.whole_to = self._writer.phy_offset
             return log
@@ -112,7 +112,7 @@ class StoreParts:
 
     @lazy_property
     def _abort(self) -> str:
-        return str(self.path / "abort")
+        return str(self._places.abort)
 
     @lazy_property
     def _remote_state(self) -> StoreState:
@@ -144,7 +144,7 @@ class StoreParts:
             with contextlib.suppress(FileNotFoundError, ValueError):  # it was renamed, or shows no geometry
                 index.refresh()
                 return index
-        directory = self.path / "index"
+        directory = self._places.index
         with contextlib.suppress(FileNotFoundError):  # the directory was renamed between the calls
             if directory.is_dir() and index_paths(directory):
                 # The previous index is dropped, not closed: a query of another thread may still use it.
@@ -160,7 +160,7 @@ class StoreParts:
         """The current checkpoint; all zeros if the file is missing. Raises: CorruptFileError."""
         if self._writer is not None:
             return self._writer.checkpoint
-        return StoreCheckpoint.open(self.path / "checkpoint")
+        return StoreCheckpoint.open(self._places.checkpoint)
 
     @property
     def broker_config(self) -> BrokerConfig:
@@ -178,12 +178,12 @@ class StoreParts:
 
         Source: DefaultMessageStore.isTempFileExist.
         """
-        return not (self.path / "abort").exists()
+        return not self._places.abort.exists()
 
     @property
     def is_locked(self) -> bool:
         """Whether a process, a broker or this one, has the store open for writing. False for a remote store."""
-        return is_held(self.path / "lock")
+        return is_held(self._places.lock)
 
     @property
     def layout(self) -> StoreLayout:
@@ -201,7 +201,7 @@ class StoreParts:
         self._require_open()
         self._dispatch_pending()
         self._require_file_queues()
-        paths = (path for kind in QUEUE_KINDS for path in queue_directories(self.path / kind.directory_name))
+        paths = (path for kind in QUEUE_KINDS for path in queue_directories(self._places.queues(kind)))
         found = {QueueId(path.parent.name, int(path.name)) for path in paths}
         return iter(sorted(found))
 
@@ -214,7 +214,7 @@ class StoreParts:
         self._dispatch_pending()
         self._require_file_queues()
         kinds = QUEUE_KINDS if is_file_name(topic) else ()
-        found = sorted({number for kind in kinds for number in queue_ids_in(self.path / kind.directory_name / topic)})
+        found = sorted({number for kind in kinds for number in queue_ids_in(self._places.topic(kind, topic))})
         if not found and self._layout is not None:
             self._layout.require_file_queues("read", topic)
         return found
@@ -241,7 +241,7 @@ class StoreParts:
         if is_file_name(topic):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 return ConsumeQueueExt.open(
-                    self.path / ConsumeQueueExt.directory_name / topic / str(operator.index(queue_id)),
+                    self._places.queue(ConsumeQueueExt, topic, operator.index(queue_id)),
                     mapped_file_size=self.config.mapped_file_size_consume_queue_ext,
                 )
         raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")
@@ -250,7 +250,7 @@ class StoreParts:
         self._require_file_queues()
         if is_file_name(topic):
             for kind in QUEUE_KINDS:
-                directory = self.path / kind.directory_name / topic / str(queue_id)
+                directory = self._places.queue(kind, topic, queue_id)
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     queue = kind.open(directory, mapped_file_size=size, commit_log=commit_log_or_none(self))

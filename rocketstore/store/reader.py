@@ -67,7 +67,7 @@ class StoreReader(StoreParts):
     def _cached_reads(self) -> CachedReads | None:
         if self.mode != "r" or is_remote(self.path):
             return None
-        return CachedReads(self.path, self.config.commit_log_paths(self.path), lambda: self.commit_log)
+        return CachedReads(self._places, lambda: self.commit_log)
 
     scan = method_of_log(CommitLog.scan)
 

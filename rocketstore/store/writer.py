@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads, marks_thread_busy
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.storage import local_path
@@ -22,7 +22,6 @@ from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
-from rocketstore.layout.geometry import require_batch_size
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
@@ -30,11 +29,14 @@ from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import make_abort, remove_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import require_batch_size
 
 __all__ = ["StoreWriter"]
 
@@ -49,7 +51,7 @@ class StoreWriter:
     def __init__(
         self,
         place: HeldDirectory,
-        config: StoreConfig,
+        config: SizedConfig,
         locks: list[StoreLock],
         log: CommitLog,
         index: IndexService | None,
@@ -66,8 +68,9 @@ class StoreWriter:
         """
         self.busy = busy
         self.place = place
-        self.root = root = place.path
-        self.config: Any = config  # every size is set
+        self.root = place.path
+        self._places = places = StorePlaces.of(self.root, config)
+        self.config = config
         self._compat = Compat.of(config.compat)
         self.index = index
         self.checkpoint = checkpoint
@@ -76,9 +79,9 @@ class StoreWriter:
         self._topic_queues = TopicQueues(place, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
-        make_abort(root, place)
-        directories = map(local_path, config.commit_log_paths(root, writable=True))
-        read_only = map(local_path, config.commit_log_paths(root))
+        make_abort(self._places.abort, place)
+        directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
+        read_only = list(map(local_path, places.log_directories))
         self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
@@ -270,7 +273,7 @@ class StoreWriter:
 
     def _has_queues(self, topic: str) -> bool:
         is_put = any(name == topic for name, _ in self._log.queues())
-        return is_put or (self.root / "consumequeue" / topic).exists()
+        return is_put or self._places.topic(ConsumeQueue, topic).exists()
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the next queue offset of a queue that nothing was put into yet."""
@@ -464,4 +467,4 @@ class StoreWriter:
 
     def _unmark(self) -> None:
         if self._failure is None:
-            remove_abort(self.place)
+            remove_abort(self._places.abort, self.place)

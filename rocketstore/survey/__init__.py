@@ -1,5 +1,7 @@
-"""Decide where a store's log ends, from proofs that a broker cut it.
+"""The root directory of a store: its places, formats, file sizes and owners, and where its log ends.
 
-``judge_end`` decides from values alone. ``cut_proof`` reads these values from the log, the queues, the index and the
-checkpoint. Without a proof, bytes that are no record are damage, and the records behind them are shown.
+This room reads directories and small files. It writes ``rocketstore.json`` and takes locks, and changes nothing else.
+``judge_end`` decides from values alone whether a broker cut the log. ``cut_proof`` reads these values from the log, the
+queues, the index and the checkpoint. Without a proof, bytes that are no record are damage, and the records behind them
+are shown.
 """

@@ -12,15 +12,16 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
-from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import EndCandidate, JudgedEnd, StoreState
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 from rocketstore.survey.last_file import LastFile, find_last_file, read_last_file
+from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.queue_units import OwnUnit, QueueUnits, read_queue_units
 from rocketstore.survey.store_index import read_item_offsets
 
@@ -86,7 +87,7 @@ class StoreEndJudge:
 def read_lock_timestamp(root: StorePath) -> int | None:
     """Return when the running broker wrote its lock file at its start, epoch ms; None without this file."""
     with contextlib.suppress(OSError):
-        return (root / "lock").stat().st_mtime_ns // 1_000_000
+        return StorePlaces.of(root).lock.stat().st_mtime_ns // 1_000_000
     return None
 
 
@@ -125,7 +126,7 @@ def read_cut_proof(root: StorePath, log: RecordReader, facts: LastFileFacts, can
     if before is None or behind == len(file.phy_offset) or not ends_at(file, before, place):
         return CutProof(is_in_last_file=True)
     later = int(file.phy_offset[behind])
-    confirmed = StoreCheckpoint.open(root / "checkpoint").confirm_phy_offset
+    confirmed = StoreCheckpoint.open(StorePlaces.of(root).checkpoint).confirm_phy_offset
     return CutProof(
         is_in_last_file=True,
         has_trace=has_trace(log, facts, place),

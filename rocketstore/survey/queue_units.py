@@ -17,6 +17,7 @@ from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.limits import INT_MAX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["OwnUnit", "QueueUnits", "read_queue_units"]
 
@@ -101,9 +102,9 @@ def read_queue_units(root: StorePath, target: LogFile) -> QueueUnits | None:
     """
     queues: list[tuple[str, int, bool]] = []
     columns: list[tuple[np.ndarray, ...]] = [NO_UNITS]
-    fetched = 0
+    places, fetched = StorePlaces.of(root), 0
     for kind in QUEUE_KINDS:
-        for directory in queue_directories(root / kind.directory_name):
+        for directory in queue_directories(places.queues(kind)):
             run = open_queue([directory])
             fetched += sum(file.size for file in run.files) if is_remote(root) else 0
             if fetched > MAX_REMOTE_BYTES:

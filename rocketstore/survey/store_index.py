@@ -12,7 +12,8 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
-from rocketstore.layout.geometry import read_saved, saved_path
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import read_saved
 
 __all__ = ["open_store_index", "read_item_offsets"]
 
@@ -22,14 +23,15 @@ def open_store_index(root: StorePath, config: StoreConfig) -> IndexService:
 
     Files do not show it if they have few items, or if an item is damaged. Damaged files are ignored.
     """
-    directory = root / "index"
+    places = StorePlaces.of(root)
+    directory = places.index
     options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
     options["_ignores_damage"] = True
     slots, items = config.max_hash_slot_num, config.max_index_num
     try:
         return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
     except (ValueError, CorruptFileError):
-        saved = read_saved(saved_path(root))
+        saved = read_saved(places.saved_settings)
         if slots or items or not saved:
             raise
     slots, items = saved.get("max_hash_slot_num"), saved.get("max_index_num")
@@ -42,7 +44,7 @@ def read_item_offsets(root: StorePath, config: StoreConfig, target: LogFile) -> 
     Returns: None if a file of the index is damaged, so that items may be missing. Raises: OSError; StoreError;
     ValueError if no file shows the geometry.
     """
-    directory = root / "index"
+    directory = StorePlaces.of(root).index
     if not directory.is_dir() or not index_paths(directory):
         return np.empty(0, np.int64)
     with open_store_index(root, config) as index:

@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from rocketstore.config import DEFAULT_SIZES
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.layout import StoreLayout
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.state.lock_file import is_held
+from rocketstore.survey.formats import StoreLayout
+from rocketstore.survey.places import QueueKind, StorePlaces
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles
@@ -36,9 +36,15 @@ class FileListing:
     """
 
     def __init__(
-        self, root: Path, config: Any, layout: StoreLayout, findings: Findings, is_locked: bool, last_exit_ok: bool
+        self,
+        places: StorePlaces[Path],
+        config: StoreConfig,
+        layout: StoreLayout,
+        findings: Findings,
+        is_locked: bool,
+        last_exit_ok: bool,
     ) -> None:
-        self.root, self.config, self.layout, self.findings = root, config, layout, findings
+        self.places, self.config, self.layout, self.findings = places, config, layout, findings
         self.is_locked, self.last_exit_ok = is_locked, last_exit_ok
 
     def entries(self, directory: Path) -> list[os.DirEntry[str]]:
@@ -56,11 +62,12 @@ class FileListing:
         for end, path, detail in stray_files(directory):
             self.findings.add(f"foreign-file{end}", path, 0, detail)
 
-    def _queue_directories(self, name: str) -> Iterator[tuple[QueueId, Path]]:
-        """Yield the queues under a directory of the root; report entries that are no queue."""
-        for topic in self.entries(self.root / name):
+    def _queue_directories(self, kind: QueueKind) -> Iterator[tuple[QueueId, Path]]:
+        """Yield the queues of a kind, or their ext files; report entries that are no queue."""
+        directory = self.places.queues(kind)
+        for topic in self.entries(directory):
             if not is_true(topic.is_dir):
-                if self.layout.queue_database != self.root / name:
+                if self.layout.queue_database != directory:
                     self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
                 continue
             for queue in self.entries(Path(topic.path)):
@@ -73,11 +80,11 @@ class FileListing:
         """Yield the queues of the store, plain and batch. Report wrong directories, names and lengths."""
         if self.layout.are_queues_in_database:  # queues in files are older
             return
-        ext = dict(self._queue_directories(ConsumeQueueExt.directory_name))
+        ext = dict(self._queue_directories(ConsumeQueueExt))
         for kind in QUEUE_KINDS:
-            name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
+            size, is_batch = getattr(self.config, kind.size_name), kind is BatchConsumeQueue
             found: dict[QueueId, QueueFiles] = {}
-            for queue, directory in self._queue_directories(name):
+            for queue, directory in self._queue_directories(kind):
                 with self.findings.reporting_errors(directory):
                     self.check_stray_files(directory)
                     ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
@@ -112,7 +119,7 @@ class FileListing:
 
     def index_files(self) -> list[CheckedIndexFile]:
         """Return the index files that can be checked. Report wrong names and lengths."""
-        directory = self.root / "index"
+        directory = self.places.index
         self._check_index_names(directory)
         checked: list[CheckedIndexFile] = []
         with self.findings.reporting_errors(directory), contextlib.suppress(FileNotFoundError):
@@ -172,6 +179,6 @@ def is_true(question: Callable[[], bool]) -> bool:
     return False
 
 
-def is_lock_held(root: Path) -> bool:
+def is_lock_held(lock: Path) -> bool:
     """Return whether another process holds the lock of a store."""
-    return is_true(lambda: is_held(root / "lock"))
+    return is_true(lambda: is_held(lock))

@@ -10,6 +10,7 @@ from pathlib import Path
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.java_text import parse_boolean, parse_int
+from rocketstore.survey.places import StorePlaces
 from rocketstore.verify.report import Findings
 
 __all__ = ["check_start_files", "is_on", "stray_files"]
@@ -20,18 +21,18 @@ PAGE = 4096
 Stray = tuple[str, Path, str]  # the end of the finding's kind, path, detail
 
 
-def check_start_files(root: Path, config: StoreConfig, findings: Findings) -> None:
+def check_start_files(places: StorePlaces[Path], config: StoreConfig, findings: Findings) -> None:
     """Report files with which a broker cannot start. Source: BrokerController.initialize, DefaultMessageStore.start."""
-    if not can_be_opened(root / "lock"):
-        findings.add("lock-no-file", root / "lock", 0, "no regular file")
-    for name in ("abort", "abort.bak"):
-        if not can_be_opened(root / name):
-            findings.add("abort-no-file", root / name, 0, "no regular file")
+    if not can_be_opened(places.lock):
+        findings.add("lock-no-file", places.lock, 0, "no regular file")
+    for path in (places.abort, places.abort_backup):
+        if not can_be_opened(path):
+            findings.add("abort-no-file", path, 0, "no regular file")
     if is_on(config, "timerWheelEnable"):
-        for path, offset, detail in _timer_faults(root, config):
+        for path, offset, detail in _timer_faults(places, config):
             findings.add("timer-damaged", path, offset, detail)
     if is_on(config, "enableCompaction"):
-        for path in _entries(root / "compaction" / "compactionLog"):
+        for path in _entries(places.compacted_logs):
             for queue in _entries(path) if path.is_dir() else ():
                 if queue.is_dir() and parse_int(queue.name) is None:
                     findings.add("compaction-queue-name", queue, 0, "its name is no queue id")
@@ -68,22 +69,22 @@ def stray_files(directory: Path) -> Iterator[Stray]:
             yield "-fatal", path, "its name or type is not that of a log file"
 
 
-def _timer_faults(root: Path, config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
+def _timer_faults(places: StorePlaces[Path], config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
     """Yield path, offset and detail of each fault that stops the timers.
 
     Source: TimerWheel, TimerCheckpoint, TimerLog.load.
     """
-    for name in ("timerwheel", "config/timercheck"):
-        if not can_be_opened(root / name):
-            yield root / name, 0, "no regular file"
-    wheel = root / "timerwheel"
+    for path in (places.timer_wheel, places.timer_checkpoint):
+        if not can_be_opened(path):
+            yield path, 0, "no regular file"
+    wheel = places.timer_wheel
     size = wheel.stat().st_size if wheel.is_file() else 0
     if size not in (0, TIMER_WHEEL_SIZE):
         yield wheel, size, f"{size} bytes, not {TIMER_WHEEL_SIZE}"
-    for kind, path, detail in stray_files(root / "timerlog"):
+    for kind, path, detail in stray_files(places.timer_log):
         if kind == "-fatal":
             yield path, 0, detail
-    yield from _timer_log_sizes([path for path in _entries(root / "timerlog") if path.is_file()], config)
+    yield from _timer_log_sizes([path for path in _entries(places.timer_log) if path.is_file()], config)
 
 
 def _timer_log_sizes(paths: list[Path], config: StoreConfig) -> Iterator[tuple[Path, int, str]]:

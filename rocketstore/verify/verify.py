@@ -22,19 +22,21 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.jobs.intent import intent_path
 from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path
-from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
 from rocketstore.log.record_reader import no_limit
 from rocketstore.messages.topics import SCHEDULE_TOPIC
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.begin import find_dispatch_begin
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, batch_topics
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
+from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
@@ -106,10 +108,12 @@ class Verification:
         self.root = root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        with self.findings.reporting_errors(saved_path(root), "sizes-damaged"):
-            saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+        path = StorePlaces.of(root).saved_settings
+        with self.findings.reporting_errors(path, "sizes-damaged"):
+            saved = {name: value for name, value in read_saved(path).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
-        self.config: Any = replace(config or StoreConfig(**saved), **sizes)
+        self.config = replace(config or StoreConfig(**saved), **sizes)
+        self.places = StorePlaces.of(root, self.config)
         self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()
         self.next_offsets: list[tuple[str, str, int, int]] = []
@@ -117,7 +121,7 @@ class Verification:
         self.offsets_file = OFFSETS
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
-        self.last_exit_ok = not os.path.lexists(root / "abort")
+        self.last_exit_ok = not os.path.lexists(self.places.abort)
         self.layout = look_at_store(root, config)
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
@@ -139,7 +143,7 @@ class Verification:
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 kind = "log-missing"
                 detail += ": if it is elsewhere, give store_path_commit_log (storePathCommitLog in --broker-conf FILE)"
-            self.findings.add(kind, self.config.commit_log_paths(self.root)[0], 0, detail)
+            self.findings.add(kind, self.places.log_directories[0], 0, detail)
             return CommitLog.open(self.root)  # has no log files: an empty log
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
@@ -147,8 +151,10 @@ class Verification:
             log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
         cut = self._find_cut(log)
-        files = FileListing(self.root, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)
-        light = with_light_queues(self.config, [entry.name for entry in files.entries(self.root / "consumequeue")])
+        files = FileListing(self.places, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)
+        light = with_light_queues(
+            self.config, [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
+        )
         multi = light.enable_multi_dispatch
         if not multi:
             light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
@@ -159,9 +165,9 @@ class Verification:
         index = IndexVerifier(log, self.findings, files.index_files())
         checked = LogVerifier(log, self.config, self.findings, queues, index)
         checked.run(stop, cut, quick, threads, progress)
-        self.is_locked = self.is_locked or is_lock_held(self.root)  # a broker may have started meanwhile
+        self.is_locked = self.is_locked or is_lock_held(self.places.lock)  # a broker may have started meanwhile
         if self.is_locked:
-            self.findings.add("lock-held", self.root / "lock", 0, "another process holds the lock")
+            self.findings.add("lock-held", self.places.lock, 0, "another process holds the lock")
         is_live = self.is_locked or checked.is_growing
         point = self.checkpoint or StoreCheckpoint()
         dispatch_from = None if self.last_exit_ok else find_dispatch_begin(log, point, self.config)
@@ -180,10 +186,10 @@ class Verification:
             )
         for queue in queues.queues.values():
             queue.add_unreadable(self.findings)
-        index.finish(self.root / "index", checked.end, is_live or not self.last_exit_ok, is_live)
+        index.finish(self.places.index, checked.end, is_live or not self.last_exit_ok, is_live)
         self._check_index_files(index, checked)
         if self.checkpoint is not None and not is_live:
-            check_checkpoint(self.checkpoint, self.root / "checkpoint", self.findings, log, checked, index)
+            check_checkpoint(self.checkpoint, self.places.checkpoint, self.findings, log, checked, index)
         self._check_consumers(queues, quick)
         return VerifyReport(
             self.findings.sorted(),
@@ -224,9 +230,9 @@ class Verification:
 
     def _check_state(self) -> None:
         add, root = self.findings.add, self.root
-        logs = self.config.commit_log_paths(root)
+        logs = list(map(local_path, self.places.log_directories))
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
-        files = FileListing(root, self.config, self.layout, self.findings, False, self.last_exit_ok)
+        files = FileListing(self.places, self.config, self.layout, self.findings, False, self.last_exit_ok)
         for entry in files.entries(root):
             if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
                 if has_log_files(Path(entry.path)):
@@ -237,14 +243,14 @@ class Verification:
         for directory in logs:
             files.check_stray_files(directory)
         if not self.last_exit_ok:
-            add("abort", root / "abort", 0, "the file is there")
-        check_start_files(root, self.config, self.findings)
-        self.is_locked = is_lock_held(root)
+            add("abort", self.places.abort, 0, "the file is there")
+        check_start_files(self.places, self.config, self.findings)
+        self.is_locked = is_lock_held(self.places.lock)
         for path in () if self.is_locked else root.glob(f"{intent_path(root).stem}*.json"):
             detail = "opening for writing undoes or finishes it" if path == intent_path(root) else "it was left so"
             add("write-unfinished", path, 0, detail)
         self._check_other_formats()
-        path = root / "checkpoint"
+        path = self.places.checkpoint
         if not os.path.lexists(path):
             if not self.is_locked:  # a broker writes it at its next flush
                 add("checkpoint-missing", path, 0, "no such file")
@@ -264,12 +270,12 @@ class Verification:
         if layout.index_database is not None:
             add("not-checked", layout.index_database, 0, "an index in RocksDB")
         elif layout.has_other_data:
-            add("not-checked", self.root / "rocksdbstore", 0, "timers or transactions in RocksDB")
+            add("not-checked", self.places.rocksdb, 0, "timers or transactions in RocksDB")
         for topic in layout.compacted_topics:
-            path = self.root / "compaction" / "compactionLog" / topic
+            path = self.places.compacted_logs / topic
             add("not-checked", path, 0, "the compacted log, of which consumers of this topic are given messages")
         if layout.is_tiered:
-            add("not-checked", self.root / "tiered_index_file", 0, "tiered storage, which may have older messages")
+            add("not-checked", self.places.tiered_index, 0, "tiered storage, which may have older messages")
 
     def _check_config(self) -> None:
         config = BrokerConfig.open(self.root, self.config)
@@ -295,13 +301,13 @@ class Verification:
 
     def _check_offset(self, queues: QueueVerifier, name: str, owner: str, queue: QueueId, offset: int) -> None:
         """Report an offset to consume next that is beyond the end of its queue."""
-        with self.findings.reporting_errors(self.root / "consumequeue" / queue[0]):
+        with self.findings.reporting_errors(self.places.topic(ConsumeQueue, queue[0])):
             if offset > (end := queues.end(queue)):
                 detail = f"{owner} of {queue[0]}/{queue[1]}: {offset} is beyond the queue's end, {end}"
-                self.findings.add("config-offset", self.root / "config" / name, 0, detail)
+                self.findings.add("config-offset", self.places.config_file(name), 0, detail)
 
     def _check_index_files(self, index: IndexVerifier, checked: LogVerifier) -> None:
-        directory = self.root / "index"
+        directory = self.places.index
         if not index.files:
             has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
             enabled = self.config.message_index_enable and self.layout.index_database is None

@@ -28,12 +28,12 @@ from rocketstore import (
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter, read_blocks
-from rocketstore.layout.geometry import writing_config
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
 from rocketstore.store.writer import StoreWriter
+from rocketstore.survey.sizes import writing_config
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 

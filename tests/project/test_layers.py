@@ -31,7 +31,6 @@ ROOMS = [  # each imports only itself and those before it
     "log",
     "queue",
     "index",
-    "layout",
     "survey",
     "dispatch",
     "jobs",

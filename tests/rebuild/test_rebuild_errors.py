@@ -32,9 +32,9 @@ from support.rebuilt import (
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig, StoreError, StoreLockedError, rebuild
 from rocketstore.index import index_writer
-from rocketstore.layout.geometry import known_config
 from rocketstore.rebuild import rebuild as rebuild_module
 from rocketstore.recovery import apply as recovery_apply
+from rocketstore.survey.sizes import known_config
 
 HOLDER = """
 import fcntl, sys

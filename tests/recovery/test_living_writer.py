@@ -140,4 +140,4 @@ def test_facts_about_processes(tmp_path):
     assert not processes.is_alive(4_194_305)  # above the largest number of Linux
     assert processes.has_files_open(4_194_305, tmp_path, "lock") is None
     (tmp_path / "abort").write_text("17")
-    assert read_pid(tmp_path) == 17
+    assert read_pid(tmp_path / "abort") == 17

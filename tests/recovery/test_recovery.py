@@ -35,12 +35,12 @@ from rocketstore import (
     recover,
     verify,
 )
-from rocketstore.layout.geometry import save_geometry
 from rocketstore.recovery import tail as recovery_tail
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.state.broker_config import extend_topics
 from rocketstore.state.lock_file import StoreLock
+from rocketstore.survey.sizes import save_geometry
 
 FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
 SIZES = {

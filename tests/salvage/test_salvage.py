@@ -24,7 +24,7 @@ from support.sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig, StoreError, rebuild, recover, salvage, verify
-from rocketstore.layout.geometry import writing_config
+from rocketstore.survey.sizes import writing_config
 
 # If files of the log are renamed, units lead to no record, and so show no delay level.
 pytestmark = pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")

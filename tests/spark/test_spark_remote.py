@@ -27,7 +27,6 @@ import rocketstore
 from rocketstore import RemotePath, StoreConfig, rebuild
 from rocketstore.disk.remote import remote_path
 from rocketstore.disk.storage import to_path
-from rocketstore.layout.geometry import known_config
 from rocketstore.log import log_end
 from rocketstore.log.log_end import LogEnd
 from rocketstore.rebuild.build import Build
@@ -46,6 +45,7 @@ from rocketstore.spark.build.splits import LogReader
 from rocketstore.spark.lookup.cache import index_cache, store_cache
 from rocketstore.spark.lookup.udfs import Lookup, find
 from rocketstore.spark.source.sink import writer_of
+from rocketstore.survey.sizes import known_config
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 

@@ -14,7 +14,7 @@ from support.broker_files import LATER, LINES, UNUSABLE, changed
 from rocketstore import StoreConfig
 from rocketstore.compat import DIFFERENCES, NO_LMQ, Compat
 from rocketstore.config import DEFAULT_SIZES, TAKEN_SINCE, camel_case
-from rocketstore.layout.geometry import require_batch_size, with_default_sizes
+from rocketstore.survey.sizes import require_batch_size, with_default_sizes
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,
@@ -503,3 +503,19 @@ def test_a_release_of_two_numbers_is_its_last_patch():
 def test_a_text_that_is_no_release_is_refused(release):
     with pytest.raises(ValueError, match="compat="):
         Compat.of(release)
+
+
+def test_a_configuration_with_all_sizes_looks_like_any_other():
+    given = StoreConfig(max_index_num=7, compat="5.3")
+    sized = with_default_sizes(given)
+    equal = StoreConfig(**DEFAULT_SIZES | {"max_index_num": 7}, compat="5.3")
+    assert (sized, hash(sized), repr(sized)) == (equal, hash(equal), repr(equal))
+    assert (equal == sized, sized == given, sized == 1) == (True, False, False)
+    assert type(sized.as_store_config(max_index_num=None)) is StoreConfig
+
+
+def test_a_configuration_with_all_sizes_keeps_them():
+    sized = with_default_sizes(StoreConfig())
+    assert type(replace(sized, compat="5.3")) is type(sized)
+    with pytest.raises(TypeError, match="max_index_num=None: must be int"):
+        replace(sized, max_index_num=None)

@@ -8,9 +8,9 @@ import pyarrow as pa
 from rocketstore import MessageBatch
 from rocketstore.jobs.intent import prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter
-from rocketstore.layout.geometry import writing_config
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
+from rocketstore.survey.sizes import writing_config
 
 BORN = 1_700_000_000_000
 SCHEMA = pa.schema(

@@ -29,7 +29,7 @@ from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import LONG_MAX
 from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import rebuild as rebuild_store
-from rocketstore.recovery.queues import QUEUE_PARTS
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["rebuild"]
 
@@ -109,5 +109,6 @@ def rebuild(
     write_rows([row], view)
     for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)
-    missing = (topic for topic in topics if not any((report.out / part / topic).exists() for part in QUEUE_PARTS))
+    parts = StorePlaces.of(report.out).queue_parts
+    missing = (topic for topic in topics if not any((part / topic).exists() for part in parts))
     finish(f"{store}: its commit log has no message for topic {topic!r}" for topic in missing)

@@ -40,13 +40,14 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.layout.geometry import hint_at_store, require_store
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.broker_config import batch_topics
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import hint_at_store, require_store
 from rocketstore.text_values import counted
 
 __all__ = ["import_"]
@@ -205,7 +206,7 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
 
 
 def state_path(root: StorePath) -> Path:
-    return local_path(root) / "config" / STATE
+    return StorePlaces.of(local_path(root)).config_file(STATE)
 
 
 def read_state(path: Path) -> State | None:

@@ -102,7 +102,7 @@ def build_file(
 
 def publish_index(places: Places, out: Path, zone: ZoneInfo | None) -> None:
     """Give the index files their names, and rename their directory to ``out``."""
-    finished, named = places.work / "done", places.work / "index"
+    finished, named = places.work / "done", places.work / "named"
     places.files.rename(finished)  # late attempts can no longer add files
     name_index_files(finished, named, zone)
     publish(named, out)

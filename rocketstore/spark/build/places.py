@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.places import lock_owner_of
+from rocketstore.survey.owners import lock_owner_of
 from rocketstore.text_values import counted
 
 __all__ = ["BuildReport", "Places", "new_place", "publish", "sweep", "working_places"]

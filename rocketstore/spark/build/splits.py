@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import SizedConfig
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
@@ -29,7 +29,7 @@ class LogReader(NamedTuple):
     """A log that a build reads. Attributes: begin, end: physical offsets of the records."""
 
     log: CommitLog
-    config: StoreConfig
+    config: SizedConfig
     begin: int
     end: int
     chunk_size: int = CHUNK
@@ -49,7 +49,7 @@ class SplitPlan(NamedTuple):
     """The LogReader of one split in the form that the driver sends to a task. It has listed files, not an open log."""
 
     log: LogPlan
-    config: StoreConfig
+    config: SizedConfig
     begin: int
     end: int
     chunk_size: int

@@ -19,6 +19,7 @@ from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["WorkerCache", "index_cache", "open_index", "open_store", "store_cache"]
 
@@ -194,8 +195,9 @@ def open_store_uncached(key: CacheKey) -> MessageStore:
 
 def identify_directories(path: str | StorePath) -> list[object]:
     """Return the identities of the directories that are replaced as a whole when a store is copied or rebuilt."""
-    root = to_path(path)
-    return [identify_directory(part) for part in (root, root / "commitlog", root / "index") if part.is_dir()]
+    places = StorePlaces.of(to_path(path))
+    parts = (places.root, places.default_log, places.index)
+    return [identify_directory(part) for part in parts if part.is_dir()]
 
 
 def identify_directory(directory: StorePath) -> object:

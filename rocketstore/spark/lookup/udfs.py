@@ -22,6 +22,7 @@ from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.lookup.cache import open_index, open_store
+from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import Time, epoch_ms
 
 __all__ = ["hash_keys", "select_phy_offset"]
@@ -100,7 +101,8 @@ def select_phy_offset(
     require_int64(max_num=max_num)
     begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
     where = to_path(path)
-    is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
+    places = StorePlaces.of(where)
+    is_root = places.default_log.is_dir() or places.index.is_dir()
     is_verified = is_root if verify is None else verify
     if is_verified and not is_root:
         raise ValueError(
@@ -111,7 +113,7 @@ def select_phy_offset(
     if max_num < is_verified:
         raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
     constant, columns = udf_columns(topic, key)
-    place = where / "index" if is_root and not is_verified else where
+    place = places.index if is_root and not is_verified else where
     lookup = Lookup(place, is_verified, constant, max_num, begin, end, geometry)
     column: Column = batch_udf(
         "select_phy_offset",

@@ -13,7 +13,6 @@ from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
 from rocketstore.errors import SettingError, StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
-from rocketstore.layout.layout import find_elsewhere
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
@@ -22,6 +21,7 @@ from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.formats import find_elsewhere
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "files_of_time", "last_end", "naming_options", "parts_of", "planning"]
 __all__ += ["record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import NullType
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, camel_case, parse_value
 from rocketstore.disk.durable import make_directory, make_root
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreLockedError
@@ -22,8 +22,6 @@ from rocketstore.jobs.intent import WriteIntent, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRows, PreparedRowsWriter
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.kernels.message_columns import BATCH_NAMES
-from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
-from rocketstore.layout.places import require_own_places
 from rocketstore.messages.arrow_import import check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
@@ -33,6 +31,9 @@ from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
 from rocketstore.state.lock_file import is_held
 from rocketstore.store.write_job import write_pieces
+from rocketstore.survey.owners import require_own_places
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import PATHS, read_saved, writing_config
 
 __all__ = ["MessageWriter", "writer_of"]
 
@@ -60,13 +61,13 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self,
         root: Path,
         names: list[str],
-        config: StoreConfig,
+        config: SizedConfig,
         store_timestamp: StoreTimestamp,
         transaction: Transaction | None = None,
     ) -> None:
         self.root = root
         self.names = names  # of the columns, in the spelling of the table of messages
-        self.config = config  # has every size
+        self.config = config
         self.store_timestamp = store_timestamp
         self.transaction = transaction
         self.job = uuid.uuid4().hex
@@ -150,7 +151,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': the column storeTimestamp is missing")
     for directory in (root, *require_own_places(root, config)):
-        if is_held(directory / "lock"):
+        if is_held(StorePlaces.of(directory).lock):
             raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
@@ -179,9 +180,10 @@ def transaction_of(app: str | None, version: str | None) -> Transaction | None:
         raise ValueError(f"options txnAppId={app!r}, txnVersion={version!r}: {error}") from None
 
 
-def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
+def config_of(root: Path, given: Mapping[str, str]) -> SizedConfig:
     """Return the settings of the options; the other settings are those of the store's last writer."""
-    saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+    written = read_saved(StorePlaces.of(root).saved_settings)
+    saved = {name: value for name, value in written.items() if name not in PATHS}
     values: dict[str, Any] = {}
     for name, text in given.items():
         try:

@@ -12,18 +12,16 @@ from itertools import islice, pairwise
 import numpy as np
 
 from rocketstore.kernels.commit_log import END
-from rocketstore.layout.layout import has_file_queues
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
-from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
-from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.parts import StoreParts, commit_log_or_none
+from rocketstore.survey.formats import has_file_queues
+from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import find_similar
 
 __all__ = ["describe_lost_queues", "describe_unknown_queue", "describe_unknown_topic", "missing_parts"]
 
-DIRECTORIES = *(kind.directory_name for kind in QUEUE_KINDS), ConsumeQueueExt.directory_name, "index"
 MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
 
 
@@ -31,8 +29,8 @@ def missing_parts(
     store: StoreParts, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
 ) -> Iterator[str]:
     """Describe each missing part. config, queues: None if they cannot be read."""
-    for name in DIRECTORIES:
-        path = store.path / name
+    places = StorePlaces.of(store.path)
+    for path in (*places.queue_parts, places.index):
         if path.exists() and not path.is_dir():
             yield f"{path}: a directory was expected"
     log = commit_log_or_none(store)
@@ -55,7 +53,7 @@ def missing_log_files(log: CommitLog) -> Iterator[str]:
 
 def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
     """Describe missing directories of the log. A broker makes each directory for its first file, in turn."""
-    paths = store.config.commit_log_paths(store.path)
+    paths = StorePlaces.of(store.path, store.config).log_directories
     files = log.queue.files
     if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
         yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())

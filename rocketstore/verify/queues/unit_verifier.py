@@ -16,9 +16,12 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
+from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
@@ -68,11 +71,11 @@ class UnitVerifier(NamedTuple):
         for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
             if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
                 continue
-            name = "batchconsumequeue" if topic in batch_topics else "consumequeue"
+            queue_kind = BatchConsumeQueue if topic in batch_topics else ConsumeQueue
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
             if kind == "queue-missing" and self.queues.lives.is_queue_left_out(QueueId(topic, queue_id)):
                 kind = "topic-deleted"
-            path = root / name / topic / str(queue_id)
+            path = StorePlaces.of(root).queue(queue_kind, topic, queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
             self.findings.add(kind, path, 0, f"{counted(count, 'record')}, the first at {first}")

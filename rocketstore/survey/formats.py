@@ -27,9 +27,9 @@ from rocketstore.state.rocksdb import (
     is_rocksdb,
     store_type,
 )
+from rocketstore.survey.places import StorePlaces
 
 __all__ = [
-    "ROCKSDB_QUEUES",
     "StoreLayout",
     "find_elsewhere",
     "has_dledger_log",
@@ -38,8 +38,6 @@ __all__ = [
     "require_file_log",
 ]
 
-ROCKSDB_QUEUES = "consumequeue_rocksdb"
-QUEUE_DATABASES = (ROCKSDB_QUEUES, "consumequeue")
 GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
 
 
@@ -119,7 +117,7 @@ class StoreLayout:
         Parameters: topics: report only those of these topics that are compacted; None reports all.
         """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
-        return _describe_elsewhere(self.root, found, self.is_tiered)
+        return _describe_elsewhere(StorePlaces.of(self.root), found, self.is_tiered)
 
     def left_behind(self) -> list[str]:
         """Return notes on what stays in RocksDB after queues were built in files."""
@@ -144,22 +142,23 @@ def look_at_store(root: StorePath, config: StoreConfig | None = None) -> StoreLa
     Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
     RocksDB, and a file without storeType means files. Without the broker's file, the files that exist decide.
     """
-    names, in_config = _names_in(root), _names_in(root / "config")
-    config_databases = find_config_databases(root, config) if in_config else {}
-    database = next((root / name for name in QUEUE_DATABASES if name in names and is_rocksdb(root / name)), None)
-    has_data = "rocksdbstore" in names and has_rocksdb_data(root / "rocksdbstore")
-    has_index = has_data and holds_index(root / "rocksdbstore")
+    places = StorePlaces.of(root)
+    names, in_config = _names_in(root), _names_in(places.config)
+    config_databases = find_config_databases(places.config, config) if in_config else {}
+    database = next((path for path in places.queue_databases if path.name in names and is_rocksdb(path)), None)
+    has_data = places.rocksdb.name in names and has_rocksdb_data(places.rocksdb)
+    has_index = has_data and holds_index(places.rocksdb)
     return StoreLayout(
         root=root,
         queue_database=database,
         writes_one_format=store_type(config) is not None and not is_double_write_enabled(config),
         are_queues_in_database=database is not None and _are_queues_in_database(root, config, config_databases),
         config_databases=config_databases,
-        index_database=root / "rocksdbstore" if has_index else None,
+        index_database=places.rocksdb if has_index else None,
         has_other_data=has_data and not has_index,
         has_light_queues=LMQ_OFFSETS in in_config,
-        compacted_topics=_find_compacted_topics(root, names),
-        is_tiered=_is_tiered(names, in_config),
+        compacted_topics=_find_compacted_topics(places, names),
+        is_tiered=_is_tiered(places, names, in_config),
     )
 
 
@@ -170,28 +169,29 @@ def find_elsewhere(root: StorePath, is_wanted: Callable[[str], bool]) -> list[st
 
     Parameters: is_wanted: whether a topic is read.
     """
+    places = StorePlaces.of(root)
     names = _names_in(root)
-    topics = filter(is_wanted, _find_compacted_topics(root, names))
-    return _describe_elsewhere(root, topics, _is_tiered(names, _names_in(root / "config")))
+    topics = filter(is_wanted, _find_compacted_topics(places, names))
+    return _describe_elsewhere(places, topics, _is_tiered(places, names, _names_in(places.config)))
 
 
-def _find_compacted_topics(root: StorePath, names: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted(_names_in(root / "compaction" / "compactionLog"))) if "compaction" in names else ()
+def _find_compacted_topics(places: StorePlaces[StorePath], names: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(_names_in(places.compacted_logs))) if places.compaction.name in names else ()
 
 
-def _is_tiered(names: Collection[str], in_config: Collection[str]) -> bool:
-    return "tiered_index_file" in names or "tieredStoreMetadata.json" in in_config
+def _is_tiered(places: StorePlaces[StorePath], names: Collection[str], in_config: Collection[str]) -> bool:
+    return places.tiered_index.name in names or places.tiered_metadata.name in in_config
 
 
-def _describe_elsewhere(root: StorePath, compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
+def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
     texts = [
-        f"{root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
+        f"{places.compaction}: topic {topic!r} is compacted: its consumers get the newest message of each "
         "key from here, which is not read; log and queue have all messages"
         for topic in compacted_topics
     ]
     if is_tiered:
         texts.append(
-            f"{root}: the broker uses tiered storage: older messages may be in the tier only, which is not read"
+            f"{places.root}: the broker uses tiered storage: older messages may be in the tier only, which is not read"
         )
     return texts
 
@@ -217,7 +217,7 @@ def _names_in(directory: StorePath) -> set[str]:
 
 
 def has_dledger_log(root: StorePath) -> bool:
-    return any(root.glob("dledger-*"))
+    return any(StorePlaces.of(root).find_dledger_logs())
 
 
 def require_file_log(root: StorePath, config: StoreConfig, what: str) -> None:
@@ -226,10 +226,11 @@ def require_file_log(root: StorePath, config: StoreConfig, what: str) -> None:
     Parameters: what: the action that is impossible, for the error: "read", "written" and so on.
     """
     if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
-        is_mixed = any(path.is_dir() for path in config.commit_log_paths(root))
+        is_mixed = any(path.is_dir() for path in StorePlaces.of(root, config).log_directories)
         hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
         raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
 
 
 def has_file_queues(root: StorePath) -> bool:
-    return any(any(queue_directories(root / kind.directory_name)) for kind in QUEUE_KINDS)
+    places = StorePlaces.of(root)
+    return any(any(queue_directories(places.queues(kind))) for kind in QUEUE_KINDS)

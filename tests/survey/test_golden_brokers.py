@@ -11,7 +11,7 @@ from support import brokers
 
 import rocketstore
 from rocketstore import Message, StoreConfig, UnsupportedFormatError
-from rocketstore.layout.layout import look_at_store
+from rocketstore.survey.formats import look_at_store
 
 DLEDGER = {"dledger"}
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}

@@ -12,7 +12,7 @@ import rocketstore
 from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.index import geometry as index_geometry
-from rocketstore.layout.geometry import save_geometry, writing_config
+from rocketstore.survey.sizes import save_geometry, writing_config
 
 SMALL = {
     "mapped_file_size_commit_log": 4096,

@@ -7,29 +7,30 @@ import errno
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rocketstore.broker_file import BrokerFile
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, config_text, size_problem
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.disk.storage import local_path, scandir, to_path
-from rocketstore.disk.store_path import AnyPath, StorePath
+from rocketstore.disk.storage import scandir, to_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
-from rocketstore.layout.layout import has_dledger_log
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.survey.formats import has_dledger_log
+from rocketstore.survey.places import StorePlaces
 
 __all__ = [
     "has_messages",
@@ -44,14 +45,12 @@ __all__ = [
     "require_sizes",
     "require_store",
     "save_geometry",
-    "saved_path",
     "with_default_sizes",
     "writing_config",
 ]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
-NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
 PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
 MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
@@ -101,7 +100,8 @@ def require_new_place(root: Path, config: StoreConfig) -> None:
 
 def has_store(root: StorePath, config: StoreConfig) -> bool:
     """Return whether a directory has a log, queues or an index."""
-    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+    places = StorePlaces.of(root, config)
+    parts = [*places.log_directories, places.queues(ConsumeQueue), places.index]
     return any(part.is_dir() for part in parts) or has_dledger_log(root)
 
 
@@ -112,7 +112,7 @@ def hint_at_store(path: StorePath) -> str:
     root = path.absolute()
     for _ in range(PARTS_BELOW):
         root = root.parent
-        if (root / "commitlog").is_dir():
+        if StorePlaces.of(root).default_log.is_dir():
             return did_you_mean([root])
     return ""
 
@@ -121,7 +121,7 @@ def stores_in(path: StorePath) -> list[StorePath]:
     """Return the stores directly below a directory, sorted; none if it cannot be listed."""
     with contextlib.suppress(OSError), scandir(path) as entries:
         names = sorted(entry.name for entry in islice(entries, MAX_SEARCHED) if entry.is_dir())
-        return [path / name for name in names if (path / name / "commitlog").is_dir()]
+        return [path / name for name in names if StorePlaces.of(path / name).default_log.is_dir()]
     return []
 
 
@@ -133,7 +133,7 @@ def did_you_mean(stores: Sequence[StorePath]) -> str:
     return f": did you mean one of {', '.join(map(str, stores[:MAX_HINTS]))}{more}?"
 
 
-def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> SizedConfig:
     """Return the configuration to write a store with. Every size is set: RocketMQ's default if no size is known.
 
     Raises: as ``known_config``; ValueError if the store has messages, but no queue or no index that shows a size.
@@ -147,7 +147,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     return with_default_sizes(known)
 
 
-def planning_config(root: Path, config: StoreConfig | None) -> tuple[StoreConfig, tuple[str, ...]]:
+def planning_config(root: Path, config: StoreConfig | None) -> tuple[SizedConfig, tuple[str, ...]]:
     """Return the configuration for a dry run, and notes on its sizes that no file shows for certain.
 
     The files suggest these sizes. Without files they are RocketMQ's defaults. Raises: as ``writing_config``.
@@ -158,7 +158,7 @@ def planning_config(root: Path, config: StoreConfig | None) -> tuple[StoreConfig
         if not error.suggested:
             raise
         sizes: dict[str, Any] = error.suggested
-    base = config or StoreConfig(**read_saved(saved_path(root)))
+    base = config or StoreConfig(**read_saved(StorePlaces.of(root).saved_settings))
     shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
     note = f"{root}: no file shows these sizes for certain, and the steps suppose them: {shown}"
     return writing_config(root, replace(base, **sizes)), (note,)
@@ -178,27 +178,27 @@ def require_sizes(root: StorePath, known: StoreConfig, names: Iterable[str]) -> 
         )
 
 
-def with_default_sizes(config: StoreConfig) -> StoreConfig:
+def with_default_sizes(config: StoreConfig) -> SizedConfig:
     """Return a configuration to write with: RocketMQ's default for each size that is not known.
 
     Raises: ValueError if queues cannot be written with a file size, or if the broker's properties file has a value that
     is needed and cannot be used. For batch queues also call ``require_batch_size``.
     """
     config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
-    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    sizes = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
     if config.enable_consume_queue_ext:
         config.require_usable(EXT)
     unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
     for name in (BATCH, EXT):
         if name not in unusable and (problem := size_problem(name, sizes[name])):
             raise ValueError(problem)
-    return replace(config, **sizes)
+    return SizedConfig(**{entry.name: getattr(config, entry.name) for entry in fields(config)} | sizes)
 
 
-def require_batch_size(config: StoreConfig) -> None:
+def require_batch_size(config: SizedConfig) -> None:
     """Raise ValueError if the broker's properties file has a size for batch queues that cannot be used."""
     is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]
-    (replace(config, **NO_BATCH_SIZE) if is_default else config).require_usable(BATCH)
+    (config.as_store_config(**{BATCH: None}) if is_default else config).require_usable(BATCH)
 
 
 def known_config(
@@ -218,23 +218,24 @@ def known_config(
     RocketMQ would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
     """
     root = to_path(store_path_root_dir)
-    saved = read_saved(saved_path(root))
+    places = StorePlaces.of(root)
+    saved = read_saved(places.saved_settings)
     # In a copy of a store, saved paths lead to the log of the original. A broker's file answers, also by its defaults.
     is_of_broker = config is not None and config.is_of_broker_file
     has_log = config is not None and all(path.is_dir() for path in config.commit_log_paths(root))
     for name in () if is_of_broker and has_log else PATHS:
         if name in saved and (config is None or getattr(config, name) is None):
-            reason = f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's"
+            reason = f"{name}: give it: {places.saved_settings} has {saved[name]!r}, which may be another store's"
             raise SettingError(reason, name)
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
     shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
     for name, kind in QUEUES.items():
         if not (name in replaced and given[name]):
-            directories = queue_directories(root / kind.directory_name)
+            directories = queue_directories(places.queues(kind))
             shown[name] = _length(name, directories, given[name], saved.get(name), kind.unit_size)
     if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
-        shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
+        shown[SLOTS], shown[ITEMS] = _index_geometry(places.index, given[SLOTS], given[ITEMS]) or (None, None)
     if not (shown[LOG] or given[LOG]) and any(shown.values()):
         raise SettingError(
             f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
@@ -253,10 +254,10 @@ def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConf
 
     Parameters: is_new: whether the store has no messages, so that all settings of its first writer are facts.
     """
-    root = local_path(store_path_root_dir)
-    path = saved_path(root)
+    path = StorePlaces.of(Path(store_path_root_dir)).saved_settings
+    places = StorePlaces.of(Path(store_path_root_dir).absolute(), config)
     saved = read_saved(path)
-    is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
+    is_moved = isinstance(config.other, BrokerFile) and places.log_directories == (places.default_log,)
     names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
     if not is_new:
         names = {name for name in names if name in DEFAULT_SIZES or is_stated(config, name, saved)}
@@ -275,10 +276,6 @@ def is_stated(config: StoreConfig, name: str, saved: Mapping[str, Any]) -> bool:
     """
     is_default = getattr(config, name) == getattr(StoreConfig, name)
     return name in saved or isinstance(config.other, BrokerFile) or not is_default
-
-
-def saved_path(root: AnyPath) -> AnyPath:
-    return root / "config" / "rocketstore.json"
 
 
 def read_saved(path: StorePath) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
+from rocketstore.survey.places import StorePlaces
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
 
-ROOT_FILES = ("lock", "checkpoint", "abort")  # each of these is found in the root of a store only
-QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 
 
@@ -40,10 +40,12 @@ def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
     """
     owners = require_own_places(root, config)
     with contextlib.ExitStack() as stack:
-        locks = [StoreLock(directory / "lock") for directory in (root, *owners)]
-        for lock in locks:
-            require_no_writer(lock.path.parent)
+        locks = []
+        for places in map(StorePlaces.of, (root, *owners)):
+            require_no_writer(places.abort, places.lock)
+            lock = StoreLock(places.lock)
             lock.acquire()
+            locks.append(lock)
             stack.callback(lock.release)
         stack.pop_all()
     return locks
@@ -67,11 +69,12 @@ def lock_owner_of(out: Path) -> Iterator[None]:
     Raises: StoreLockedError, OSError.
     """
     owner = find_owner(Path(os.path.realpath(out)).parent)
-    if owner is None or not (owner / "lock").is_file():
+    places = None if owner is None else StorePlaces.of(owner)
+    if places is None or not places.lock.is_file():
         yield
         return
-    lock = StoreLock(owner / "lock")
-    require_no_writer(owner)
+    lock = StoreLock(places.lock)
+    require_no_writer(places.abort, places.lock)
     lock.acquire()
     try:
         yield
@@ -85,8 +88,9 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
     Raises: StoreError naming both paths if there is one, unless ``config.write_elsewhere``; OSError.
     """
     owners: dict[Path, None] = {}
-    named = [path for path in map(local_path, config.commit_log_paths(root)) if path != root / "commitlog"]
-    lists = list(_list_directories(root, [root / "commitlog", *named]))
+    places = StorePlaces.of(root, config)
+    named = [local_path(path) for path in places.log_directories if path != places.default_log]
+    lists = list(_list_directories(places, [places.default_log, *named]))
     links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
     for place in [*named, *links]:
         owner = _owner_of(place, root, config if place in named else StoreConfig())
@@ -102,7 +106,7 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
             )
         owners[owner] = None
     if not config.write_elsewhere:
-        _refuse_shared_files(root, lists)
+        _refuse_shared_files(places, lists)
     return [owner for owner in owners if owner.is_dir()]
 
 
@@ -121,19 +125,20 @@ def find_owner(place: Path, root: Path | None = None) -> Path | None:
     Parameters: place, root: absolute paths without links. Returns: None if no directory fits.
     """
     for directory in (place, *place.parents):
-        has_root_file = any((directory / name).is_file() for name in ROOT_FILES)
-        if directory == root or has_root_file or (directory / "consumequeue").is_dir():
+        places = StorePlaces.of(directory)
+        has_root_file = any(path.is_file() for path in (places.lock, places.checkpoint, places.abort))
+        if directory == root or has_root_file or places.queues(ConsumeQueue).is_dir():
             return directory
     return None
 
 
-def _list_directories(root: Path, logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
+def _list_directories(places: StorePlaces[Path], logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
     """Yield the entries of each directory that a writer changes files in: root, log, index, topics and queues."""
-    yield _entries(root)
-    for directory in (*logs, root / "index"):
+    yield _entries(places.root)
+    for directory in (*logs, places.index):
         yield _entries(directory)
-    for part in QUEUE_PARTS:
-        topics = _entries(root / part)
+    for part in places.queue_parts:
+        topics = _entries(part)
         yield topics
         for topic in filter(os.DirEntry.is_dir, topics):
             queues = _entries(topic)
@@ -147,19 +152,19 @@ def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     return []
 
 
-def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> None:
+def _refuse_shared_files(places: StorePlaces[Path], lists: list[list[os.DirEntry[str]]]) -> None:
     """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
     for entries in lists:
         numbered = sorted(
             (entry for entry in entries if parse_long(entry.name) is not None), key=lambda entry: entry.name
         )
-        changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == "checkpoint")]
+        changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == places.checkpoint.name)]
         for entry in changed:
             if entry.is_file() and entry.stat().st_nlink > 1:
                 raise StoreError(
-                    f"{entry.path}: is a hard link, so that a store that shares the file would be changed with {root}: "
-                    "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
-                    "--write-elsewhere)"
+                    f"{entry.path}: is a hard link, so that a store that shares the file would be changed with "
+                    f"{places.root}: replace it by a copy; to change both, pass write_elsewhere=True (on the command "
+                    "line --write-elsewhere)"
                 )
 
 
@@ -171,8 +176,8 @@ def require_log_directory(root: StorePath, config: StoreConfig) -> None:
 
     The commit log is then elsewhere. The caller must not treat it as empty.
     """
-    paths = config.commit_log_paths(root)
-    own = root / "commitlog"
+    places = StorePlaces.of(root, config)
+    paths, own = places.log_directories, places.default_log
     if not config.store_path_commit_log or own in paths or any(path.is_dir() for path in paths):
         return
     file = config.other
