@@ -228,15 +228,6 @@ def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
     return lost
 
 
-def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
-    """Count the messages behind the end. After a clean stop nobody writes there: damage is not read three times."""
-    log = store.log
-    log.whole_to = LONG_MAX if store.last_exit_ok else end
-    lost = count_lost(log, end, store.end_judge)
-    log.whole_to = end
-    return lost
-
-
 def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
     """Return whether the record at ``later`` belongs to a write that is undone, whose records end at ``end``."""
     return write is not None and write.what != "leave" and write.end == end and later < write.intent.end
