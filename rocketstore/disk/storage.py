@@ -17,6 +17,7 @@ from rocketstore.extras import import_extra
 
 __all__ = ["held_lists", "identity", "is_remote", "local_path", "scandir", "sparing_reads", "to_path"]
 
+LOCAL_PATH = type(Path())
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
 
@@ -27,6 +28,8 @@ def to_path(path: Any) -> StorePath:
     options from its environment, from fsspec's configuration, or from the path.
     Raises: ModuleNotFoundError naming the missing package; ValueError for an unknown protocol, or for another host.
     """
+    if type(path) is LOCAL_PATH and path.is_absolute():  # each read of a file comes here
+        return path
     if isinstance(path, RemotePath):
         return path
     if hasattr(path, "fs"):
