@@ -113,9 +113,12 @@ def read_facts(root: StorePath, config: StoreConfig, log: RecordReader) -> LastF
     last = find_last_file(log)
     if layout.queue_database is not None or layout.index_database is not None or last is None:
         return None
-    file, units = read_last_file(log, last), read_queue_units(root, last)
+    units = read_queue_units(root, last)
     items = None if units is None else read_item_offsets(root, config, last)
-    return None if file is None or units is None or items is None else LastFileFacts(file, units, items)
+    if units is None or items is None:
+        return None  # before the file is read: each damaged place of such a store asks again
+    file = read_last_file(log, last)
+    return None if file is None else LastFileFacts(file, units, items)
 
 
 def read_cut_proof(root: StorePath, log: RecordReader, facts: LastFileFacts, candidate: EndCandidate) -> CutProof:
