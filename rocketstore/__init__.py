@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from rocketstore.rebuild.rebuild import RebuildReport, rebuild
     from rocketstore.recovery.recover import RecoveryReport, recover
     from rocketstore.salvage.salvage import LostRange, SalvageReport, UnverifiedRange, salvage
-    from rocketstore.state.broker_config import BrokerConfig
     from rocketstore.state.checkpoint import StoreCheckpoint
     from rocketstore.store.expiry import ExpiredFiles
     from rocketstore.store.message_store import MessageStore
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from rocketstore.store.overview.summary import StoreSummary
     from rocketstore.store.scan_polars import scan_polars
     from rocketstore.store.topic import Topic
+    from rocketstore.survey.broker_config import BrokerConfig
     from rocketstore.verify.report import Finding, VerifyReport
     from rocketstore.verify.verify import verify
 
@@ -135,7 +135,7 @@ logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Pytho
 MODULES = {  # of the public names; each module is imported when a name is first used, since all take 80 ms
     "BatchConsumeQueue": "rocketstore.queue.batch_consume_queue",
     "BinaryColumn": "rocketstore.kernels.value_columns",
-    "BrokerConfig": "rocketstore.state.broker_config",
+    "BrokerConfig": "rocketstore.survey.broker_config",
     "CommitLog": "rocketstore.log.commit_log",
     "ConsumeQueue": "rocketstore.queue.consume_queue",
     "ConsumeQueueExt": "rocketstore.queue.consume_queue_ext",

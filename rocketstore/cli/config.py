@@ -9,7 +9,8 @@ from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
 from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
-from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
+from rocketstore.state.broker_tables import ConfigProblem
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.owners import lock_for_writing
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_store
@@ -30,7 +31,7 @@ def config() -> None:
 def check_command(store: Path, view: RowsView) -> None:
     """Read every file of STORE/config and show each problem. The exit status is 1 if there is a problem."""
     require_config(store)
-    problems = check(store)
+    problems = open_tables(StorePlaces.of(store)).check()
     write_problems(store, problems, view)
     if problems:
         raise click.exceptions.Exit(1)
@@ -49,13 +50,14 @@ def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, view: Rows
     error.
     """
     require_config(store)
+    tables = open_tables(StorePlaces.of(store))
     with contextlib.ExitStack() as stack:
         if not dry_run:
             stack.enter_context(lock_for_writing(store, StoreConfig(write_elsewhere=write_elsewhere)))
-        repaired = repair(store, dry_run)
+        repaired = tables.repair(dry_run)
     write_problems(store, repaired, view)
     paths = {problem.path for problem in repaired}
-    remaining = [problem for problem in BrokerConfig.open(store).problems if problem.path not in paths]
+    remaining = [problem for problem in tables.read_all().problems if problem.path not in paths]
     if not repaired and not remaining:
         note_sound(store)
     finish(f"{problem.path}: {problem.what}" for problem in remaining)

@@ -14,10 +14,10 @@ from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
+from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted, find_similar, format_duration
 

@@ -23,7 +23,7 @@ from rocketstore.lazy import lazy_property
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_ids_in
-from rocketstore.state.broker_config import read_declared_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted
@@ -192,7 +192,7 @@ class KnownTopics:
 
     @classmethod
     def of(cls, root: StorePath, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
-        return cls(root, config, read_declared_topics(root, config), is_stopped)
+        return cls(root, config, open_tables(StorePlaces.of(root), config).read_declared_topics(), is_stopped)
 
     def is_undeclared(self, topic: str) -> bool:
         """Return whether topics.json lacks a topic. A broker creates its own topics without an entry there."""

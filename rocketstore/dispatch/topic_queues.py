@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rocketstore.config import SizedConfig
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
-from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
+from rocketstore.state.json_tables import JsonTables, batch_topics
 
 __all__ = ["MAX_DECLARED_QUEUES", "TopicQueues"]
 
@@ -23,11 +23,12 @@ class TopicQueues:
     Attributes: batch_topics: the topics of batch queues.
     """
 
-    def __init__(self, root: HeldDirectory, config: SizedConfig, batch_topics: set[str]) -> None:
+    def __init__(self, tables: JsonTables, root: HeldDirectory, config: SizedConfig, batch_topics: set[str]) -> None:
+        self._tables = tables
         self._root = root
         self._config = config
         self.batch_topics = batch_topics
-        self._topics = read_topics(root.path, config)
+        self._topics = tables.read_topics()
         self._new_queues: dict[str, int] = {}  # the number of queues, by topics that topics.json lacks so far
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
@@ -67,12 +68,12 @@ class TopicQueues:
                 topic: count for topic, count in self._new_queues.items() if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
             }
             if new:
-                extend_topics(self._root.path, new, held=self._root)
+                self._tables.extend_topics(new, held=self._root)
             self._new_queues = {}  # last: a thread that finds it empty assumes that topics.json is complete
 
     def extend(self, topic: str, queue_nums: int, queue_type: str | None) -> None:
         """Add a topic, or queues of a topic, to topics.json now."""
         types = {} if queue_type is None else {topic: queue_type}
-        extend_topics(self._root.path, {topic: queue_nums}, types, held=self._root)
-        self._topics = read_topics(self._root.path, self._config)
+        self._tables.extend_topics({topic: queue_nums}, types, held=self._root)
+        self._topics = self._tables.read_topics()
         self.batch_topics |= batch_topics(self._topics)

@@ -49,8 +49,10 @@ from rocketstore.recovery.queues import find_queues
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
-from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
+from rocketstore.state.config_values import TopicConfig
+from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import is_held
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.owners import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.survey.places import StorePlaces
@@ -187,7 +189,8 @@ class Rebuilder:
         self.places = StorePlaces.of(self.root, self.config)
         self.assumed = Assumptions(self.settings)
         self.layout = look_at_store(self.root, self.known)
-        self.topics = read_topics(self.root, self.known, must_be_good=True)  # it has the types of queues
+        tables = open_tables(self.places, self.known)
+        self.topics = tables.read_topics(must_be_good=True)  # they have the types of queues
         self.batches = batch_topics(self.topics)
         if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
             places = (StorePlaces.of(place).queues(BatchConsumeQueue) for place in places_of(self.root))

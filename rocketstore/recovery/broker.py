@@ -35,9 +35,10 @@ from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.tail import is_saved, save_tail, tails
-from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
@@ -71,7 +72,7 @@ class BrokerRecovery:
         self._has_negative_blanks = not Compat.of(config.compat).refuses_negative_sizes
         self.actions: list[RecoveryAction] = []
         self.directories = [path for path in places.log_directories if path.is_dir()]
-        self.batch_topics = batch_topics(read_topics(root, config))
+        self.batch_topics = batch_topics(open_tables(places, config).read_topics())
 
     def run(self) -> RecoveryReport:
         self._check_lengths()

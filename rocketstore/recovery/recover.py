@@ -20,7 +20,8 @@ from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
-from rocketstore.state.broker_config import batch_topics, read_topics
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.owners import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.survey.places import StorePlaces
@@ -104,7 +105,7 @@ def recover(
     require_own_places(root, given)
     has_sizes = any(getattr(given, name) is not None for name in DEFAULT_SIZES)
     config, notes = planning_config(root, config) if dry_run else (writing_config(root, config), ())
-    if batch_topics(read_topics(root, config)):
+    if batch_topics(open_tables(StorePlaces.of(root), config).read_topics()):
         require_batch_size(config)
     settings = config
     if policy == "broker":

@@ -33,7 +33,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
 from rocketstore.queue.units import CqUnit
-from rocketstore.state.broker_config import read_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import AnyPlaces, StorePlaces
 from rocketstore.survey.sizes import is_stated, read_saved
@@ -299,7 +299,7 @@ def _with_light_queues(config: AnyConfig, places: Sequence[AnyPlaces], topics: s
         light = [place.topic(ConsumeQueue, name) for place in places for name in topics if _is_light(name)]
         ids = {queue_id for directory in light for queue_id in queue_ids_in(directory)}
         return config if 0 in ids or not ids else replace(config, enable_lmq=False)
-    known = read_topics(places[0].root, config).keys()
+    known = open_tables(places[0], config).read_topics().keys()
     others = sorted(topics - known) if known else []
     directories = [place.topic(ConsumeQueue, name) for place in places for name in others[:SAMPLED_QUEUES]]
     if any(_has_units_of_other_topics(directory, log) for directory in directories):

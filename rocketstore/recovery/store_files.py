@@ -17,8 +17,10 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
-from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.config_values import TopicConfig
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import AnyPlaces, StorePlaces
@@ -61,7 +63,7 @@ class StoreFiles:
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
-        return read_topics(self.root, self.config)
+        return open_tables(self.places, self.config).read_topics()
 
     @lazy_property
     def batch_topics(self) -> set[str]:

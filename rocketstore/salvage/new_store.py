@@ -22,8 +22,9 @@ from rocketstore.recovery.apply import save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.salvage.copy import LogCopy
 from rocketstore.state.abort import make_abort
-from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import save_geometry
@@ -51,7 +52,7 @@ class NewStore:
         self.places = places
         self.checkpoint = StoreCheckpoint.open(places.checkpoint)
         index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(places.root, config, log, index, batch_topics(read_topics(places.root)))
+        self.dispatcher = Dispatcher(places.root, config, log, index, batch_topics(open_tables(places).read_topics()))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
         self.building = self.syncing = self.threads.submit(lambda: None)

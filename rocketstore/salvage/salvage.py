@@ -43,8 +43,9 @@ from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Recor
 from rocketstore.salvage.lost_messages import count_lost_messages
 from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
-from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
-from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
+from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import require_file_log
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
@@ -369,7 +370,7 @@ class _Salvage:
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
         _copy_config(self.root, self.work)
-        offsets.start(batch_topics(read_topics(self.work)))
+        offsets.start(batch_topics(open_tables(StorePlaces.of(self.work)).read_topics()))
         begin = finds.chosen[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(StorePlaces.of(self.work).default_log, size, begin + shift, self.paths[0])
@@ -497,7 +498,8 @@ class _Salvage:
 
     def declare(self, offsets: QueueOffsets) -> None:
         """Add the topics and their queues to topics.json."""
-        known = read_topics(self.work)
+        tables = open_tables(StorePlaces.of(self.work))
+        known = tables.read_topics()
         queues = {
             topic: count
             for topic, count in offsets.topics().items()
@@ -505,7 +507,7 @@ class _Salvage:
         }
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
         with contextlib.suppress(StoreError):  # a topics.json that cannot be extended stays unchanged
-            extend_topics(self.work, queues, types)
+            tables.extend_topics(queues, types)
 
 
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:
@@ -534,7 +536,7 @@ def _copy_config(root: Path, new: Path) -> None:
     if not places.config.is_dir():
         return
     real_root = root.resolve()
-    bad = {problem.path for problem in check(root)}
+    bad = {problem.path for problem in open_tables(places).check()}
     for path in sorted(places.config.iterdir()):
         good = path.name.endswith((".json", ".json.bak")) and path != places.saved_settings
         if not good or not path.is_file() or path in bad:

@@ -1,26 +1,25 @@
-"""What a broker keeps beside its messages: config/*.json, each with the state before it in a .bak file."""
+"""JsonTables: a broker's tables in the files config/*.json, each with the state before it in a .bak file."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from rocketstore.config import StoreConfig, camel_case
+from rocketstore.config import camel_case
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.held_directory import HeldDirectory, exists
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.limits import LONG_MAX, LONG_MIN
-from rocketstore.made_by import made_by
+from rocketstore.state.broker_tables import ConfigProblem, TableContents
 from rocketstore.state.config_checks import OTHER_FILES
 from rocketstore.state.config_json import parse_json
 from rocketstore.state.config_values import (
@@ -30,17 +29,14 @@ from rocketstore.state.config_values import (
     TOPICS,
     TYPED_FILES,
     Decoder,
-    SubscriptionGroupConfig,
     TopicConfig,
     decode_bean,
     decode_lmq_offset_table,
     decode_topics,
     decode_version,
 )
-from rocketstore.state.rocksdb import find_config_databases
 
-__all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
-__all__ += ["find_offsets_file", "read_declared_topics", "read_topics", "repair"]
+__all__ = ["JsonTables", "batch_topics"]
 
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
@@ -51,52 +47,53 @@ NO_FILE = f"is no regular file of at most {MAX_SIZE} bytes"
 PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
 
 
-class ConfigProblem(NamedTuple):
-    """A file of the configuration and its problem."""
-
-    path: StorePath
-    what: str
-
-
-@made_by("BrokerConfig.open(path)")
 @dataclass(frozen=True)
-class BrokerConfig:
-    """The configuration of a broker; a part that cannot be read is empty, and ``problems`` says why.
+class JsonTables:
+    """The files of a broker's configuration. Nothing is kept open, and every call reads the files again.
 
-    ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
-    topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
-    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: bad files. They also
-    name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
-    ``offsets_file``: the name of the file that ``consumer_offsets`` was read from. A broker with enableLmq uses
-    lmqConsumerOffset.json.
-
-    Source: ConfigManager.load.
-
-    Examples:
-    >>> rocketstore.open("demo").broker_config.consumer_offsets
-    {'billing': {'Orders': {0: 40}}}
+    Attributes: directory: ``config`` of a store. databases: the RocksDB that the broker uses in place of a file, by the
+    name of the file: the file is older and is not used. offsets_file: the file of the consumers' offsets; None for the
+    one that was changed last. Source: ConfigManager.
     """
 
-    topics: dict[str, TopicConfig]
-    subscription_groups: dict[str, SubscriptionGroupConfig]
-    consumer_offsets: dict[str, dict[str, dict[int, int]]]
-    delay_offsets: dict[int, int]
-    others: dict[str, dict[str, Any]]
-    problems: list[ConfigProblem]
-    offsets_file: str = OFFSETS
+    directory: StorePath
+    databases: Mapping[str, StorePath] = field(default_factory=dict)
+    offsets_file: str | None = None
 
-    @classmethod
-    def open(cls, store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Self:
-        """Read the directory ``config`` of a store. If it is missing, all parts are empty.
+    def read_topics(self, *, must_be_good: bool = False) -> dict[str, TopicConfig]:
+        """Read topics.json alone, as ``read_all`` does. The file of consumer offsets may be very large.
 
-        Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
-        light queues; None to decide by the files that exist. Raises: FileNotFoundError without a store.
+        If the broker keeps its topics in RocksDB, the result is empty: RocksDB is not read, and topics.json is older.
+
+        Parameters: must_be_good: raise StoreError if all existing files are bad. Otherwise the result is then empty.
+        """
+        if TOPICS in self.databases:
+            return {}
+        path = self.directory / TOPICS
+        main, bak = _read_both(path, decode_topics)
+        if must_be_good:
+            _require_good(path, main, bak)
+        return main.value or bak.value or {}
+
+    def read_declared_topics(self) -> set[str]:
+        """Return the topics in topics.json itself. Its .bak may have topics that were deleted, and may lack new ones.
+
+        The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
+        """
+        if TOPICS in self.databases:
+            return set()
+        main, _ = _read_both(self.directory / TOPICS, decode_topics)
+        return {*(main.value or ())}
+
+    def read_all(self) -> TableContents:
+        """Read all files. If the directory is missing, all tables are empty.
+
+        Raises: FileNotFoundError if the store, which is the directory above, is missing. Source: ConfigManager.load.
         """
         parts: dict[str, Any] = {}
         problems = []
-        databases = find_config_databases(to_path(store_path_root_dir) / "config", config)
-        for path, decode in _files(to_path(store_path_root_dir)):
-            if path.name in databases:
+        for path, decode in self._files():
+            if path.name in self.databases:
                 parts[path.name] = {}
                 continue
             main, bak = _read_both(path, decode)
@@ -107,152 +104,106 @@ class BrokerConfig:
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
         problems += [
             ConfigProblem(database, f"the broker's {PARTS[name]} are in this RocksDB, which is not read")
-            for name, database in databases.items()
+            for name, database in self.databases.items()
             if name in PARTS
         ]
-        offsets_file = find_offsets_file(store_path_root_dir, config)
+        offsets_file = self.offsets_file or self._find_newest_offsets()
         topics, groups, offsets, delay_offsets = (parts.pop(name) for name in TYPED_FILES)
         if offsets_file == LMQ_OFFSETS:
             offsets = decode_lmq_offset_table(parts[LMQ_OFFSETS])
-        return cls(topics, groups, offsets, delay_offsets, parts, problems, offsets_file)
+        return TableContents(topics, groups, offsets, delay_offsets, parts, problems, offsets_file)
 
-    def next_offsets(self) -> Iterator[tuple[str, str, int, int]]:
-        """Return (group, topic, queue id, queue offset to be consumed next), sorted."""
-        for group, topics in sorted(self.consumer_offsets.items()):
-            for topic, offsets in sorted(topics.items()):
-                yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
+    def _find_newest_offsets(self) -> str:
+        """Return the name of the file of consumers' offsets that was changed last, or whose .bak was."""
+        changed = {
+            path.name: max(_change_time(path), _change_time(_bak(path)))
+            for path in (self.directory / OFFSETS, self.directory / LMQ_OFFSETS)
+        }
+        return max(changed, key=changed.__getitem__)
 
+    def _files(self) -> list[tuple[StorePath, Decoder]]:
+        if not self.directory.parent.is_dir():
+            self.directory.parent.stat()
+        return [(self.directory / name, decode) for name, decode in (TYPED_FILES | OTHER_FILES).items()]
 
-def find_offsets_file(
-    store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None
-) -> str:
-    """Return the name of the file in which the broker keeps the offsets of its consumers.
+    # ---- check and repair ----------------------------------------------------------------------------------
 
-    A broker with enableLmq reads and writes only lmqConsumerOffset.json, any other broker only consumerOffset.json. If
-    ``config`` is not from a broker's properties file and does not have enableLmq, the broker's file is the one that was
-    changed last.
+    def check(self) -> list[ConfigProblem]:
+        """Read every file, each .bak too, and return the problems. Raises: as ``read_all``.
 
-    Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
-    """
-    if config is not None and config.enable_lmq:
-        return LMQ_OFFSETS
-    if config is not None and config.is_of_broker_file:
-        return OFFSETS
-    directory = to_path(store_path_root_dir) / "config"
-    changed = {
-        name: max(_change_time(directory / name), _change_time(_bak(directory / name)))
-        for name in (OFFSETS, LMQ_OFFSETS)
-    }
-    return max(changed, key=changed.__getitem__)
+        A bad .bak is a problem even if its file is good, although a broker reads the .bak only if the file is bad.
+        """
+        problems = self.read_all().problems
+        told = {problem.path for problem in problems}
+        for path, decode in self._files():
+            bak = _read_again(_bak(path), decode)
+            if bak.what not in ("", MISSING) and told.isdisjoint((path, _bak(path))):
+                problems.append(ConfigProblem(_bak(path), bak.what))
+        return problems
 
+    def repair(self, dry_run: bool = False) -> list[ConfigProblem]:
+        """Copy each good .bak to its file, if the file is missing or cannot be decoded. No broker may be running.
 
-def read_topics(
-    store_path_root_dir: str | os.PathLike[str] | StorePath,
-    config: StoreConfig | None = None,
-    *,
-    must_be_good: bool = False,
-) -> dict[str, TopicConfig]:
-    """Read topics.json alone, as ``BrokerConfig.open`` does. The file of consumer offsets may be very large.
+        The bad file is kept as ``NAME.bad-<milliseconds>``. A file that the disk cannot read is left alone: it may be
+        good.
 
-    If the broker keeps its topics in RocksDB, the result is empty: RocksDB is not read, and topics.json is older.
+        Parameters: dry_run: change nothing. Returns: the problems, and for each the repair that was, or would be, made.
+        Raises: as ``read_all``; OSError.
+        """
+        done = []
+        for file, decode in self._files():
+            path = local_path(file)
+            main, bak = _read_both(path, decode)
+            if bak.data is None or bak.value is None or (main.data is None and main.what != MISSING):
+                continue
+            kept = _bad(path) if main.what != MISSING else None
+            if not dry_run:
+                replace_file(path, bak.data, like=_bak(path), kept=kept)
+            what = f"{main.what}; made from {_bak(path).name}"
+            done.append(ConfigProblem(path, f"{what}, the bad file is {kept.name}" if kept else what))
+        return done
 
-    Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError if all existing files are bad.
-    Otherwise the result is then empty.
-    """
-    if TOPICS in find_config_databases(to_path(store_path_root_dir) / "config", config):
-        return {}
-    path = to_path(store_path_root_dir) / "config" / TOPICS
-    main, bak = _read_both(path, decode_topics)
-    if must_be_good:
-        _require_good(path, main, bak)
-    return main.value or bak.value or {}
+    # ---- write ---------------------------------------------------------------------------------------------
 
+    def extend_topics(
+        self,
+        topics: Mapping[str, int],
+        queue_types: Mapping[str, str] | None = None,
+        *,
+        held: HeldDirectory | None = None,
+    ) -> bool:
+        """Make topics.json, or extend it, so that a broker serves these topics. The caller holds the store's lock.
 
-def read_declared_topics(
-    store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None
-) -> set[str]:
-    """Return the topics in topics.json itself. Its .bak may have topics that were deleted, and may lack new ones.
+        Missing topics are added, topics with fewer queues get more, and everything else stays. The previous file
+        becomes the .bak. If the previous file is bad and the .bak is good, the bad file is kept as
+        ``NAME.bad-<milliseconds>``.
 
-    The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
-    """
-    if TOPICS in find_config_databases(to_path(store_path_root_dir) / "config", config):
-        return set()
-    main, _ = _read_both(to_path(store_path_root_dir) / "config" / TOPICS, decode_topics)
-    return {*(main.value or ())}
-
-
-def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
-    """Read every file of a store's configuration, each .bak too, and return the problems. Raises FileNotFoundError.
-
-    A bad .bak is a problem even if its file is good, although a broker reads the .bak only if the file is bad.
-    """
-    problems = BrokerConfig.open(store_path_root_dir).problems
-    told = {problem.path for problem in problems}
-    for path, decode in _files(to_path(store_path_root_dir)):
-        bak = _read_again(_bak(path), decode)
-        if bak.what not in ("", MISSING) and told.isdisjoint((path, _bak(path))):
-            problems.append(ConfigProblem(_bak(path), bak.what))
-    return problems
-
-
-def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -> list[ConfigProblem]:
-    """Copy each good .bak to its file, if the file is missing or cannot be decoded. No broker may be running.
-
-    The bad file is kept as ``NAME.bad-<milliseconds>``. A file that the disk cannot read is left alone: it may be good.
-
-    Parameters: dry_run: change nothing. Returns: the problems, and for each the repair that was, or would be, made.
-    Raises: OSError.
-    """
-    done = []
-    for path, decode in _files(local_path(store_path_root_dir)):
-        main, bak = _read_both(path, decode)
-        if bak.data is None or bak.value is None or (main.data is None and main.what != MISSING):
-            continue
-        kept = _bad(path) if main.what != MISSING else None
-        if not dry_run:
-            replace_file(path, bak.data, like=_bak(path), kept=kept)
-        what = f"{main.what}; made from {_bak(path).name}"
-        done.append(ConfigProblem(path, f"{what}, the bad file is {kept.name}" if kept else what))
-    return done
-
-
-def extend_topics(
-    store_path_root_dir: str | os.PathLike[str],
-    topics: Mapping[str, int],
-    queue_types: Mapping[str, str] | None = None,
-    *,
-    held: HeldDirectory | None = None,
-) -> bool:
-    """Make topics.json, or extend it, so that a broker serves these topics. The caller holds the lock of the store.
-
-    Missing topics are added, topics with fewer queues get more, and everything else stays. The previous file becomes
-    the .bak. If the previous file is bad and the .bak is good, the bad file is kept as ``NAME.bad-<milliseconds>``.
-
-    Parameters: topics: numbers of queues. queue_types: the type, "SimpleCQ" or "BatchCQ", of topics that need one.
-    held: the root, below which the files are made; None to use their paths.
-    Returns: whether anything changed.
-    Raises: ValueError if a topic exists with another type of queue; StoreError if all existing files are bad; OSError.
-    Source: TopicConfigManager.encode, ConfigManager.persist.
-    """
-    path = Path(store_path_root_dir, "config", TOPICS)
-    main, bak = _read_both(path, _topics_root)
-    root = _good_root(path, main, bak)
-    old = root.get(TOPIC_TABLE) or {}
-    table = dict(old)
-    for topic, queue_nums in topics.items():
-        table[topic] = _with_queues(topic, table.get(topic), queue_nums, (queue_types or {}).get(topic))
-    if table == old:
-        return False
-    data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
-    if held is not None:
-        held.require_in_place()  # the files were read by their paths
-    make_directory(path.parent, held)
-    is_bad = main.data is not None and main.value is None
-    if main.data is not None and not is_bad:
-        replace_file(_bak(path), main.data, like=path, held=held)
-    like = next((file for file in (path, _bak(path)) if exists(file, held)), None)
-    replace_file(path, data, like=like, kept=_bad(path) if is_bad else None, held=held)
-    return True
+        Parameters: topics: numbers of queues. queue_types: the type, "SimpleCQ" or "BatchCQ", of topics that need one.
+        held: the store's root, below which the files are made; None to use their paths.
+        Returns: whether anything changed.
+        Raises: ValueError if a topic exists with another type of queue; StoreError if all existing files are bad;
+        OSError.
+        Source: TopicConfigManager.encode, ConfigManager.persist.
+        """
+        path = local_path(self.directory) / TOPICS
+        main, bak = _read_both(path, _topics_root)
+        root = _good_root(path, main, bak)
+        old = root.get(TOPIC_TABLE) or {}
+        table = dict(old)
+        for topic, queue_nums in topics.items():
+            table[topic] = _with_queues(topic, table.get(topic), queue_nums, (queue_types or {}).get(topic))
+        if table == old:
+            return False
+        data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
+        if held is not None:
+            held.require_in_place()  # the files were read by their paths
+        make_directory(path.parent, held)
+        is_bad = main.data is not None and main.value is None
+        if main.data is not None and not is_bad:
+            replace_file(_bak(path), main.data, like=path, held=held)
+        like = next((file for file in (path, _bak(path)) if exists(file, held)), None)
+        replace_file(path, data, like=like, kept=_bad(path) if is_bad else None, held=held)
+        return True
 
 
 def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
@@ -310,12 +261,6 @@ def _bak(path: AnyPath) -> AnyPath:
 
 def _bad(path: Path) -> Path:
     return path.with_name(f"{path.name}.bad-{time.time_ns() // 1_000_000}")
-
-
-def _files(root: AnyPath) -> list[tuple[AnyPath, Decoder]]:
-    if not root.is_dir():
-        root.stat()
-    return [(root / "config" / name, decode) for name, decode in (TYPED_FILES | OTHER_FILES).items()]
 
 
 def _read_both(path: StorePath, decode: Decoder) -> tuple[_Read, _Read]:

@@ -16,9 +16,10 @@ from rocketstore.index.index_service import open_index
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
-from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.writer import StoreWriter
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
@@ -63,8 +64,9 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(place.close)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
-        extend_topics(root, {})  # fails now, before any put, if topics.json cannot be extended
-        if batch_topics(read_topics(root, config)):
+        tables = open_tables(StorePlaces.of(root), config)
+        tables.extend_topics({})  # fails now, before any put, if topics.json cannot be extended
+        if batch_topics(tables.read_topics()):
             require_batch_size(config)
         settings = find_settings(root, config)
         report = complete_store(root, config, settings)
@@ -80,7 +82,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         busy = BusyThreads(root)
         index = open_index(places.index, config, checkpoint, busy=busy)
         stack.callback(index.close)
-        batches = batch_topics(read_topics(root, config))
+        batches = batch_topics(open_tables(places, config).read_topics())
         dispatcher = Dispatcher(root, config, log, index, batches, held=place)
         writer = StoreWriter(place, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
         stack.pop_all()  # the writer closes them from now on

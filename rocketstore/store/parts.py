@@ -28,9 +28,10 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
-from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
+from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.cut_proof import StoreEndJudge
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
@@ -165,12 +166,12 @@ class StoreParts:
     @property
     def broker_config(self) -> BrokerConfig:
         """The current files of ``config``. Every call reads them again."""
-        return BrokerConfig.open(self.path, self.config)
+        return BrokerConfig.of_tables(open_tables(self._places, self.config))
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
         """The topics of topics.json, by name. Empty if the broker keeps its topics in RocksDB."""
-        return read_topics(self.path, self.config)
+        return open_tables(self._places, self.config).read_topics()
 
     @property
     def last_exit_ok(self) -> bool:

@@ -29,11 +29,12 @@ from rocketstore.log.record_reader import no_limit
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.begin import find_dispatch_begin
-from rocketstore.state.broker_config import BrokerConfig, TopicConfig, batch_topics
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
-from rocketstore.state.config_values import OFFSETS
+from rocketstore.state.config_values import OFFSETS, TopicConfig
+from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
+from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import PATHS, read_saved
@@ -278,7 +279,7 @@ class Verification:
             add("not-checked", self.places.tiered_index, 0, "tiered storage, which may have older messages")
 
     def _check_config(self) -> None:
-        config = BrokerConfig.open(self.root, self.config)
+        config = open_tables(self.places, self.config).read_all()
         self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
         self.next_offsets, self.delay_offsets = list(config.next_offsets()), config.delay_offsets
         databases = {*self.layout.config_databases.values()}

@@ -12,9 +12,10 @@ from support.cli import assert_one_line, golden, on_terminal, rows, run
 from support.puts import open_store
 
 import rocketstore
-from rocketstore import BrokerConfig, Message, StoreError
+from rocketstore import Message, StoreError
 from rocketstore.log.file_times import choose_files
 from rocketstore.messages.text_rows import row_names
+from rocketstore.state.json_tables import JsonTables
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -159,8 +160,8 @@ def test_lag_is_the_distance_to_the_end_of_the_queue():
 def test_lag_reads_the_configuration_no_more_often_for_more_groups(tmp_path, monkeypatch):
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "config").mkdir()
-    opened, counts, read = [], [], BrokerConfig.open
-    monkeypatch.setattr(BrokerConfig, "open", lambda path, *config: opened.append(path) or read(path, *config))
+    opened, counts, read = [], [], JsonTables.read_all
+    monkeypatch.setattr(JsonTables, "read_all", lambda tables: opened.append(tables) or read(tables))
     for n in (1, 9):
         table = {"offsetTable": {f"T@G{i}": {"0": 5} for i in range(n)}}
         (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps(table))

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.broker_tables import extend_topics
 
 from interop import stores
 from interop.broker import INNER, QUEUES, RELEASE, Client
 from interop.harness import Java
-from rocketstore.state.broker_config import extend_topics
 
 pytest.register_assert_rewrite(
     "interop.checks", "interop.record_checks", "interop.store_checks", "interop.write_checks"

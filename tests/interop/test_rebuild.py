@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from reference.index_file import IndexFile
 from support import stores as golden
+from support.broker_tables import extend_topics
 from support.puts import files_under
 
 from interop import stores
@@ -30,7 +31,6 @@ from interop.test_recovery import ONE_INDEX_FILE, config_of
 from interop.test_recovery import batch_topics as tell_batch_topics
 from interop.write_checks import refused_put, store_config, writing
 from rocketstore import StoreConfig, rebuild, recover
-from rocketstore.state.broker_config import extend_topics
 
 pytestmark = pytest.mark.interop
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pytest
 from reference.record import parse_record
+from support.broker_tables import extend_topics
 
 import rocketstore
 from interop.checks import first_difference
 from rocketstore import Message, PutMessageError, StoreCheckpoint, StoreConfig
 from rocketstore.messages.message_id import make_msg_id
-from rocketstore.state.broker_config import extend_topics
 
 # Names in MessageStoreConfig, and ours.
 CONFIG = {

@@ -23,7 +23,6 @@ STILL_JOIN = {
     "config.py",
     "log/commit_log.py",
     "log/standalone_writer.py",
-    "state/broker_config.py",
 }
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

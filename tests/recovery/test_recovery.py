@@ -19,6 +19,7 @@ from reference.message_store import build_index, build_queues, make_store
 from reference.record import INNER_BATCH, PREPARED, ROLLBACK
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 from support import damages, stores
+from support.broker_tables import extend_topics
 from support.killed import killed_at
 from support.puts import Pair
 from support.rebuilt import broker_config
@@ -38,7 +39,6 @@ from rocketstore import (
 from rocketstore.recovery import tail as recovery_tail
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.plan import plan_recovery
-from rocketstore.state.broker_config import extend_topics
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.sizes import save_geometry
 

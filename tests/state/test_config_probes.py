@@ -7,13 +7,13 @@ import time
 
 import pytest
 from support import config_probes
+from support.broker_tables import check, extend_topics, read_topics, repair
 from support.config_probes import RELEASES, data_of, ours, theirs
 from support.waiting import replace_sleep
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig
-from rocketstore.state import broker_config
-from rocketstore.state.broker_config import check, extend_topics, read_topics, repair
+from rocketstore.state import json_tables
 
 PROBES = {f"{probe['name']}: {probe['what']}": probe for probe in config_probes.probes()}
 # Where both releases agree and rocketstore does something else, and why that is left so.
@@ -78,7 +78,7 @@ def test_a_file_that_a_broker_reads_is_neither_bad_nor_repaired(store, text):
 
 @pytest.mark.parametrize("what", sorted(what for what in PROBES.keys() - OTHERWISE.keys() if what.startswith("topics")))
 def test_no_topic_that_a_broker_reads_is_lost_when_one_is_added(store, what, monkeypatch):
-    monkeypatch.setattr(broker_config, "LIVE_SECONDS", 0)
+    monkeypatch.setattr(json_tables, "LIVE_SECONDS", 0)
     path = store / "config" / "topics.json"
     path.write_bytes(data_of(PROBES[what]))
     before = ours(PROBES[what])
@@ -142,9 +142,9 @@ def test_an_old_file_that_is_broken_is_not_waited_for(store, monkeypatch):
     for entry in (path, path.parent):
         os.utime(entry, (1, 1))
     sleeps = []
-    replace_sleep(monkeypatch, broker_config, sleeps.append)
+    replace_sleep(monkeypatch, json_tables, sleeps.append)
     assert len(check(store)) == 2
-    assert len(sleeps) < 3 * broker_config.TRIES
+    assert len(sleeps) < 3 * json_tables.TRIES
 
 
 # ---- the offsets of a broker with light queues -------------------------------------------------------------

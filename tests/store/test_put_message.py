@@ -12,6 +12,7 @@ from reference.commit_log import read_files
 from reference.consume_queue import FILLER, UNIT, load
 from reference.message_store import Refused
 from reference.record import MAGIC_V1, MAGIC_V2, blank, parse_record
+from support.broker_tables import extend_topics
 from support.puts import (
     BEGIN,
     COMMIT,
@@ -36,8 +37,7 @@ from support.puts import (
 
 import rocketstore
 from rocketstore import CommitLog, Message, PutMessageError, StoreConfig, verify
-from rocketstore.dispatch import topic_queues
-from rocketstore.state.broker_config import extend_topics
+from rocketstore.state.json_tables import JsonTables
 
 HEAD = 91  # of a record without body, topic and properties
 
@@ -1197,17 +1197,17 @@ def test_a_store_knows_the_topics_that_it_made(tmp_path):
 
 
 def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):
-    events, begun, real = [], threading.Event(), topic_queues.extend_topics
+    events, begun, real = [], threading.Event(), JsonTables.extend_topics
 
-    def extend_topics(root, topics, *types, held):
+    def extend_topics(tables, topics, *types, held):
         events.append(("begin", *topics))
         begun.set()
         time.sleep(0.05)
-        real(root, topics, *types, held=held)
+        real(tables, topics, *types, held=held)
         events.append(("end", *topics))
 
     with open_store(tmp_path / "store") as store:
-        monkeypatch.setattr(topic_queues, "extend_topics", extend_topics)
+        monkeypatch.setattr(JsonTables, "extend_topics", extend_topics)
         store.put_message(Message("Put", b""))
         assert begun.wait(20)
         store.create_topic("Made", 2)

@@ -6,6 +6,7 @@ import random
 import pytest
 from reference.commit_log import read_files
 from reference.record import blank
+from support.broker_tables import read_topics
 from support.puts import (
     BEGIN,
     PARTS,
@@ -26,7 +27,6 @@ from support.puts import (
 import rocketstore
 from rocketstore import Message, PutMessageError, PutMessagesResult
 from rocketstore.messages.system_flags import INNER_BATCH
-from rocketstore.state.broker_config import read_topics
 
 RELEASES = ["4.7.0", "4.8.0", "4.9.1", "4.9.2", "4.9.3", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
 

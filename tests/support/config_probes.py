@@ -11,7 +11,7 @@ import lzma
 from pathlib import Path
 
 from rocketstore.config import camel_case
-from rocketstore.state import broker_config
+from rocketstore.state import json_tables
 from rocketstore.state.config_values import decode_lmq_offset_table, decode_offset_table
 
 RELEASES = ("5.5.0", "5.3.3")
@@ -34,8 +34,8 @@ def ours(probe):
     """What rocketstore reads from the file, in the shape of ``theirs``; REFUSED where it would use the .bak."""
     name = probe["name"]
     try:
-        root = broker_config._parse_root(data_of(probe))
-        value = {**broker_config.TYPED_FILES, **broker_config.OTHER_FILES}[name](root)
+        root = json_tables._parse_root(data_of(probe))
+        value = {**json_tables.TYPED_FILES, **json_tables.OTHER_FILES}[name](root)
     except (ValueError, RecursionError):
         return REFUSED
     if name == "topics.json":

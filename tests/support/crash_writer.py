@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from support.broker_tables import extend_topics
+
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.state.broker_config import extend_topics
 
 QUEUES = {"Orders": 3, "Audit": 1, "TopicWithALongerName": 2}
 BATCH_TOPIC, BATCH_QUEUES = "Inner", 2

@@ -44,7 +44,7 @@ from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
-from rocketstore.state.broker_config import batch_topics
+from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import hint_at_store, require_store

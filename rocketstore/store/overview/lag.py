@@ -11,7 +11,7 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
-from rocketstore.state.broker_config import TopicConfig
+from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none

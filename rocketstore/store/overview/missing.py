@@ -14,8 +14,8 @@ import numpy as np
 from rocketstore.kernels.commit_log import END
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
-from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.parts import StoreParts, commit_log_or_none
+from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.formats import has_file_queues
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import find_similar

@@ -11,9 +11,9 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
 from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
-from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
+from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import counted, datetime_or_none, utc
 
 __all__ = ["StoreSummary", "count_queues", "describe", "summarize"]

@@ -9,22 +9,16 @@ import time
 
 import pytest
 from conftest import GOLDEN
+from support.broker_tables import check, extend_topics, read_topics, repair
 from support.stores import extract
 from support.waiting import replace_sleep
 
 from rocketstore import BrokerConfig, StoreError
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.state import broker_config, config_checks, config_values
-from rocketstore.state.broker_config import (
-    ConfigProblem,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    check,
-    extend_topics,
-    read_topics,
-    repair,
-)
+from rocketstore.state import config_checks, config_values, json_tables
+from rocketstore.state.broker_tables import ConfigProblem
 from rocketstore.state.config_json import parse_json
+from rocketstore.state.config_values import SubscriptionGroupConfig, TopicConfig
 
 MAIN_FILES = [*config_values.TYPED_FILES, *config_checks.OTHER_FILES]
 GOOD = b'{"topicConfigTable":{"T":{"topicName":"T"}}}'
@@ -57,8 +51,8 @@ BAD = {
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(broker_config, "PAUSE", 0)
-    monkeypatch.setattr(broker_config, "LIVE_SECONDS", 0)
+    monkeypatch.setattr(json_tables, "PAUSE", 0)
+    monkeypatch.setattr(json_tables, "LIVE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -434,7 +428,7 @@ def test_a_link_in_a_circle_is_a_problem(store, topics):
 def test_a_file_that_a_broker_is_writing_is_read_again(store, topics, monkeypatch):
     bak(topics).write_bytes(OLDER)
     topics.write_bytes(GOOD[:9])
-    replace_sleep(monkeypatch, broker_config, lambda _: topics.write_bytes(GOOD) if topics.exists() else None)
+    replace_sleep(monkeypatch, json_tables, lambda _: topics.write_bytes(GOOD) if topics.exists() else None)
     config = BrokerConfig.open(store)
     assert (list(config.topics), config.problems) == (["T"], [])
 
@@ -515,7 +509,7 @@ def test_a_file_that_may_not_be_read_is_a_problem_and_is_not_repaired(store, top
         return read_small_file(path, max_size)
 
     with monkeypatch.context() as patch:
-        patch.setattr("rocketstore.state.broker_config.read_small_file", refuse)
+        patch.setattr("rocketstore.state.json_tables.read_small_file", refuse)
         assert check(store) == [ConfigProblem(topics, "cannot be read: Permission denied; topics.json.bak is used")]
         assert list(BrokerConfig.open(store).topics) == ["T"]
         assert repair(store) == []
@@ -635,7 +629,7 @@ def test_only_the_version_and_the_requested_values_of_a_brokers_topics_change(go
     assert version["timestamp"] != old["dataVersion"]["timestamp"]
     # With these two undone the rest is the same, byte for byte.
     new["dataVersion"] = old["dataVersion"]
-    assert broker_config._pretty(new) == before
+    assert json_tables._pretty(new) == before
 
 
 def test_topics_that_have_their_queues_change_nothing(golden):
@@ -812,8 +806,8 @@ def test_topics_are_read_without_the_other_files(tmp_path, broken, monkeypatch):
     extend_topics(tmp_path, {"B": 2})
     if broken:
         (tmp_path / "config" / "topics.json").write_text("{")
-    expected, seen, real = BrokerConfig.open(tmp_path).topics, [], broker_config._read
-    monkeypatch.setattr(broker_config, "_read", lambda path, *more: (seen.append(path.name), real(path, *more))[1])
+    expected, seen, real = BrokerConfig.open(tmp_path).topics, [], json_tables._read
+    monkeypatch.setattr(json_tables, "_read", lambda path, *more: (seen.append(path.name), real(path, *more))[1])
     assert read_topics(tmp_path) == expected != {}
     assert {*seen} <= {"topics.json", "topics.json.bak"}
 
