@@ -40,7 +40,7 @@ from rocketstore.cli.tables import cell, print_table, table_of
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
-from rocketstore.survey.places import QUEUE_PARTS
+from rocketstore.root_places import QUEUE_PARTS
 from rocketstore.survey.sizes import known_config
 
 OLDEST_JAVA = 17

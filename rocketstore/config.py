@@ -17,6 +17,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.root_places import RootPlaces
 from rocketstore.text_values import parse_integer
 
 __all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "AnyConfig", "SizedConfig", "StoreConfig", "camel_case"]
@@ -276,7 +277,7 @@ class StoreConfig:
                     f"read_only_commit_log_store_paths={self.read_only_commit_log_store_paths!r}: all directories of "
                     "the commit log are among them: leave one to write to"
                 )
-        return [self._moved(to_path(name), root) for name in names] or [root / "commitlog"]
+        return [self._moved(to_path(name), root) for name in names] or [RootPlaces(root).default_log]
 
     def _moved(self, path: StorePath, root: StorePath) -> StorePath:
         """Return the place of a directory that the broker's file names, also if the store was moved."""

@@ -39,6 +39,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
+from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.text_values import Time, counted, end_ms, epoch_ms
@@ -102,12 +103,13 @@ class CommitLog(RecordReader, Closable):
         paths = list(map(to_path, directory if is_list(directory) else [directory]))
         written = [] if mode == "r" else list(map(local_path, paths))
         for path in written:
-            if (path / "commitlog").is_dir():
-                raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
+            if (own := RootPlaces(path).default_log).is_dir():
+                raise StoreError(f"{path} is the root of a store: its log is {own}")
         with contextlib.ExitStack() as stack:
-            locks = [StoreLock(path) for path in lock_paths(written)]
-            for root in roots_of(written):
-                require_no_writer(root / "abort", root / "lock")
+            roots = roots_of(written)
+            locks = [StoreLock(path) for path in lock_paths(roots)]
+            for root in roots:
+                require_no_writer(root.abort, root.lock)
             for lock in locks:
                 lock.acquire()
                 stack.callback(lock.release)
@@ -119,7 +121,9 @@ class CommitLog(RecordReader, Closable):
             self.refresh()
             if mode != "r":
                 self.whole_to = LONG_MAX
-                self.writer = StandaloneLogWriter.of_log(self, config or StoreConfig())
+                beside = [RootPlaces(path.parent) for path in written]
+                parts = [part for root in beside for part in (root.plain_queues, root.batch_queues)]
+                self.writer = StandaloneLogWriter.of_log(self, config or StoreConfig(), parts)
                 self.whole_to = self.writer.phy_offset
                 self._locks = locks
                 weakref.finalize(self, stack.pop_all().close)
@@ -384,16 +388,16 @@ class CommitLog(RecordReader, Closable):
         return f"<CommitLog {where}: {begin:,} to {end:,} in {counted(len(self.queue.files), 'file')}>"
 
 
-def lock_paths(directories: Sequence[Path]) -> list[Path]:
-    """Return the lock files of the stores to which these directories of a log belong."""
-    paths = {path.resolve(): path for root in roots_of(directories) if (path := root / "lock").is_file()}
-    return list(paths.values())
-
-
-def roots_of(directories: Sequence[Path]) -> list[Path]:
+def roots_of(directories: Sequence[Path]) -> list[RootPlaces[Path]]:
     """Return the roots of the stores to which these directories of a log may belong."""
     parents = (parent for path in directories for parent in (path.absolute().parent, path.resolve().parent))
-    return list(dict.fromkeys(parents))
+    return list(map(RootPlaces, dict.fromkeys(parents)))
+
+
+def lock_paths(roots: Sequence[RootPlaces[Path]]) -> list[Path]:
+    """Return the lock files of stores, each once."""
+    paths = {root.lock.resolve(): root.lock for root in roots if root.lock.is_file()}
+    return list(paths.values())
 
 
 def is_list(directory: object) -> TypeGuard[Sequence[Any]]:

@@ -29,16 +29,17 @@ DEFAULT_SIZE = 1 << 30
 class LogQueueNumbers:
     """The queue offsets of a log alone: they continue those of its records. Messages get queue 0 by default."""
 
-    def __init__(self, log: Any, end: int) -> None:
+    def __init__(self, log: Any, end: int, queue_parts: Sequence[Path]) -> None:
         self._log = log
         self._end = end
+        self._queue_parts = queue_parts
         self._offsets: dict[tuple[str, int], int] = {}
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
         if not self._offsets:
             self._offsets.update(next_queue_offsets(self._log, self._end))
         if (topic, queue_id) not in self._offsets and self._log.min_phy_offset > 0:
-            require_no_queue(self._log.directories, topic, queue_id)
+            require_no_queue(self._queue_parts, topic, queue_id)
         return self._offsets.get((topic, queue_id), 0)
 
     def next_queue_id(self, topic: str) -> int:
@@ -49,9 +50,10 @@ class StandaloneLogWriter(LogWriter):
     """Appends to a log alone. It checks messages as a store does, and completes inner batches of any topic."""
 
     @classmethod
-    def of_log(cls, log: Any, config: StoreConfig) -> Self:
+    def of_log(cls, log: Any, config: StoreConfig, queue_parts: Sequence[Path]) -> Self:
         """Make the writer that continues a CommitLog and the queue offsets of its records.
 
+        Parameters: queue_parts: the directories of plain and batch queues of the stores beside the log.
         Raises: StoreError if bytes behind its last record are not zero, or a file has another length. A put raises it
         too, for a queue of the store beside the log whose records are all gone.
         """
@@ -64,7 +66,7 @@ class StandaloneLogWriter(LogWriter):
             if nonzero_end(file.path, begin, file.size) > begin:
                 raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
         config = replace(config, mapped_file_size_commit_log=size)
-        return cls(map(local_path, log.directories), config, end, LogQueueNumbers(log, end))
+        return cls(map(local_path, log.directories), config, end, LogQueueNumbers(log, end, queue_parts))
 
     @marks_thread_busy("append")
     def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
@@ -128,10 +130,9 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
     return found
 
 
-def require_no_queue(directories: Iterable[Path], topic: str, queue_id: int) -> None:
+def require_no_queue(queue_parts: Iterable[Path], topic: str, queue_id: int) -> None:
     """Raise StoreError if the store has a queue but its log has no record of it, and so no next queue offset."""
-    for directory in directories:
-        for kind in ("consumequeue", "batchconsumequeue"):
-            queue = directory.parent / kind / topic / str(queue_id)
-            if queue.is_dir() and any(queue.iterdir()):
-                raise StoreError(f"{queue}: all its records are gone, only the store goes on with it: rocketstore.open")
+    for part in queue_parts:
+        queue = part / topic / str(queue_id)
+        if queue.is_dir() and any(queue.iterdir()):
+            raise StoreError(f"{queue}: all its records are gone, only the store goes on with it: rocketstore.open")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
-from rocketstore.survey.places import INDEX, QUEUE_PARTS, ROCKSDB_QUEUES
+from rocketstore.root_places import INDEX, QUEUE_PARTS, ROCKSDB_QUEUES
 
 __all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
 

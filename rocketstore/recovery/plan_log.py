@@ -18,7 +18,7 @@ from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import Tail, is_saved, tails
-from rocketstore.survey.places import SAVED_CUTS
+from rocketstore.root_places import SAVED_CUTS
 
 __all__ = [
     "LogRepair",

@@ -56,7 +56,7 @@ def require_no_writer(abort: Path, lock: Path) -> None:
     if is_held(lock):
         return
     pid = read_pid(abort)
-    if pid is not None and pid != os.getpid() and is_writer(pid, abort):
+    if pid is not None and pid != os.getpid() and is_writer(pid, abort, lock.name):
         raise StoreLockedError(
             f"{abort}: process {pid} has the store open for writing, but {lock} was deleted or "
             f"replaced: stop this process first. If it is another program, write 0 into {abort} and repeat"
@@ -72,16 +72,18 @@ def read_pid(abort: Path) -> int | None:
     return int(text) if text.isdigit() and len(text) <= MAX_PID_DIGITS and int(text) > 0 else None
 
 
-def is_writer(pid: int, abort: Path) -> bool:
+def is_writer(pid: int, abort: Path, lock_name: str) -> bool:
     """Return whether a process may be the one that wrote ``abort`` and still runs.
 
     Systems reuse the numbers of processes, a container at its next start. So the process must have files of the store
     open. If the system does not show its files, two conditions replace this one: the process began before ``abort`` was
     written, and its command line is that of a broker or of Python.
+
+    Parameters: lock_name: of the store's lock, which may have been deleted while the process has it open.
     """
     if not is_alive(pid):
         return False
-    has_files = has_files_open(pid, abort.parent, "lock")
+    has_files = has_files_open(pid, abort.parent, lock_name)
     if has_files is not None:
         return has_files
     command = read_command(pid)

@@ -25,6 +25,7 @@ ROOMS = [  # each imports only itself and those before it
     "broker_file",
     "arrow",
     "disk",
+    "root_places",
     "messages",
     "config",
     "state",
@@ -92,6 +93,18 @@ def test_every_source_is_in_a_room_of_the_list():
 def test_imports_go_only_down(path):
     for name in own_imports(path):
         assert ROOMS.index(name) <= ROOMS.index(room(path)), f"{path.relative_to(PACKAGE)} imports from {name}"
+
+
+# ---- rooms below survey get their paths as arguments ---------------------------------------------------------
+
+# A log's default directory is in the root; a log alone that is opened for appending looks at the store around it.
+ASK_FOR_PLACES = {"config.py", "log/commit_log.py"}
+
+
+def test_rooms_below_survey_get_their_paths_as_arguments():
+    below = [path for path in SOURCES if ROOMS.index(room(path)) < ROOMS.index("survey")]
+    asking = [path for path in below if "rocketstore.root_places" in imported_modules(path)]
+    assert {path.relative_to(PACKAGE).as_posix() for path in asking} == ASK_FOR_PLACES
 
 
 # ---- disk/ knows no RocketMQ --------------------------------------------------------------------------------

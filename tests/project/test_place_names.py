@@ -1,4 +1,4 @@
-"""Only ``survey/places.py`` joins the name of a file or directory of a store to a path."""
+"""Only ``root_places.py`` joins the name of a file or directory of a store to a path."""
 
 import ast
 import functools
@@ -18,12 +18,6 @@ NAMES = {
 }  # fmt: skip
 DLEDGER = re.compile("dledger-.*")
 JOINS = {"Path", "PurePath", "glob", "join", "joinpath", "rglob", "with_name"}
-# Rooms below ``survey`` that still join such names. This list may only become shorter.
-STILL_JOIN = {
-    "config.py",
-    "log/commit_log.py",
-    "log/standalone_writer.py",
-}
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -131,7 +125,7 @@ def imported(tree):
         'CUT = "rocketstore-cut"\ndef save(root): return root / CUT / "1"',
         'for name in ("abort", "abort.bak"): check(root / name)',
         'name = "batchconsumequeue" if is_batch else "consumequeue"\npath = root / name',
-        "from rocketstore.survey.places import INDEX\nroot / INDEX",
+        "from rocketstore.root_places import INDEX\nroot / INDEX",
     ],
 )
 def test_a_joined_name_is_found(source):
@@ -146,10 +140,7 @@ def test_a_name_that_is_no_path_is_left_alone(source):
 @pytest.mark.parametrize("path", SOURCES, ids=str)
 def test_names_of_a_store_are_joined_in_one_module_only(path):
     found = spelled((PACKAGE / path).read_text(encoding="utf-8"))
-    if path.as_posix() in STILL_JOIN:
-        assert found, f"{path} joins no name of a store any more: take it off the list"
-    elif path.as_posix() != "survey/places.py":
-        assert not found, f"{path}: ask StorePlaces for these paths"
+    assert path.as_posix() == "root_places.py" or not found, f"{path}: ask StorePlaces for these paths"
 
 
 def test_every_name_of_a_store_is_one_of_its_places():

@@ -1,0 +1,143 @@
+"""The names of files and directories in the root of a store. No other module joins such a name to a path.
+
+The rooms below ``survey`` get paths as arguments. This module is below them for ``CommitLog.open``, which users call
+with the directory of a log, and which looks at the store around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic
+
+from rocketstore.disk.store_path import AnyPath
+
+__all__ = ["INDEX", "QUEUE_PARTS", "ROCKSDB_QUEUES", "SAVED_CUTS", "RootPlaces"]
+
+QUEUE_PARTS = PLAIN_QUEUES, BATCH_QUEUES, EXT_FILES = "consumequeue", "batchconsumequeue", "consumequeue_ext"
+INDEX = "index"
+ROCKSDB_QUEUES = "consumequeue_rocksdb"
+SAVED_CUTS = "rocketstore-cut"
+
+
+@dataclass(frozen=True)
+class RootPlaces(Generic[AnyPath]):
+    """The paths in a root directory, of which any may be missing. Links are not resolved, and nothing is looked up.
+
+    Attributes: root: the directory of the store, or another one with the parts of a store.
+    Source: StorePathConfigHelper.
+    """
+
+    root: AnyPath
+
+    @property
+    def default_log(self) -> AnyPath:
+        """The directory of a commit log for which the configuration names no other one."""
+        return self.root / "commitlog"
+
+    # ---- queues and index ----------------------------------------------------------------------------------
+
+    @property
+    def plain_queues(self) -> AnyPath:
+        """The directory of all plain queues: below it are one directory for each topic, and in it one for each id."""
+        return self.root / PLAIN_QUEUES
+
+    @property
+    def batch_queues(self) -> AnyPath:
+        """The directory of all batch queues, as ``plain_queues``."""
+        return self.root / BATCH_QUEUES
+
+    @property
+    def ext_files(self) -> AnyPath:
+        """The directory of the ext files of all plain queues, as ``plain_queues``."""
+        return self.root / EXT_FILES
+
+    @property
+    def queue_parts(self) -> tuple[AnyPath, AnyPath, AnyPath]:
+        """The directories of plain queues, batch queues and ext files."""
+        return self.plain_queues, self.batch_queues, self.ext_files
+
+    @property
+    def index(self) -> AnyPath:
+        return self.root / INDEX
+
+    # ---- small files ---------------------------------------------------------------------------------------
+
+    @property
+    def checkpoint(self) -> AnyPath:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> AnyPath:
+        return self.root / "abort"
+
+    @property
+    def abort_backup(self) -> AnyPath:
+        return self.root / "abort.bak"
+
+    @property
+    def lock(self) -> AnyPath:
+        return self.root / "lock"
+
+    @property
+    def config(self) -> AnyPath:
+        """The directory of topics, consumer groups and offsets."""
+        return self.root / "config"
+
+    def config_file(self, name: str) -> AnyPath:
+        return self.root / "config" / name
+
+    @property
+    def saved_settings(self) -> AnyPath:
+        """The settings that the last rocketstore writer saved."""
+        return self.root / "config" / "rocketstore.json"
+
+    @property
+    def saved_cuts(self) -> AnyPath:
+        """The directory of bytes that recovery cut off the log."""
+        return self.root / SAVED_CUTS
+
+    # ---- formats that are not read -------------------------------------------------------------------------
+
+    def find_dledger_logs(self) -> Iterator[AnyPath]:
+        """Yield the directories of DLedger's log."""
+        return self.root.glob("dledger-*")
+
+    @property
+    def queue_databases(self) -> tuple[AnyPath, AnyPath]:
+        """The directories that may have a RocksDB of queues. Older brokers use the directory of plain queues."""
+        return self.root / ROCKSDB_QUEUES, self.plain_queues
+
+    @property
+    def rocksdb(self) -> AnyPath:
+        """The RocksDB of index, timers and transactions."""
+        return self.root / "rocksdbstore"
+
+    @property
+    def compaction(self) -> AnyPath:
+        return self.root / "compaction"
+
+    @property
+    def compacted_logs(self) -> AnyPath:
+        """The directory with one directory for each compacted topic."""
+        return self.root / "compaction" / "compactionLog"
+
+    @property
+    def tiered_index(self) -> AnyPath:
+        return self.root / "tiered_index_file"
+
+    @property
+    def tiered_metadata(self) -> AnyPath:
+        return self.root / "config" / "tieredStoreMetadata.json"
+
+    @property
+    def timer_wheel(self) -> AnyPath:
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log(self) -> AnyPath:
+        return self.root / "timerlog"
+
+    @property
+    def timer_checkpoint(self) -> AnyPath:
+        return self.root / "config" / "timercheck"
