@@ -28,8 +28,9 @@ ENTRIES = {
 
 # Methods of public classes that other modules of the package call. The page leaves them out.
 INTERNAL = {
-    "CommitLog": "begin_of_last_files begins_record data_of end_around end_of error find_later first_record is_at_rest "
-    "last_begun_file list_again read_record read_store_timestamp scanner step walk windows windows_of with_bodies",
+    "CommitLog": "as_whole_to begin_of_last_files begins_record data_of end_around end_of error find_later "
+    "first_record is_at_rest last_begun_file list_again note_whole_to read_record read_store_timestamp scanner step "
+    "walk windows windows_of with_bodies with_leftovers",
     "BatchConsumeQueue": "run_type writer_type",
     "ConsumeQueue": "run_type writer_type",
     "DispatchRequest": "of",
@@ -41,6 +42,7 @@ INTERNAL = {
     "MessageStore": "is_bounded layout of_plan",
     "PutMessagesResult": "join of",
     "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
+    "Scan": "adapted",
     "StoreCheckpoint": "clear",
     "StoreConfig": "commit_log_paths require_usable",
     "BinaryColumn": "bytes_between values_between with_nulls",

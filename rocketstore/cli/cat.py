@@ -148,8 +148,7 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
     found = log.scan(**conditions, on_corrupt="skip")
-    found.warns = False  # the command writes one warning for all scans together
-    return found
+    return found.adapted(warns=False)  # the command writes one warning for all scans together
 
 
 def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:

@@ -65,9 +65,8 @@ def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None
     A damaged record is shown up to the field that does not fit, and the exit status is 1. Without --full, a table shows
     the first 256 bytes of each field.
     """
-    log = store.commit_log
     offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
-    log.ending.rule = None  # also show bytes after the end of the log
+    log = store.commit_log.with_leftovers()
     begin = find_begin(log, offset)
     record = Record(record_bytes(log, begin), begin)
     if begin < offset:

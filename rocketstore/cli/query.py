@@ -255,8 +255,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> Answer:
             on_corrupt="skip",
             batch_size=min(most, BATCH_SIZE),
             limit=most - count,
-        )
-        scan.warns = False  # query_store counts the bodies of the messages that it shows
+        ).adapted(warns=False)  # query_store counts the bodies of the messages that it shows
         found += scan
         problems += left_out(log, scan)
         count = sum(map(len, found))

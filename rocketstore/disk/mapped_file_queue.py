@@ -201,6 +201,11 @@ class MappedFileQueue:
             raise missing[0]
         return [found[start] for start in sorted(found)]
 
+    def leave_out_behind(self, offset: int) -> None:
+        """Leave out the files that end behind an offset, until the directories are listed again."""
+        if any(file.end_offset > offset for file in self.files):
+            self.files = [file for file in self.files if file.end_offset <= offset]
+
     def extend(self) -> None:
         """Add complete files that were made behind the last one, without a listing."""
         files, size = list(self.files), self.mapped_file_size

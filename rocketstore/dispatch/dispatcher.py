@@ -140,7 +140,7 @@ class Dispatcher:
         Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
         were put before are not repeated.
         """
-        self._log.whole_to = max(self._log.whole_to, end)
+        self._log.note_whole_to(end)
         while begin < end:
             self._scanner.take()  # drop requests of a call that failed
             stop = self._collect(begin, end)

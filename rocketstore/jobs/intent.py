@@ -29,7 +29,7 @@ from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import RecordReader
 from rocketstore.text_values import counted
 
 __all__ = [
@@ -114,7 +114,7 @@ class WriteIntent(NamedTuple):
         """The number of records in all prepared files."""
         return sum(piece.records for piece in self.pieces)
 
-    def count_in(self, log: CommitLog, directory: StorePath, end: int) -> tuple[int, int]:
+    def count_in(self, log: RecordReader, directory: StorePath, end: int) -> tuple[int, int]:
         """Count the records of the write that are in a log that ends at ``end``. Return the count and where they end.
 
         Raises: CorruptFileError, FileNotFoundError for a file of prepared rows.
@@ -133,7 +133,7 @@ class WriteIntent(NamedTuple):
             count += done
         return count, offset
 
-    def _count(self, encoder: RecordEncoder, done: int, log: CommitLog, offset: int, end: int) -> tuple[int, int]:
+    def _count(self, encoder: RecordEncoder, done: int, log: RecordReader, offset: int, end: int) -> tuple[int, int]:
         window = log.queue.read(offset, encoder.size, "sequential") if offset < end else None
         if window is None:
             return done, offset
@@ -142,7 +142,7 @@ class WriteIntent(NamedTuple):
         return done, begin + position
 
 
-def behind_blank(log: CommitLog, offset: int, end: int) -> int:
+def behind_blank(log: RecordReader, offset: int, end: int) -> int:
     """Return where the next file begins if a blank begins at ``offset``; otherwise ``offset``."""
     step = log.step(log.scanner(()), offset, offset + 1) if offset < end else None
     return step[0] if step is not None and step[1] == BLANK else offset
@@ -198,7 +198,7 @@ class UnfinishedWrite:
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 
 
-def find_unfinished(root: StorePath, log: CommitLog, end: int) -> UnfinishedWrite | None:
+def find_unfinished(root: StorePath, log: RecordReader, end: int) -> UnfinishedWrite | None:
     """Find the unfinished write of a store, and how to end it. Return None without an intent.
 
     Parameters: end: where the last sound record of the log ends, bytes. Raises: CorruptFileError for the intent.
@@ -225,15 +225,14 @@ class UncommittedRecords:
     the write are read. So the answer is kept for a time that is in proportion to the time of reading.
     """
 
-    def __init__(self, root: StorePath, log: CommitLog) -> None:
+    def __init__(self, root: StorePath) -> None:
         self._root = root
         self._path = intent_path(root)
-        self._log = log
         self._staying: WriteIntent | None = None
         self._uncommitted: WriteIntent | None = None
         self._kept_until = 0.0  # seconds of the monotonic clock
 
-    def find_begin(self) -> int:
+    def find_begin(self, log: RecordReader) -> int:
         """Return the physical offset, bytes, where they begin; LONG_MAX if there are none.
 
         Damage within the range of the write is the end of the log. Raises: CorruptFileError for the intent.
@@ -246,23 +245,25 @@ class UncommittedRecords:
             started = time.monotonic()
             if intent == self._uncommitted and started < self._kept_until:
                 return intent.begin
-            end = self._find_sound_end(intent)
-            if end <= intent.end and self._ends_with(end):
+            end = find_sound_end(log, intent)
+            if end <= intent.end and self._ends_with(log, end):
                 self._uncommitted = intent
                 self._kept_until = time.monotonic() + KEPT_TIMES * (time.monotonic() - started)
                 return intent.begin
-            if self._find_sound_end(intent) >= end:  # else the records are being cut off
+            if find_sound_end(log, intent) >= end:  # else the records are being cut off
                 self._staying = intent
         return LONG_MAX
 
-    def _find_sound_end(self, intent: WriteIntent) -> int:
-        self._log.refresh()
-        return self._log.walk(self._log.scanner(()), intent.begin, intent.end)
-
-    def _ends_with(self, end: int) -> bool:
+    def _ends_with(self, log: RecordReader, end: int) -> bool:
         """Return whether the sound records before ``end`` are all of the write."""
-        found = find_unfinished(self._root, self._log, end)
+        found = find_unfinished(self._root, log, end)
         return found is not None and found.end == end and found.what != "leave"
+
+
+def find_sound_end(log: RecordReader, intent: WriteIntent) -> int:
+    """Return where the sound records within the range of a write end now."""
+    log.refresh()
+    return log.walk(log.scanner(()), intent.begin, intent.end)
 
 
 def intent_path(root: AnyPath) -> AnyPath:

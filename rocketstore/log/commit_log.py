@@ -28,8 +28,8 @@ from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import StoreState
-from rocketstore.log.ending import Ending, read_error
+from rocketstore.log.end_rule import EndEvidence, StoreState, UnfinishedRecords
+from rocketstore.log.ending import Ending, PlannedEnding, read_error
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.scan import Scan
 from rocketstore.log.standalone_writer import StandaloneLogWriter
@@ -62,12 +62,29 @@ class CommitLog(RecordReader, Closable):
     0 Orders
     """
 
-    def __init__(self, queue: MappedFileQueue, options: dict[str, Any], mode: str = "r") -> None:
-        super().__init__(queue, options)
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        options: dict[str, Any],
+        mode: str = "r",
+        *,
+        whole_to: int = 0,
+        trusts_file_times: bool = True,
+        evidence: EndEvidence | None = None,
+        unfinished: UnfinishedRecords | None = None,
+        planned_end: int | None = None,
+    ) -> None:
+        """Make a log of listed files.
+
+        Parameters: whole_to, trusts_file_times: as for ``RecordReader``. evidence: tells where a broker ends the log;
+        None to read all records, also old ones. unfinished: records to leave out; None without any.
+        planned_end: where queues end, a physical offset that another process found; None to find it.
+        """
+        super().__init__(queue, options, whole_to=whole_to, trusts_file_times=trusts_file_times)
         self.mode = mode
         self.writer: StandaloneLogWriter | None = None
         self._locks: list[StoreLock] = []
-        self.ending = Ending(self)
+        self.ending = Ending(self, evidence, unfinished) if planned_end is None else PlannedEnding(self, planned_end)
 
     @classmethod
     def open(
@@ -192,6 +209,20 @@ class CommitLog(RecordReader, Closable):
     def last_phy_offset(self) -> int | None:
         """Where the last record begins that ``max_phy_offset`` saw; None without a record."""
         return self.ending.last_phy_offset
+
+    def as_whole_to(self, offset: int) -> CommitLog:
+        """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more."""
+        return CommitLog(self.queue, self.options, whole_to=offset, trusts_file_times=self.trusts_file_times)
+
+    def with_leftovers(self) -> CommitLog:
+        """Return a reader of the same files that also reads old records behind the end, which a broker cut off."""
+        return CommitLog(
+            self.queue,
+            self.options,
+            whole_to=self.whole_to,
+            trusts_file_times=self.trusts_file_times,
+            unfinished=self.ending.unfinished,
+        )
 
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset: as ``RecordReader``, and after a clean stop nobody writes."""
@@ -407,6 +438,4 @@ def is_list(directory: object) -> TypeGuard[Sequence[Any]]:
 def _reopen(
     cls: type[CommitLog], paths: list[Path], size: int | None, options: dict[str, Any], whole_to: int
 ) -> CommitLog:
-    log = cls.open(paths, mapped_file_size=size, **options)
-    log.whole_to = whole_to
-    return log
+    return cls(open_queue(paths, mapped_file_size=size), options, whole_to=whole_to)

@@ -1,15 +1,14 @@
-"""EndRule: how the end of a store's log is decided; the log's bytes alone do not show it."""
+"""Where a log may end and why, and what decides it: the log's bytes alone do not show it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["EndCandidate", "EndJudge", "EndRule", "JudgedEnd", "StoreState", "Why", "find_bad_bytes"]
+__all__ = ["EndCandidate", "EndEvidence", "JudgedEnd", "StoreState", "UnfinishedRecords", "Why", "find_bad_bytes"]
 
 
 class StoreState(StrEnum):
@@ -55,27 +54,32 @@ class JudgedEnd(NamedTuple):
     why: Why
 
 
-class EndJudge(Protocol):
-    """Decides whether the log ends at a candidate."""
-
-    def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd: ...
-
-
-class EndRule(NamedTuple):
-    """How the end of a store's log is found.
+class EndEvidence(Protocol):
+    """The files beside a log that tell where it ends.
 
     A broker that starts after a clean stop reads the last files of the log, ends the log at the first bytes there that
     are no record, and writes on from there. It erases nothing. So old records may stand behind the end.
 
-    Attributes: find_state: returns the present state of the store. judge: decides whether the log ends at bytes that
-    are no record. last_files: how many files, from the last one that begins with a record, a broker reads after a clean
+    Attributes: last_files: how many files, from the last one that begins with a record, a broker reads after a clean
     stop.
     Source: CommitLog.recoverNormally, MappedFileQueue.truncateDirtyFiles.
     """
 
-    find_state: Callable[[], StoreState]
-    judge: EndJudge
-    last_files: int
+    @property
+    def last_files(self) -> int: ...
+
+    def find_state(self) -> StoreState:
+        """Find the state in which the last writer left the store, as it is now."""
+
+    def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd:
+        """Decide whether the log ends at a candidate."""
+
+
+class UnfinishedRecords(Protocol):
+    """The records at the end of a log whose write was never committed."""
+
+    def find_begin(self, log: RecordReader) -> int:
+        """Return the physical offset, bytes, where they begin; LONG_MAX without any."""
 
 
 def find_bad_bytes(log: RecordReader, begin: int) -> EndCandidate:

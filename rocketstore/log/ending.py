@@ -8,7 +8,15 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import BLANK, END, HALF, RecordScanner, bad_reason
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import EndCandidate, EndJudge, EndRule, JudgedEnd, StoreState, Why, find_bad_bytes
+from rocketstore.log.end_rule import (
+    EndCandidate,
+    EndEvidence,
+    JudgedEnd,
+    StoreState,
+    UnfinishedRecords,
+    Why,
+    find_bad_bytes,
+)
 from rocketstore.log.record_reader import RecordReader
 
 __all__ = ["EndSearch", "Ending", "PlannedEnding", "find_stopped_end", "read_error"]
@@ -71,14 +79,17 @@ class EndSearch:
 
 
 class Ending:
-    """Finds where a broker ends a log, by a rule. Without a rule the log has all records that can be read.
+    """Finds where a broker ends a log, from evidence. Without evidence the log has all records that can be read.
 
-    Attributes: rule: None if the log was opened without its store, or if old records must be read too.
+    Attributes: evidence: None if the log was opened without its store, or if old records must be read too.
     """
 
-    def __init__(self, log: RecordReader) -> None:
+    def __init__(
+        self, log: RecordReader, evidence: EndEvidence | None = None, unfinished: UnfinishedRecords | None = None
+    ) -> None:
         self.log = log
-        self.rule: EndRule | None = None
+        self.evidence = evidence
+        self.unfinished = unfinished
         self._search = EndSearch(log)
         self._committed_end = 0
         self._stopped_end: JudgedEnd | None = None
@@ -88,7 +99,7 @@ class Ending:
         """Return where the log ends now, bytes: behind its last sound record. Source: CommitLog.getMaxOffset."""
         self.log.refresh()
         end = self._search.find(self.log.scanner(()), self.begin)
-        self._committed_end = min(end, self.log.find_limit())
+        self._committed_end = min(end, self.find_limit())
         return self._committed_end
 
     @property
@@ -101,6 +112,10 @@ class Ending:
         """The end of the log, bytes, that the last call of ``find`` returned; 0 before the first call."""
         return self._search.end or 0
 
+    def find_limit(self) -> int:
+        """Return an upper bound of the log's end, a physical offset; LONG_MAX without unfinished records."""
+        return LONG_MAX if self.unfinished is None else self.unfinished.find_begin(self.log)
+
     def find_readable_end(self, phy_offset: int) -> int:
         """Return an offset, bytes, that tells whether ``phy_offset`` is before the end of the log.
 
@@ -108,7 +123,7 @@ class Ending:
         behind ``phy_offset``, which is faster to find. Records behind the end were cut off by a broker, or their write
         was never committed.
         """
-        end = LONG_MAX if phy_offset < self._committed_end else self.log.find_limit()
+        end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
         return min(end, self.find()) if self.is_behind(phy_offset) else end
 
     @property
@@ -117,18 +132,18 @@ class Ending:
 
     @property
     def left_state(self) -> StoreState:
-        """The state in which the last writer left the store; CRASHED without a rule."""
-        return StoreState.CRASHED if self.rule is None else self.rule.find_state()
+        """The state in which the last writer left the store; CRASHED without evidence."""
+        return StoreState.CRASHED if self.evidence is None else self.evidence.find_state()
 
     @property
     def state(self) -> StoreState:
         """As ``left_state``; CRASHED too if the log was damaged after a clean stop, so that its end is not known."""
         state = self.left_state
-        if state != StoreState.STOPPED or self.rule is None or self.is_remote:
+        if state != StoreState.STOPPED or self.evidence is None or self.is_remote:
             self._stopped_end = None
             return state
         if self._stopped_end is None:
-            self._stopped_end = found = find_stopped_end(self.log, self.begin(), self.rule.judge)
+            self._stopped_end = found = find_stopped_end(self.log, self.begin(), self.evidence)
             if found.why != Why.DAMAGED:
                 last = found.last_phy_offset
                 self._search.end, self._search.last_phy_offset = found.end, last if last >= 0 else None
@@ -136,9 +151,9 @@ class Ending:
 
     def begin(self) -> int:
         """Return the physical offset from which the end of the log is searched for, where a file begins."""
-        if self.rule is None or self.left_state != StoreState.STOPPED:
+        if self.evidence is None or self.left_state != StoreState.STOPPED:
             return self.log.last_begun_file()
-        return self.log.begin_of_last_files(self.rule.last_files)
+        return self.log.begin_of_last_files(self.evidence.last_files)
 
     def is_at(self, offset: int) -> bool:
         """Return whether the log ends at an offset that has no record, although records follow behind it."""
@@ -178,21 +193,21 @@ class Ending:
 
         Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
         """
-        if self.rule is None or self.state == StoreState.CRASHED:
+        if self.evidence is None or self.state == StoreState.CRASHED:
             return False
         if last_phy_offset is None and self.find() == end:
             last_phy_offset = self.last_phy_offset
         candidate = EndCandidate(end, -1 if last_phy_offset is None else last_phy_offset, later)
         why = self._judged.get(candidate)
         if why is None:
-            why = self.rule.judge.judge(self.log, candidate).why
+            why = self.evidence.judge(self.log, candidate).why
             if self.is_remote:
                 self._judged[candidate] = why
         return why in (Why.CUT, Why.GROWING)
 
     def is_behind(self, offset: int) -> bool:
-        """Return whether an offset is at or behind the end of the log. False without a rule, and for a remote log."""
-        if self.rule is None or offset < self.known_end or self.is_remote:
+        """Return whether an offset is at or behind the end of the log. False without evidence, and for a remote log."""
+        if self.evidence is None or offset < self.known_end or self.is_remote:
             return False
         if self.left_state == StoreState.CRASHED or offset < self.begin() or self.state == StoreState.CRASHED:
             return False
@@ -201,7 +216,7 @@ class Ending:
 
     def bound(self, begin: int, end: int) -> int:
         """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
-        if self.rule is None or self.is_remote or end <= self.begin():
+        if self.evidence is None or self.is_remote or end <= self.begin():
             return end
         if self.left_state == StoreState.STOPPED:
             is_found_by_scan = self._stopped_end is None and begin <= self.begin()
@@ -219,7 +234,7 @@ class Ending:
         return end if later is None or self.is_cut(end, later) else LONG_MAX
 
 
-def find_stopped_end(log: RecordReader, begin: int, judge: EndJudge) -> JudgedEnd:
+def find_stopped_end(log: RecordReader, begin: int, evidence: EndEvidence) -> JudgedEnd:
     """Find where the log of a cleanly stopped store ends: at the first place that a broker is proved to have cut.
 
     Without a cut the log ends behind its last sound record. If sound records stand behind bad bytes then, the result
@@ -228,10 +243,10 @@ def find_stopped_end(log: RecordReader, begin: int, judge: EndJudge) -> JudgedEn
     Parameters: begin: where a broker begins to read. Source: CommitLog.recoverNormally.
     """
     candidate = find_bad_bytes(log, begin)
-    first = judged = judge.judge(log, candidate)
+    first = judged = evidence.judge(log, candidate)
     while candidate.later is not None and judged.why != Why.CUT:
         candidate = find_bad_bytes(log, candidate.later)
-        judged = judge.judge(log, candidate)
+        judged = evidence.judge(log, candidate)
     return first if judged.why == Why.COMPLETE else judged
 
 

@@ -49,7 +49,7 @@ class LogEnd:
             while (later := log.find_later(end, LONG_MAX)) not in (None, end) and not log.ending.is_cut(end, later):
                 end = search.find_behind(scanner, later)
             self._searched, self._versions = time.monotonic(), self._remote_versions()
-        return min(end, log.find_limit())
+        return min(end, log.ending.find_limit())
 
     def _has_new_records(self, end: int) -> bool:
         """Return whether records that no broker cut off stand behind the end of a stopped store's log."""

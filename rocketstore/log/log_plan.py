@@ -37,12 +37,13 @@ class LogPlan(NamedTuple):
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
         return cls(begin, end, log.directories, files[first : last + 1], log.mapped_file_size, log.options, whole_to)
 
-    def open(self) -> CommitLog:
-        """Open the part. Its directories are listed only if a file is missing or has damage."""
+    def open(self, planned_end: int | None = None) -> CommitLog:
+        """Open the part. Its directories are listed only if a file is missing or has damage.
+
+        Parameters: planned_end: where queues end, a physical offset that the driver found; None to find it.
+        """
         queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
-        log = CommitLog(queue, self.options)
-        log.whole_to = self.whole_to
-        return log
+        return CommitLog(queue, self.options, whole_to=self.whole_to, planned_end=planned_end)
 
     def open_part(self) -> CommitLog:
         """Open the part for a scan: of remote files, only the bytes of the part are read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
 
-__all__ = ["LARGE_RECORD", "LOOK_BACK", "MAX_BATCH_BYTES", "SPAN", "RecordReader", "no_limit"]
+__all__ = ["LARGE_RECORD", "LOOK_BACK", "MAX_BATCH_BYTES", "SPAN", "RecordReader"]
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
@@ -31,27 +31,23 @@ LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes; None means LARGE_RECORD. N
 MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
 
 
-def no_limit() -> int:
-    return LONG_MAX
-
-
 class RecordReader:
     """Reads records of a commit log by physical offset. A broker may write the log at the same time.
 
     Attributes: directories; queue: the files. options: for each scanner of records. whole_to: nobody writes before
     this physical offset any more, so a record there may end in zeros. trusts_file_times: whether a file that
-    was not changed for a while has no half written record; False after its writer crashed. find_limit: a
-    function that returns an upper bound of the log's end, a physical offset, or LONG_MAX without a bound.
+    was not changed for a while has no half written record; False after its writer crashed.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
-    def __init__(self, queue: MappedFileQueue, options: dict[str, Any]) -> None:
+    def __init__(
+        self, queue: MappedFileQueue, options: dict[str, Any], *, whole_to: int = 0, trusts_file_times: bool = True
+    ) -> None:
         self.directories = queue.directories
         self.queue = queue
         self.options = options
-        self.whole_to = 0
-        self.trusts_file_times = True
-        self.find_limit: Callable[[], int] = no_limit
+        self.whole_to = whole_to
+        self.trusts_file_times = trusts_file_times
         self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
         self._closed = False
 
@@ -75,8 +71,7 @@ class RecordReader:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         self.queue.refresh()
         if self._bounded_files is not self.queue.files:  # check each of thousands of files only once
-            if any(file.end_offset > LONG_MAX for file in self.queue.files):
-                self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+            self.queue.leave_out_behind(LONG_MAX)
             self._bounded_files = self.queue.files
 
     def list_again(self) -> None:
@@ -96,6 +91,10 @@ class RecordReader:
         with contextlib.suppress(FileNotFoundError):
             return data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size)
         return []
+
+    def note_whole_to(self, offset: int) -> None:
+        """Note that nobody writes before a physical offset any more: the caller has read or written up to it."""
+        self.whole_to = max(self.whole_to, offset)
 
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset, so that a record there may end in zeros.

@@ -47,11 +47,8 @@ class Scan(ArrowStream):
 
     Attributes: skipped: the ranges that the last iteration left out, in the log's order, if corrupt bytes are skipped.
     has_expired: whether a part of the range was deleted before the last iteration reached it. position: the offset
-    behind the last record that the iteration read, or the last bytes that it left out. resync: whether the scan's begin
-    may be inside a record, which is left out; False if a record begins there. choose: a function that returns the
-    wanted rows of a batch, before bodies are decompressed. bad_bodies: counts the messages of the last iteration whose
-    bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a UserWarning with that count;
-    False if the caller reports the count.
+    behind the last record that the iteration read, or the last bytes that it left out. bad_bodies: counts
+    the messages of the last iteration whose bodies cannot be decoded, and are null.
     Source: none; a broker reads its log when it recovers and when it dispatches.
 
     Examples:
@@ -76,10 +73,10 @@ class Scan(ArrowStream):
         self.skipped: list[Skipped] = []
         self.has_expired = False
         self.bad_bodies = BadBodies()
-        self.warns = True
         self.position = 0
-        self.resync = True
-        self.choose: Callable[[MessageBatch], MessageBatch] | None = None
+        self._warns = True
+        self._resyncs = True
+        self._choose: Callable[[MessageBatch], MessageBatch] | None = None
         self._log = log
         self._ending = ending
         self._fields = fields
@@ -98,7 +95,7 @@ class Scan(ArrowStream):
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
-        last = min(self._log.end_of(files[-1]) if files else 0, self._log.find_limit())
+        last = min(self._log.end_of(files[-1]) if files else 0, self._ending.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._ending.bound(begin, last if self._end is None else min(self._end, last))
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
@@ -106,8 +103,19 @@ class Scan(ArrowStream):
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
         yield from batches
-        if self.warns:
+        if self._warns:
             self.bad_bodies.warn()
+
+    def adapted(
+        self, *, warns: bool = True, resyncs: bool = True, choose: Callable[[MessageBatch], MessageBatch] | None = None
+    ) -> Scan:
+        """Return a scan of the same messages for a caller of this package.
+
+        Parameters: warns: whether the end of an iteration gives a UserWarning with the number of bad bodies; False if
+        the caller reports this number. resyncs: whether the scan's begin may be inside a record, which is left out;
+        False if a record begins there. choose: returns the wanted rows of a batch, before bodies are decompressed.
+        """
+        return self._with(_warns=warns, _resyncs=resyncs, _choose=choose)
 
     def _with(self, **changes: object) -> Scan:
         """Return a scan of the same messages, to be iterated on its own."""
@@ -152,13 +160,13 @@ class Scan(ArrowStream):
         if not scanner.rows:
             return iter(())
         batch = lazy_batch_of(scanner.take(), self._fields)
-        if self.choose is not None:
-            batch = self.choose(batch)
+        if self._choose is not None:
+            batch = self._choose(batch)
         return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
 
     def _first(self, offset: int) -> int:
         """Return the end of the record that contains ``offset``. The scan reports damage there."""
-        if not self.resync or self._may_begin(offset):
+        if not self._resyncs or self._may_begin(offset):
             return offset
         ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
         return next((end for end in ends if end > offset), offset)

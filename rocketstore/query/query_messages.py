@@ -314,7 +314,7 @@ class _Search:
     def records_end(self) -> int:
         """Where the log's last record ends, bytes, even if bytes before it are damaged."""
         log = self.log
-        end, limit = log.max_phy_offset, log.find_limit()
+        end, limit = log.max_phy_offset, log.ending.find_limit()
         while not log.ending.is_behind(end) and (later := log.find_later(end + 1, limit)) is not None:
             end = log.walk(log.scanner(()), later)
         return min(end, limit)

@@ -16,7 +16,7 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.mapped_file_queue import LogFile, Mappings
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
@@ -91,8 +91,9 @@ class ConsumeQueue(Closable):
         self._closed = False
         self._writer: Any = None
         if mode != "r":
-            run.given_size = self.mapped_file_size or DEFAULT_SIZES[self.size_name]
-            self._writer = self.writer_type(local_path(self.directory), run.given_size, keeps_files=True)
+            size = self.mapped_file_size or DEFAULT_SIZES[self.size_name]
+            run.set_size(size)
+            self._writer = self.writer_type(local_path(self.directory), size, keeps_files=True)
             self._writer.recover(zero=True)
             run.forget()  # recovery deletes an empty last file
 
@@ -104,6 +105,7 @@ class ConsumeQueue(Closable):
         *,
         mapped_file_size: int | None = None,
         commit_log: Any = None,
+        _mappings: Mappings | None = None,
     ) -> Self:
         """Open the queue in a directory ``topic/queueId``. A reader lists its files when they are first needed.
 
@@ -117,7 +119,7 @@ class ConsumeQueue(Closable):
         """
         check_mode(mode)
         path = to_path(directory) if mode == "r" else local_path(directory)
-        run = cls.run_type(path, mapped_file_size)
+        run = cls.run_type(path, mapped_file_size, _mappings)
         if mode == "a":
             make_directory(local_path(path))
         with scandir(path):

@@ -56,7 +56,7 @@ class QueueEnding:
         state = StoreState.CRASHED if ending is None else ending.state
         is_bounded = state != StoreState.CRASHED and log.queue.files
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
-        limit = LONG_MAX if ending is None else log.find_limit()
+        limit = LONG_MAX if ending is None else log.ending.find_limit()
         self.known_end = end if limit == LONG_MAX else self._find_end_before(limit, end)
         return self.known_end
 

@@ -84,7 +84,12 @@ class UnitRun:
     unit_size: ClassVar[int] = UNIT.itemsize
     rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
 
-    def __init__(self, directory: str | os.PathLike[str] | StorePath, mapped_file_size: int | None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | StorePath,
+        mapped_file_size: int | None,
+        mappings: Mappings | None = None,
+    ) -> None:
         """Raises: ValueError if a unit does not fit into a file."""
         if mapped_file_size is not None:
             mapped_file_size = operator.index(mapped_file_size)  # arithmetic with a NumPy integer could overflow
@@ -93,7 +98,7 @@ class UnitRun:
             mapped_file_size = -(-mapped_file_size // self.rounded_to) * self.rounded_to
         self.directory = to_path(directory)
         self.given_size = mapped_file_size
-        self.mappings: Mappings | None = None
+        self.mappings = mappings
         self.file_size = 0
         self._queue: MappedFileQueue | None = None
         self._shown_spans: tuple[Sequence[LogFile], list[Span]] = ([], [])
@@ -127,6 +132,10 @@ class UnitRun:
                 reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self.file_size} are expected"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
         return self._queue
+
+    def set_size(self, mapped_file_size: int) -> None:
+        """Set the length of a complete file, bytes, for a queue that is written."""
+        self.given_size = mapped_file_size
 
     def forget(self) -> None:
         """Forget the files, because a writer changed them. The next use lists them again."""

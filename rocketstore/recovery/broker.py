@@ -26,7 +26,7 @@ from rocketstore.index.index_service import open_index
 from rocketstore.java_text import parse_int
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndJudge, StoreState
+from rocketstore.log.end_rule import EndEvidence, StoreState
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
@@ -39,7 +39,7 @@ from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 
@@ -62,9 +62,9 @@ class Scanned(NamedTuple):
 class BrokerRecovery:
     """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
-    def __init__(self, root: Path, config: SizedConfig, end_judge: EndJudge) -> None:
+    def __init__(self, root: Path, config: SizedConfig, evidence: EndEvidence) -> None:
         self.places = places = StorePlaces.of(root, config)
-        self.end_judge = end_judge
+        self.evidence = evidence
         self.config = config
         self.last_exit_ok = not places.abort.exists()
         self.checkpoint = StoreCheckpoint.open(places.checkpoint)
@@ -253,9 +253,7 @@ class BrokerRecovery:
         """Count the messages that no recovery has cut off before."""
         found = tails(log, end)
         return (
-            ()
-            if all(is_saved(self.places.saved_cuts, tail) for tail in found)
-            else count_lost(log, end, self.end_judge)
+            () if all(is_saved(self.places.saved_cuts, tail) for tail in found) else count_lost(log, end, self.evidence)
         )
 
     def _cut_log(self, log: CommitLog, end: int) -> None:
@@ -310,12 +308,12 @@ def recover_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
     Parameters: config: its ``compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
-    return BrokerRecovery(root, config, find_end_judge(root, config)).run()
+    return BrokerRecovery(root, config, find_evidence(root, config)).run()
 
 
-def find_end_judge(root: Path, config: StoreConfig) -> StoreEndJudge:
+def find_evidence(root: Path, config: StoreConfig) -> StoreEvidence:
     state = StoreState.CRASHED if StorePlaces.of(root).abort.exists() else StoreState.STOPPED
-    return StoreEndJudge(root, config, lambda: state)
+    return StoreEvidence(root, config, state)
 
 
 def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
@@ -342,9 +340,9 @@ def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
         if places.abort.exists():
             copies.abort.touch()
         paths = ",".join(map(str, logs)) or str(copies.default_log)
-        end_judge = find_end_judge(root, config)  # of the store itself: the copy has only some files of its queues
+        evidence = find_evidence(root, config)  # of the store itself: the copy has only some files of its queues
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
-        recovery = BrokerRecovery(copy, config, end_judge)
+        recovery = BrokerRecovery(copy, config, evidence)
         recovery.saves_tails = False
         try:
             report = recovery.run()

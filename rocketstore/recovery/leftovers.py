@@ -18,7 +18,7 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 
     None if that is not known: the store crashed, or the log is remote and has other bytes than zeros near its end.
     """
-    if log.ending.rule is None or log.ending.state == StoreState.CRASHED:
+    if log.ending.evidence is None or log.ending.state == StoreState.CRASHED:
         return None
     if is_remote(log.directories[0]):
         return 0 if not log.queue.pread(end, NEAR).strip(b"\0") else None
@@ -30,7 +30,7 @@ def describe_leftovers(log: CommitLog) -> str | None:
 
     Beside a running broker nothing proves that they are old.
     """
-    if log.ending.rule is None or is_remote(log.directories[0]):
+    if log.ending.evidence is None or is_remote(log.directories[0]):
         return None
     end = log.max_phy_offset
     later = log.find_later(end, LONG_MAX)

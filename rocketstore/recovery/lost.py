@@ -10,7 +10,7 @@ import numpy as np
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndJudge, Why
+from rocketstore.log.end_rule import EndEvidence, Why
 from rocketstore.log.ending import find_stopped_end
 from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -41,13 +41,13 @@ LOST_FIELDS = (
 )
 
 
-def count_lost(log: CommitLog, begin: int, judge: EndJudge) -> tuple[LostMessages, ...]:
+def count_lost(log: CommitLog, begin: int, evidence: EndEvidence) -> tuple[LostMessages, ...]:
     """Count the messages that are lost if the log is cut at a physical offset. Sort them by topic.
 
     All records behind this offset that readers show are lost, also records behind more damage and records whose body
     does not match its CRC. Records behind a proved cut of a broker are old and do not count.
     """
-    found = find_stopped_end(log, begin, judge)
+    found = find_stopped_end(log, begin, evidence)
     end = found.end if found.why == Why.CUT else LONG_MAX
     counts: dict[str, int] = defaultdict(int)
     times: dict[str, list[int]] = defaultdict(list)

@@ -90,15 +90,15 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     """
     log = store.log
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
-    log.whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
-    end, last = _walk(log, begin, LONG_MAX, verify_crc=verify_crc)
-    log.whole_to = end
+    whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
+    end, last = _walk(log.as_whole_to(whole_to), begin, LONG_MAX, verify_crc=verify_crc)
+    log.note_whole_to(end)
     if _is_last_torn(store, end, last):
         end, last = _walk_to(log, last)
     found = tails(log, end)
     write = find_unfinished(store.root, log, end)
     candidate = EndCandidate(end, last, _find_later(store, end, found, write))
-    why = store.end_judge.judge(log, candidate).why
+    why = store.evidence.judge(log, candidate).why
     if why == Why.DAMAGED and not cut_at_damage:
         raise _damage_error(store, end)
     lost = _count_lost(store, end) if why == Why.DAMAGED else ()
@@ -221,11 +221,8 @@ def _find_later(store: StoreFiles, end: int, found: list[Tail], write: Unfinishe
 
 def _count_lost(store: StoreFiles, end: int) -> tuple[LostMessages, ...]:
     """Count the messages behind the end. After a clean stop nobody writes there: damage is not read three times."""
-    log = store.log
-    log.whole_to = LONG_MAX if store.last_exit_ok else end
-    lost = count_lost(log, end, store.end_judge)
-    log.whole_to = end
-    return lost
+    log = store.log.as_whole_to(LONG_MAX) if store.last_exit_ok else store.log
+    return count_lost(log, end, store.evidence)
 
 
 def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:

@@ -21,7 +21,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import AnyPlaces, StorePlaces
 
@@ -78,10 +78,10 @@ class StoreFiles:
         return IndexGeometry(self.config.max_hash_slot_num, self.config.max_index_num)
 
     @lazy_property
-    def end_judge(self) -> StoreEndJudge:
+    def evidence(self) -> StoreEvidence:
         """Decides whether bytes of the log that are no record are a cut of a broker or damage."""
         state = StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
-        return StoreEndJudge(self.root, self.config, lambda: state)
+        return StoreEvidence(self.root, self.config, state)
 
     @property
     def has_checkpoint(self) -> bool:
@@ -94,11 +94,11 @@ def open_store_files(root: StorePath, config: SizedConfig, *, last_exit_ok: bool
     Parameters: last_exit_ok: None: the file ``abort`` tells.
     """
     places = StorePlaces.of(root, config)
-    log = open_log(places, config, may_be_missing=True)
     if last_exit_ok is None:
         last_exit_ok = not places.abort.exists()
-    log.whole_to = LONG_MAX if last_exit_ok else 0
-    log.trusts_file_times = False  # the last record of a crashed writer may be half written, however old it is
+    whole_to = LONG_MAX if last_exit_ok else 0
+    # The last record of a crashed writer may be half written, however old it is.
+    log = open_log(places, config, may_be_missing=True, whole_to=whole_to, trusts_file_times=False)
     return StoreFiles(places, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
 
 

@@ -75,9 +75,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
         places = StorePlaces.of(root, config)
-        log = open_log(places, config)
+        log = open_log(places, config, whole_to=end)
         stack.callback(log.close)
-        log.whole_to = end
         checkpoint = StoreCheckpoint.open(places.checkpoint, _held=place)
         busy = BusyThreads(root)
         index = open_index(places.index, config, checkpoint, busy=busy)

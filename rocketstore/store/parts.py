@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
@@ -21,7 +19,7 @@ from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndRule, StoreState
+from rocketstore.log.end_rule import StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -32,7 +30,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
-from rocketstore.survey.cut_proof import StoreEndJudge
+from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
@@ -84,40 +82,21 @@ class StoreParts:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
         self._require_open()
         require_file_log(self.path, self.config, "read")
-        log = open_log(self._places, self.config)
         if self._writer is not None:
-            log.whole_to = self._writer.phy_offset
-            return log
-        if not is_remote(self.path):  # Spark's sink writes into no remote store
-            log.find_limit = UncommittedRecords(self.path, log).find_begin
-        if not self.leftovers:
-            judge = StoreEndJudge(self.path, self.config, self._find_state)
-            log.ending.rule = EndRule(self._find_state, judge, Compat.of(self.config.compat).last_files)
-        return log
+            return open_log(self._places, self.config, whole_to=self._writer.phy_offset)
+        unfinished = None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
+        evidence = None if self.leftovers else self._evidence
+        return open_log(self._places, self.config, evidence=evidence, unfinished=unfinished)
 
-    def _find_state(self) -> StoreState:
-        """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
-        if is_remote(self.path):
-            return self._remote_state
-        if not os.path.lexists(self._abort):
-            return StoreState.STOPPED
-        with contextlib.suppress(OSError):
-            return StoreState.RUNNING if self.is_locked else StoreState.CRASHED
-        return StoreState.CRASHED
+    @lazy_property
+    def _evidence(self) -> StoreEvidence:
+        return StoreEvidence(self.path, self.config)
 
     @property
     def is_bounded(self) -> bool:
         """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
         is_read = self._writer is None and not self.leftovers
-        return is_read and self._find_state() != StoreState.CRASHED
-
-    @lazy_property
-    def _abort(self) -> str:
-        return str(self._places.abort)
-
-    @lazy_property
-    def _remote_state(self) -> StoreState:
-        return StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
+        return is_read and self._evidence.find_state() != StoreState.CRASHED
 
     # ---- index ---------------------------------------------------------------------------------------------
 
@@ -254,9 +233,8 @@ class StoreParts:
                 directory = self._places.queue(kind, topic, queue_id)
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    queue = kind.open(directory, mapped_file_size=size, commit_log=commit_log_or_none(self))
-                    queue.run.mappings = self._mappings
-                    return queue
+                    log = commit_log_or_none(self)
+                    return kind.open(directory, mapped_file_size=size, commit_log=log, _mappings=self._mappings)
         if self._layout is not None:
             self._layout.require_file_queues("read", topic)
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")

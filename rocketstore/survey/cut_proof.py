@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 
 import numpy as np
 
+from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
@@ -18,6 +20,7 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.lock_file import is_held
 from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 from rocketstore.survey.last_file import LastFile, find_last_file, read_last_file
@@ -25,7 +28,7 @@ from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.queue_units import OwnUnit, QueueUnits, read_queue_units
 from rocketstore.survey.store_index import read_item_offsets
 
-__all__ = ["StoreEndJudge", "read_lock_timestamp"]
+__all__ = ["StoreEvidence", "read_lock_timestamp"]
 
 MAX_TRIED = 4096  # records behind the bad bytes that are looked up in their queues
 WITHOUT_UNIT = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
@@ -43,19 +46,38 @@ class LastFileFacts:
     item_offsets: np.ndarray
 
 
-class StoreEndJudge:
+class StoreEvidence:
     """Decides whether the log of one store ends at a place, from the store's files.
 
     The last file of the log and the units that lead into it are read once for all bad bytes in it.
+
+    Attributes: last_files: as for ``EndEvidence``.
     """
 
-    def __init__(self, root: StorePath, config: StoreConfig, find_state: Callable[[], StoreState]) -> None:
-        self._root, self._config, self._find_state = root, config, find_state
+    def __init__(self, root: StorePath, config: StoreConfig, state: StoreState | None = None) -> None:
+        """Parameters: state: how the last writer left the store; None to find it each time."""
+        places = StorePlaces.of(root)
+        self.last_files = Compat.of(config.compat).last_files
+        self._root, self._config, self._state = root, config, state
+        self._abort, self._lock = places.abort, places.lock
         self._facts: LastFileFacts | None = None
+
+    def find_state(self) -> StoreState:
+        """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
+        if self._state is not None:
+            return self._state
+        if is_remote(self._root):
+            self._state = StoreState.CRASHED if self._abort.exists() else StoreState.STOPPED
+            return self._state
+        if not os.path.lexists(str(self._abort)):
+            return StoreState.STOPPED
+        with contextlib.suppress(OSError):
+            return StoreState.RUNNING if is_held(self._lock) else StoreState.CRASHED
+        return StoreState.CRASHED
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd:
         """Decide whether the log ends at a place. Parameters: log: with files that were just listed."""
-        state = self._find_state()
+        state = self.find_state()
         if candidate.later is None or state == StoreState.CRASHED:
             return judge_end(candidate, None, state)
         if state == StoreState.RUNNING:

@@ -25,7 +25,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
-from rocketstore.log.record_reader import no_limit
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.begin import find_dispatch_begin
@@ -35,9 +34,10 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.formats import look_at_store, require_file_log
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import PATHS, read_saved
+from rocketstore.survey.sizes import PATHS, read_saved, require_store
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
@@ -127,18 +127,19 @@ class Verification:
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
         """Check the small files, then the log with queues and index."""
-        with MessageStore.open(self.root, config=self.config, leftovers=True) as store:
-            self._check_state()
-            self._check_config()
-            with contextlib.closing(self._open_log(store)) as log:
-                log.queue.tolerate_faults()
-                return self._check(log, quick, threads, progress)
+        require_store(self.root, self.config)
+        self._check_state()
+        self._check_config()
+        with contextlib.closing(self._open_log()) as log:
+            log.queue.tolerate_faults()
+            return self._check(log, quick, threads, progress)
 
-    def _open_log(self, store: MessageStore) -> CommitLog:
+    def _open_log(self) -> CommitLog:
+        """Open the log with all its records, also old ones and those of an unfinished write."""
+        require_file_log(self.root, self.config, "read")
+        whole_to = LONG_MAX if self.last_exit_ok and not self.is_locked else 0
         try:
-            log = store.commit_log
-            log.find_limit = no_limit  # check the records of an unfinished write too
-            return log
+            return open_log(self.places, self.config, whole_to=whole_to)
         except OSError as error:
             kind, detail = "unreadable", error.strerror or str(error)
             if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -148,8 +149,6 @@ class Verification:
             return CommitLog.open(self.root)  # has no log files: an empty log
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
-        if self.last_exit_ok and not self.is_locked:
-            log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
         cut = self._find_cut(log)
         files = FileListing(self.places, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)

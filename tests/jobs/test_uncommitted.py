@@ -156,12 +156,12 @@ def test_a_write_that_begins_while_a_reader_is_open_is_left_out(tmp_path):
     begin = write_and_kill(root)[0]
     intent_path(root).rename(tmp_path / "hidden")
     with CommitLog.open(root / "commitlog") as log:
-        records = UncommittedRecords(root, log)
-        assert records.find_begin() == LONG_MAX
+        records = UncommittedRecords(root)
+        assert records.find_begin(log) == LONG_MAX
         (tmp_path / "hidden").rename(intent_path(root))
-        assert records.find_begin() == begin
+        assert records.find_begin(log) == begin
         intent_path(root).unlink()
-        assert records.find_begin() == LONG_MAX
+        assert records.find_begin(log) == LONG_MAX
 
 
 def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):
     real, calls = intent_module.find_unfinished, []
     monkeypatch.setattr(intent_module, "find_unfinished", lambda *args: calls.append(args) or real(*args))
     with CommitLog.open(root / "commitlog") as log:
-        records = UncommittedRecords(root, log)
-        assert [records.find_begin() for _ in range(50)] == [begin] * 50
+        records = UncommittedRecords(root)
+        assert [records.find_begin(log) for _ in range(50)] == [begin] * 50
     assert len(calls) == 1
     assert prepared_path(root, JOB).exists()

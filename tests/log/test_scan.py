@@ -653,8 +653,7 @@ def test_one_flipped_bit_in_any_body_never_gives_a_wrong_body_when_crc_is_verifi
     data = path.read_bytes()
     for place in random_.sample(range(offsets[-1]), 150):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << random_.randrange(8)]) + data[place + 1 :])
-        scan = log.scan(verify_crc=True, on_corrupt="skip")
-        scan.warns = False
+        scan = log.scan(verify_crc=True, on_corrupt="skip").adapted(warns=False)
         bodies = {m.phy_offset: m.body for batch in scan for m in batch if m.body_error is None}
         assert bodies.items() <= good.items(), place
         assert len(bodies) >= len(good) - 1, place

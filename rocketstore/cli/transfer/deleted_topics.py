@@ -30,8 +30,7 @@ def find_lives(store: MessageStore, topics: Collection[str] | None) -> TopicLive
     lives = TopicLives(known)
     log = store.commit_log
     scan = log.scan(columns=LIVES_COLUMNS, topics=topics, on_corrupt="skip", batch_size=BATCH_SIZE)
-    scan.warns = False
-    for batch in scan:
+    for batch in scan.adapted(warns=False):
         lives.add_requests(*requests_of(log, batch))
     lives.finish()
     return lives

@@ -211,8 +211,6 @@ def read_messages(
     """Yield the messages that meet all conditions. At the end, fill in ``result``."""
     log, conditions, lives = source.log, source.conditions, source.lives
     needed = [*conditions["columns"], *NEEDED_COLUMNS, "topic", *(LIVES_COLUMNS if lives is not None else ())]
-    scan = log.scan(**conditions | {"columns": dict.fromkeys(needed)}, on_corrupt="skip", batch_size=BATCH_SIZE)
-    scan.warns = False  # the command writes one warning for all pieces together
     left_out: Counter[QueueId] = Counter()
 
     def without_deleted(batch: MessageBatch) -> MessageBatch:
@@ -222,7 +220,9 @@ def read_messages(
         left_out.update(counts)
         return batch.take(np.flatnonzero(~are_left_out)) if counts else batch
 
-    scan.choose = without_deleted
+    scan = log.scan(**conditions | {"columns": dict.fromkeys(needed)}, on_corrupt="skip", batch_size=BATCH_SIZE)
+    # The command writes one warning for all pieces together.
+    scan = scan.adapted(warns=False, choose=without_deleted)
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         for messages in [batch] if source.has_containers else without_containers(log, [batch]):

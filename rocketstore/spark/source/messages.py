@@ -241,10 +241,8 @@ def new_scan(
         batch_size=options.batch_size,
         **conditions(options),
     )
-    scan.resync = False  # parts begin where a record ends
-    scan.choose = row_filter.apply
-    scan.warns = False  # the task logs one warning for all ranges together
-    return scan
+    # Parts begin where a record ends. The task logs one warning for all ranges together.
+    return scan.adapted(warns=False, resyncs=False, choose=row_filter.apply)
 
 
 def conditions(options: ReadOptions) -> dict[str, Any]:

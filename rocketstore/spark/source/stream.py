@@ -207,8 +207,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             # The filter leaves rows out. For small batches it is slow.
             most, columns = options.batch_size, columns.union(BOUNDED)
         scan = log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=most, **conditions(options))
-        scan.choose = row_filter.apply
-        return scan
+        return scan.adapted(choose=row_filter.apply)
 
 
 def end_of_rows(scan: Scan, most: int, end: int) -> int:

@@ -19,7 +19,6 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import StoreState
-from rocketstore.log.ending import PlannedEnding
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
@@ -101,9 +100,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
-            log = None if partition.log is None else partition.log.open()
-            if log is not None and partition.log_end is not None:
-                log.ending = PlannedEnding(log, partition.log_end)
+            log = None if partition.log is None else partition.log.open(partition.log_end)
             with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
                 for columns, n in self.columns(store, partition.places):
                     yield self.batch(columns, n)
@@ -196,7 +193,7 @@ class OffsetsReader(TableReader):
         log = commit_log_or_none(store)
         if log is None or is_remote(store.path):
             return None
-        limit = log.find_limit()
+        limit = log.ending.find_limit()
         if log.ending.state != StoreState.CRASHED:
             return min(limit, log.ending.bound_of_queues())
         return limit if limit < LONG_MAX else None
@@ -273,7 +270,7 @@ class IndexReader(TableReader):
 def find_limit(store: MessageStore) -> int:
     """Return the physical offset in bytes where an unfinished write begins; LONG_MAX without an unfinished write."""
     log = None if is_remote(store.path) else commit_log_or_none(store)
-    return LONG_MAX if log is None else log.find_limit()
+    return LONG_MAX if log is None else log.ending.find_limit()
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:

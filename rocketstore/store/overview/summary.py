@@ -165,7 +165,9 @@ def compare_ends(store: StoreParts, log: LogSpan, index: IndexSpan, problems: li
     if index.end is None:
         return
     log_end = store.commit_log.max_phy_offset
-    if index.end < log_end or log_end >= store.commit_log.find_limit():  # these items are of an uncommitted write
+    if (
+        index.end < log_end or log_end >= store.commit_log.ending.find_limit()
+    ):  # these items are of an uncommitted write
         return
     reason = f"the index leads to a message at byte {index.end}, but sound messages end at byte {log_end}"
     if is_end_lost(store, log_end, log.end_timestamp):
