@@ -48,7 +48,19 @@ ROOMS = [  # each imports only itself and those before it
     "cli",
     "__main__",
 ]
-THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec", "vl_convert"]
+THIRD_PARTY = [
+    "pyarrow",
+    "pandas",
+    "polars",
+    "pyspark",
+    "click",
+    "rich",
+    "lz4",
+    "zstandard",
+    "fsspec",
+    "vl_convert",
+    "rocksdict",
+]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pyx", ".pxd"))
