@@ -16,7 +16,6 @@ parts of a store, the results of these methods, and errors.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -129,8 +128,6 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
-
-logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Python itself prints warnings
 
 MODULES = {  # of the public names; each module is imported when a name is first used, since all take 80 ms
     "BatchConsumeQueue": "rocketstore.queue.batch_consume_queue",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.java_text import trim
+from rocketstore.logger import logger
 
 __all__ = ["BrokerFile", "Property", "read_properties", "warn_once"]
 
-logger = logging.getLogger("rocketstore")
 
 # A backslash at the end of a line, or of the file, joins the next line without its blanks. The groups that are repeated
 # are not possessive: Python before 3.11.5 does not go back to where such a group began when it fails.

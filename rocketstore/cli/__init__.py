@@ -1,26 +1,23 @@
-"""The ``rocketstore`` command line. One module implements each command.
+"""The ``rocketstore`` command line.
 
-A command parses its options, calls the package, and prints rows, notes and errors. What the package can do is in the
-other rooms. This room needs click and rich.
+One module of ``commands`` has the options of each command. It imports little, since a shell completes options with it.
+The command imports its other module when it runs. That module calls the package, and prints rows, notes and errors.
+This room needs click and rich.
 """
 
 import gc
 import io
-import logging
 import os
 import signal
 import sys
 import warnings
 
-__all__ = ["INTERRUPTED", "NO_READER", "is_of_cli_extra", "main", "prepare_streams"]
-
 INTERRUPTED, NO_READER = 130, 141  # the exit statuses that shells report after SIGINT and SIGPIPE
-COMPLETION = "_ROCKETSTORE_COMPLETE"  # the environment variable with which a shell asks for completions
 YOUNG_OBJECTS = 100_000  # Python looks for garbage after so many new objects, not 700: imports make no garbage
 
 
 def prepare_streams() -> None:
-    """Make standard output, standard error, logging and warnings ready for a command."""
+    """Make standard output, standard error and warnings ready for a command."""
     # A closed stream leaves its descriptor free. The next file of the store would get it, and also the output.
     if sys.stdout is None:
         sys.exit("Error: standard output is closed. To discard the output, use > /dev/null.")
@@ -29,8 +26,6 @@ def prepare_streams() -> None:
     # Pipes and files get UTF-8 in every locale. A terminal that cannot show a character gets its escape sequence.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
-    if logging.lastResort is not None:
-        logging.getLogger("rocketstore").addHandler(logging.lastResort)  # writes warnings to standard error
     warnings.filterwarnings("ignore", module="rocketstore")  # the package also logs each of its warnings
 
 
@@ -48,10 +43,6 @@ def main() -> None:
     try:
         from rocketstore.cli.group import rocketstore
 
-        if COMPLETION in os.environ:
-            from rocketstore.cli.completion_table import use_table
-
-            use_table()
         rocketstore(prog_name="rocketstore")
     except ModuleNotFoundError as error:
         if not is_of_cli_extra(error):

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, is_table, report
-from rocketstore.cli.options import COUNT, COUNT_OR_NONE, scan_conditions, selection_options, store_argument
+from rocketstore.cli.formats import finish, is_table, report
+from rocketstore.cli.settings import scan_conditions
 from rocketstore.cli.store_notes import (
     left_out,
     note_bad_bodies,
@@ -17,14 +17,7 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
-from rocketstore.cli.view.messages import (
-    BODY_RULE,
-    MessageView,
-    phy_offsets_of,
-    topics_of,
-    view_options,
-    write_messages,
-)
+from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -34,28 +27,13 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["cat"]
-
 BATCH_SIZE = 8192  # messages in memory
 TABLE_SIZE = 500  # messages in memory, and in one table
 LAST_PART = 1 << 20  # bytes of the log in which --tail searches first
 POLL_SECONDS = 0.2
 
 
-@click.command(epilog=BODY_RULE)
-@store_argument
-@selection_options
-@click.option(
-    "--follow",
-    "-f",
-    is_flag=True,
-    help="Show new messages until Ctrl-C, from the end of the log or --tail, --since or --begin-offset on.",
-)
-@click.option("--tail", type=COUNT_OR_NONE, help="Only the last N messages that meet the conditions, and new ones.")
-@click.option("--limit", type=COUNT, help="Largest number of messages.")
-@view_options
-@format_option
-def cat(
+def run(
     store: MessageStore,
     follow: bool,
     tail: int | None,
@@ -64,12 +42,7 @@ def cat(
     output_format: str | None,
     **options: Any,
 ) -> None:
-    """Show the messages of STORE that meet all conditions, in the order of the commit log.
-
-    The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
-    left out. Standard error names their offsets, and the exit status is 1. A message whose body cannot be decoded is
-    shown. A warning gives the number of these messages.
-    """
+    """Run the command with the values of its options."""
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
     conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)

@@ -2,31 +2,29 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-import rocketstore
 from rocketstore.errors import StoreError
-from rocketstore.store.message_store import MessageStore
 
-__all__ = ["complete_groups", "complete_queue_ids", "complete_topics"]
+if TYPE_CHECKING:
+    from rocketstore.store.message_store import MessageStore
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def completer(find: Callable[[click.Context, MessageStore], Iterable[str]]) -> Completer:
+def completer(find: Callable[[click.Context, "MessageStore"], Iterable[str]]) -> Completer:
     """Return a completer of the names that ``find`` finds in the store of the command line."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
-            # click reads no argument if the value of the last option is missing. It has closed an open store.
+            # click reads no argument if the value of the last option is missing.
             place: Any = ctx.params.get("store") or ctx.params.get("path") or next(iter(ctx.args), None)
-            config = None
-            if isinstance(place, MessageStore):
-                place, config = place.path, place.config
             if place is not None:
-                with rocketstore.open(place, config=config) as store:
+                from rocketstore.cli.settings import open_store
+
+                with open_store(ctx, place) as store:
                     return sorted(name for name in set(find(ctx, store)) if name.startswith(incomplete))
         return []
 
@@ -34,12 +32,12 @@ def completer(find: Callable[[click.Context, MessageStore], Iterable[str]]) -> C
 
 
 @completer
-def complete_topics(ctx: click.Context, store: MessageStore) -> Iterable[str]:
+def complete_topics(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
     return (topic for topic, _ in store.queues())
 
 
 @completer
-def complete_queue_ids(ctx: click.Context, store: MessageStore) -> Iterable[str]:
+def complete_queue_ids(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
     """Find the queue ids of the topics that the command line has, or of all topics."""
     wanted = ctx.params.get("topics") or ctx.params.get("topic") or ()
     topics = [wanted] if isinstance(wanted, str) else wanted
@@ -47,5 +45,5 @@ def complete_queue_ids(ctx: click.Context, store: MessageStore) -> Iterable[str]
 
 
 @completer
-def complete_groups(ctx: click.Context, store: MessageStore) -> Iterable[str]:
+def complete_groups(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
     return store.broker_config.consumer_offsets

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from rocketstore.cli.columns import CONFIG_PROBLEMS
 from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
-from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
 from rocketstore.state.broker_tables import ConfigProblem
@@ -15,21 +15,9 @@ from rocketstore.survey.owners import lock_for_writing
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_store
 
-__all__ = ["config"]
 
-COLUMNS = ("file", "what")
-
-
-@click.group()
-def config() -> None:
-    """Check and repair the configuration that a broker keeps in its store."""
-
-
-@config.command("check", short_help="Show the problems of the configuration files.")
-@click.argument("store", type=STORE)
-@rows_options(*COLUMNS)
-def check_command(store: Path, view: RowsView) -> None:
-    """Read every file of STORE/config and show each problem. The exit status is 1 if there is a problem."""
+def run_check(store: Path, view: RowsView) -> None:
+    """Run ``config check`` with the values of its options."""
     require_config(store)
     problems = open_tables(StorePlaces.of(store)).check()
     write_problems(store, problems, view)
@@ -38,17 +26,8 @@ def check_command(store: Path, view: RowsView) -> None:
     note_sound(store)
 
 
-@config.command("repair", short_help="Restore files from their .bak files.")
-@click.argument("store", type=PATH)
-@click.option("--dry-run", is_flag=True, help="Only show the steps.")
-@write_elsewhere_option
-@rows_options(*COLUMNS, has_limit=False)
-def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, view: RowsView) -> None:
-    """Restore the missing and damaged files of STORE/config from their .bak files.
-
-    A damaged file is kept beside the new one. Stop the broker of STORE first. A file that cannot be repaired is an
-    error.
-    """
+def run_repair(store: Path, dry_run: bool, write_elsewhere: bool, view: RowsView) -> None:
+    """Run ``config repair`` with the values of its options."""
     require_config(store)
     tables = open_tables(StorePlaces.of(store))
     with contextlib.ExitStack() as stack:
@@ -71,7 +50,7 @@ def note_sound(store: Path) -> None:
 
 def write_problems(store: Path, problems: list[ConfigProblem], view: RowsView) -> None:
     rows = ((str(problem.path), problem.what) for problem in problems)
-    write_list(COLUMNS, rows, view, paths_below(store, "file"))
+    write_list(CONFIG_PROBLEMS, rows, view, paths_below(store, "file"))
 
 
 def require_config(path: Path) -> None:

@@ -11,30 +11,16 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
+from rocketstore.cli.options import CSV_FORMS, SAFE_CSV
 from rocketstore.cli.text import WORDS, escaped, note, printable
 from rocketstore.cli.text import command as shell_command
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
 
-__all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "ForPeople", "Row", "RowsView", "csv_line", "error_text", "finish"]
-__all__ += ["format_option", "is_table", "json_line", "line_writer", "paths_below", "report", "write_batches"]
-__all__ += ["write_list", "write_parts", "write_rows", "write_utf8"]
-
 ForPeople = Callable[[Sequence[Row]], Sequence[Row]]  # converts rows to the rows of a table
 
-SAFE_CSV = "csv-safe"
-CSV_FORMS = ("csv", SAFE_CSV)
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
-SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
-
-format_option = click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv", SAFE_CSV]),
-    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
-    "[default: table on a terminal, else json]",
-)
 
 
 class RowsView(NamedTuple):

@@ -5,20 +5,11 @@ import contextlib
 import click
 import numpy as np
 
-from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.formats import finish, format_option
-from rocketstore.cli.options import (
-    COUNT,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    CommandOfOffsets,
-    offset_from_end,
-    store_argument,
-    tags_option,
-)
+from rocketstore.cli.formats import finish
+from rocketstore.cli.settings import offset_from_end
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers
 from rocketstore.cli.text import command
-from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
+from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -29,19 +20,8 @@ from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue
 
-__all__ = ["get"]
 
-
-@click.command(epilog=BODY_RULE, cls=CommandOfOffsets)
-@store_argument
-@click.argument("topic", shell_complete=complete_topics)
-@click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
-@click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
-@click.option("--limit", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
-@tags_option('Only messages with one of these tags: "a || b".')
-@view_options
-@format_option
-def get(
+def run(
     store: MessageStore,
     topic: str,
     queue_id: int,
@@ -51,11 +31,7 @@ def get(
     view: MessageView,
     output_format: str | None,
 ) -> None:
-    """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.
-
-    The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
-    damaged.
-    """
+    """Run the command with the values of its options."""
     if queue_offset < 0:
         with contextlib.suppress(KeyError):  # get_message answers for a missing queue
             queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)

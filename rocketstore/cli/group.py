@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,8 @@ from rocketstore.cli.text import WORDS, printable
 from rocketstore.errors import StoreError
 from rocketstore.text_values import find_similar
 
-__all__ = ["errors_in_one_line", "rocketstore"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
 fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if the \
@@ -40,14 +41,6 @@ COMMANDS = {  # name: text, in the order of --help
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "config": "Check and repair the broker's configuration.",
 }
-MODULES = {  # name of the command: module in this room, if the names differ
-    "export": "transfer.export",
-    "import": "transfer.import_",
-    "report": "transfer.report",
-    "recover": "repair.recover",
-    "rebuild": "repair.rebuild",
-    "salvage": "repair.salvage",
-}
 
 
 class Commands(click.Group):
@@ -60,11 +53,18 @@ class Commands(click.Group):
         """Return a command by its name. Its module is imported when the command is first used."""
         command = super().get_command(ctx, cmd_name)
         if command is None and cmd_name in COMMANDS:
-            module = MODULES.get(cmd_name, cmd_name)
-            command = getattr(import_module(f"rocketstore.cli.{module}"), module.rpartition(".")[2])
+            name = "import_" if cmd_name == "import" else cmd_name  # a keyword of Python
+            command = getattr(import_module(f"rocketstore.cli.commands.{name}"), name)
             command.short_help = COMMANDS[cmd_name]
             self.add_command(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Complete options and names of commands. The modules of the commands are not imported."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
@@ -86,8 +86,19 @@ class Commands(click.Group):
         return context
 
     def invoke(self, ctx: click.Context) -> object:
+        log_to_standard_error()
         with errors_in_one_line(ctx):
             return super().invoke(ctx)
+
+
+def log_to_standard_error() -> None:
+    """Let Python write the package's warnings to standard error."""
+    import logging  # only here, so that --help and completion do not import it
+
+    from rocketstore.logger import logger
+
+    if logging.lastResort is not None:
+        logger.addHandler(logging.lastResort)
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from ipaddress import ip_address
 
 import click
 
-from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import Row, RowsView, finish, write_rows
-from rocketstore.cli.options import CommandOfOffsets, offset_from_end, rows_options, store_argument
+from rocketstore.cli.columns import FIELDS
+from rocketstore.cli.formats import RowsView, finish, write_rows
+from rocketstore.cli.settings import offset_from_end
 from rocketstore.cli.text import note
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
@@ -33,11 +33,10 @@ from rocketstore.messages.system_flags import (
     TRANSACTION_ROLLBACK,
     TRANSACTION_TYPE,
 )
+from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue
 from rocketstore.text_values import format_time, parse_integer
-
-__all__ = ["hexdump"]
 
 MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
 NEAR = 8 << 20  # bytes before an offset in which the record of the offset is searched first
@@ -47,24 +46,10 @@ TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", 
 TEXTS = ("body", "topic", "property", "rest")
 FILE_NAME = 20  # the largest number of digits of an offset
 SHOWN = 256  # bytes of a field that a table shows
-COLUMNS = ("phyOffset", "field", "value", "hex")
 
 
-@click.command(cls=CommandOfOffsets)
-@store_argument
-@click.argument(
-    "where", nargs=-1, required=True, metavar="OFFSET | ID | TOPIC QUEUE OFFSET", shell_complete=complete_topics
-)
-@rows_options(*COLUMNS)
-def hexdump(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None:
-    """Show one record of STORE field by field.
-
-    The record is given by the physical offset of one of its bytes, by its offset message id, or by topic, queue id and
-    queue offset. The queue offset -1 is the last message of the queue.
-
-    A damaged record is shown up to the field that does not fit, and the exit status is 1. Without --full, a table shows
-    the first 256 bytes of each field.
-    """
+def run(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None:
+    """Run the command with the values of its options."""
     offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
     log = store.commit_log.with_leftovers()
     begin = find_begin(log, offset)
@@ -150,7 +135,7 @@ class Record:
             raise EOFError
         data = self.data[self.pos : self.pos + size]
         values = self.offset + self.pos, field, value_of(field, data), data.hex()
-        self.rows.append(dict(zip(COLUMNS, values, strict=True)))
+        self.rows.append(dict(zip(FIELDS, values, strict=True)))
         self.pos += size
         return int.from_bytes(data, "big", signed=True)
 

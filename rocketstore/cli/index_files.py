@@ -11,8 +11,6 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService, IndexType
 from rocketstore.survey.sizes import hint_at_store
 
-__all__ = ["find_offsets", "index_paths"]
-
 
 def index_paths(path: Path) -> list[Path]:
     """Return the index files of a path, oldest first: the file itself, or the files of the directory.

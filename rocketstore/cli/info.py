@@ -4,53 +4,27 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import click
 import numpy as np
 
-from rocketstore.cli.formats import Row, RowsView, finish, write_parts, write_rows
+from rocketstore.cli.columns import INDEX_FILES, SUMMARY
+from rocketstore.cli.formats import RowsView, finish, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
-from rocketstore.cli.options import geometry_options, rows_options, store_or_index_argument
 from rocketstore.cli.text import note
-from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_header import IndexHeader
+from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.summary import StoreSummary
-
-__all__ = ["info"]
-
-OF_STORE = ["path", *(camel_case(name) for name in StoreSummary._fields if name not in ("problems", "notes"))]
-OF_INDEX = [
-    "file",
-    "items",
-    "capacity",
-    "slotsUsed",
-    "slots",
-    "beginTimestamp",
-    "endTimestamp",
-    "beginPhyOffset",
-    "endPhyOffset",
-    "bytes",
-]
 
 
-@click.command()
-@store_or_index_argument
-@geometry_options
-@rows_options(*dict.fromkeys([*OF_STORE, *OF_INDEX]))
-def info(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsView) -> None:
-    """Summarize PATH: a store, an index directory or an index file. Times are UTC.
-
-    For a store: the number of messages, their times, the part of the log that the index covers, and whether the store
-    was stopped cleanly. For index files: the contents of the headers. slotsUsed is counted in the slots. A header that
-    disagrees with slots and items is a problem.
-    """
+def run(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsView) -> None:
+    """Run the command with the values of its options."""
     if isinstance(path, MessageStore):
-        summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}
+        summary = path.summary()._asdict()
         problems, notes = summary.pop("problems"), summary.pop("notes")
-        write_rows([{"path": str(path.path), **summary}], view)
+        values = (str(path.path), *summary.values())
+        write_rows([dict(zip(SUMMARY, values, strict=True))], view)
         for text in notes:
             note(text)
         finish(dict.fromkeys(problems))  # report each problem once
@@ -90,7 +64,7 @@ def rows_of(path: Path, geometry: IndexGeometry | None, problems: list[str]) -> 
             header.end_phy_offset,
             file.geometry.file_size,
         )
-        return [dict(zip(OF_INDEX, values, strict=True))]
+        return [dict(zip(INDEX_FILES, values, strict=True))]
 
 
 def find_wrong_fields(file: IndexFile, header: IndexHeader, used: int, newest: int) -> Iterator[str]:

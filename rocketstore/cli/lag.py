@@ -5,15 +5,12 @@ import warnings
 from collections.abc import Sequence
 from itertools import groupby
 
-import click
-
-from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.formats import Row, RowsView, finish, is_table, write_rows
-from rocketstore.cli.options import rows_options, store_argument
+from rocketstore.cli.columns import LAG_TOTALS, LAGS
+from rocketstore.cli.formats import RowsView, finish, is_table, write_rows
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
-from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
+from rocketstore.messages.text_rows import Row
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
@@ -21,30 +18,11 @@ from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted, find_similar, format_duration
 
-__all__ = ["lag"]
-
 AGE = "oldestAgeSeconds"
-COLUMNS = [*map(camel_case, ConsumerLag._fields), AGE]
-TOTALS = ["group", "topics", "queues", "lag", "oldestTimestamp", AGE]
 
 
-@click.command()
-@store_argument
-@click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
-@click.option("--totals", is_flag=True, help="Only show the sum for each group.")
-@rows_options(*dict.fromkeys([*COLUMNS, *TOTALS, "age"]))
-def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
-    """Show the number of messages that each consumer group has not consumed yet, for each queue.
-
-    All read queues of each topic for which the group has a saved offset are shown, as a broker reports them. A queue
-    without an offset counts from 0.
-
-    A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
-    the group has not consumed. topicExists is false for offsets of a topic that was deleted.
-
-    The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
-    config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.
-    """
+def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
+    """Run the command with the values of its options."""
     store.layout.require_config_files("read")
     config = store.broker_config
     name = config.offsets_file
@@ -60,9 +38,9 @@ def lag(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
     note_elsewhere(store, {entry.topic for entry in lags})
     now = time.time_ns() // 1_000_000
     if not totals:
-        write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=COLUMNS)
+        write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=LAGS)
     if totals or (is_table(view.output_format) and view.columns is None):
-        write_rows(total_rows(lags, now), view, totals_for_people, columns=TOTALS)
+        write_rows(total_rows(lags, now), view, totals_for_people, columns=LAG_TOTALS)
     problems += [entry.problem for entry in lags if entry.problem is not None]
     if not lags and not problems:
         text = f"{store.path}: {nothing_saved(config, group)}"
@@ -116,7 +94,7 @@ def note_queues_not_read(config: BrokerConfig, group: str | None) -> None:
 
 
 def row_of(entry: ConsumerLag, now: int) -> Row:
-    return dict(zip(COLUMNS, (*entry, age(entry.oldest_timestamp, now)), strict=True))
+    return dict(zip(LAGS, (*entry, age(entry.oldest_timestamp, now)), strict=True))
 
 
 def age(timestamp: int | None, now: int) -> int | None:
@@ -132,7 +110,7 @@ def total_rows(lags: Sequence[ConsumerLag], now: int) -> list[Row]:
         oldest = min((entry.oldest_timestamp for entry in own if entry.oldest_timestamp is not None), default=None)
         counted = sum(entry.lag or 0 for entry in own)
         values = group, len({entry.topic for entry in own}), len(own), counted, oldest, age(oldest, now)
-        rows.append(dict(zip(TOTALS, values, strict=True)))
+        rows.append(dict(zip(LAG_TOTALS, values, strict=True)))
     return rows
 
 
@@ -153,7 +131,7 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 
 
 def totals_for_people(rows: Sequence[Row]) -> list[Row]:
-    return [{name: row[name] for name in TOTALS[:-2]} | {"age": age_text(row)} for row in rows]
+    return [{name: row[name] for name in LAG_TOTALS[:-2]} | {"age": age_text(row)} for row in rows]
 
 
 def age_text(row: Row) -> str | None:

@@ -4,38 +4,18 @@ from functools import partial
 
 import click
 
-from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.formats import Row, RowsView, write_parts, write_rows
-from rocketstore.cli.options import QUEUE_ID, exact_times_option, once_option, rows_options, store_argument, time_option
+from rocketstore.cli.formats import RowsView, write_parts, write_rows
 from rocketstore.cli.store_notes import note_assumptions
 from rocketstore.cli.text import note
 from rocketstore.limits import LONG_MAX
+from rocketstore.messages.text_rows import Row
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import format_time
 
-__all__ = ["offset"]
 
-
-@click.command()
-@store_argument
-@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.", required=True)
-@once_option(
-    "--topic", shell_complete=complete_topics, help="Show queue offsets of this topic, not the physical offset."
-)
-@click.option(
-    "--queue",
-    "queue_ids",
-    type=QUEUE_ID,
-    multiple=True,
-    shell_complete=complete_queue_ids,
-    help="Only this queue id. May be repeated.",
-)
-@click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
-@exact_times_option
-@rows_options("topic", "queueId", "queueOffset", "phyOffset")
-def offset(
+def run(
     store: MessageStore,
     time: int,
     topic: str | None,
@@ -44,15 +24,7 @@ def offset(
     exact_times: bool,
     view: RowsView,
 ) -> None:
-    """Find the first message of STORE that was stored at a time or later.
-
-    Without a message of that time or later, the result is the offset that the next message will get. With --upper and
-    without a message of that time or earlier, the result is the first offset of the queue. A note says so.
-
-    Files of the log whose first messages are far from TIME are skipped. A note then says what this assumes about
-    clocks. With --topic, the result is that of a broker, which assumes that no clock was set back. With --exact-times,
-    nothing is assumed.
-    """
+    """Run the command with the values of its options."""
     nothing = f"no message was stored at {format_time(time) or time} or"
     if topic is None:
         if queue_ids or upper:

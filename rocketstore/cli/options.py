@@ -1,48 +1,28 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share. What their callbacks need is imported when they run."""
 
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-import rocketstore
+from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.formats import RowsView, format_option
-from rocketstore.compat import DEFAULT_COMPAT, Compat
-from rocketstore.config import StoreConfig
-from rocketstore.disk.storage import local_path, to_path
+from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS
 from rocketstore.errors import StoreError
-from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.store.message_store import MessageStore
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
-__all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
-__all__ += ["compat_option", "deleted_option", "geometry_options", "offset_from_end"]
-__all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
-__all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += [
-    "allow_unreadable_option",
-    "columns_option",
-    "exact_times_option",
-    "full_option",
-    "once_option",
-    "rows_options",
-    "size_option",
-    "write_elsewhere_option",
-]
-
 Command = Callable[..., Any]
-BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
-GEOMETRY = "rocketstore.geometry"
-LEFTOVERS = "rocketstore.leftovers"
+BODY_RULE = (
+    'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
+    'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
+)
+SAFE_CSV = "csv-safe"
+CSV_FORMS = ("csv", SAFE_CSV)
+SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
 
 
 class StorePath(click.Path):
@@ -55,8 +35,10 @@ class StorePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # probably a shell variable that is not set; pathlib would read it as the current directory
             self.fail("the path is empty: use . for the current directory", param, ctx)
-        if value == "-":  # standard input or output
+        if value == "-" or (ctx is not None and ctx.resilient_parsing):  # standard input or output; completion
             return Path(value)
+        from rocketstore.disk.storage import local_path, to_path
+
         try:
             return (to_path if self.remote else local_path)(super().convert(value, param, ctx))
         except ValueError as error:
@@ -94,7 +76,13 @@ def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.P
 
 def compat_option(text: str) -> Callable[[Command], Command]:
     """Return the option --compat, a RocketMQ release. Parameters: text: the help text."""
-    return click.option("--compat", metavar="RELEASE", callback=refusing(Compat.of), help=text)
+
+    def check(text: str) -> None:
+        from rocketstore.compat import Compat
+
+        Compat.of(text)
+
+    return click.option("--compat", metavar="RELEASE", callback=refusing(check), help=text)
 
 
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
@@ -110,11 +98,6 @@ class CommandOfOffsets(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.ignore_unknown_options = any(re.fullmatch("-[0-9]+", arg) for arg in args)
         return super().parse_args(ctx, args)
-
-
-def offset_from_end(queue: ConsumeQueue, queue_offset: int) -> int:
-    """Return a queue offset. A negative number counts from the end of the queue: -1 is the last message."""
-    return queue_offset if queue_offset >= 0 else max(queue.max_queue_offset + queue_offset, queue.min_queue_offset, 0)
 
 
 def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Command:
@@ -142,12 +125,12 @@ def columns_option(*columns: str) -> Callable[[Command], Command]:
 
     A user may also write a name in snake_case, as in Python.
     """
-    by_any_name = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in columns}
-    by_any_name |= {name: name for name in columns}
 
     def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
         if text is None:
             return None
+        by_any_name = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in columns}
+        by_any_name |= {name: name for name in columns}
         names = list(filter(None, map(str.strip, text.split(","))))
         for name in names:
             if name not in by_any_name:
@@ -187,6 +170,8 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
             limit: int | None = None,
             **options: Any,
         ) -> Any:
+            from rocketstore.cli.formats import RowsView
+
             return command(*args, view=RowsView(output_format, columns, full, limit), **options)
 
         limit_option = click.option("--limit", type=COUNT, help="Largest number of rows to show.")
@@ -194,6 +179,39 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
         return with_all(with_view, columns_option(*columns), full_option, *limits, format_option)
 
     return decorate
+
+
+format_option = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json", "csv", SAFE_CSV]),
+    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
+    "[default: table on a terminal, else json]",
+)
+
+
+# ---- columns of messages --------------------------------------------------------------------------------
+
+
+def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--containers``. Without it, a command shows the messages of an inner batch."""
+    text = "Show the record of an inner batch as one message, not the messages in it."
+    return click.option("--containers", is_flag=True, help=text)(command)
+
+
+message_columns_option = columns_option(*MESSAGES)
+
+
+def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--columns``, ``--full`` and ``--containers``. The command gets a MessageView as ``view``."""
+
+    @functools.wraps(command)
+    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any) -> Any:
+        from rocketstore.cli.view.messages import MessageView
+
+        return command(*args, view=MessageView(columns, full, containers), **options)
+
+    return message_columns_option(full_option(containers_option(with_view)))
 
 
 # ---- sizes and times -------------------------------------------------------------------------------------
@@ -254,58 +272,28 @@ exact_times_option = click.option(
 )
 
 
-def time_range(since: int | None, until: int | None) -> tuple[int | None, int | None]:
-    """Return both times. Raises UsageError if --until is not after --since."""
-    if since is not None and until is not None and until <= since:
-        raise click.UsageError("--until must be after --since")
-    return since, until
-
-
 # ---- stores and index files ------------------------------------------------------------------------------
+
+
+def open_argument(ctx: click.Context, param: click.Parameter, path: Path) -> Any:
+    """Return a store, open; the path itself while a shell completes a word."""
+    if ctx.resilient_parsing:
+        return path
+    from rocketstore.cli.settings import open_store
+
+    return ctx.with_resource(open_store(ctx, path))
+
+
+def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Path) -> Any:
+    """Return a store, open; the path itself if it is no store."""
+    try:
+        return open_argument(ctx, param, path)
+    except (StoreError, NotADirectoryError):
+        return path
 
 
 def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
     ctx.meta[BROKER_CONF] = path
-
-
-def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig | None:
-    """Read the file of --broker-conf as a broker reads it. Return None if the option was not given.
-
-    Parameters: compat: the RocketMQ release of the broker; None for the newest. Raises: OSError, ValueError.
-    """
-    path = ctx.meta[BROKER_CONF]
-    return None if path is None else StoreConfig.from_broker_conf(path, compat=compat or DEFAULT_COMPAT)
-
-
-def config_with(config: StoreConfig | None, store: Path, **settings: Any) -> StoreConfig | None:
-    """Return a configuration with the settings that an option gave. Without such a setting, return ``config`` itself.
-
-    Parameters: config: None stands for the settings that the store was last written with. settings: fields of
-    StoreConfig; a setting that is None or False was not given.
-    """
-    given = {name: value for name, value in settings.items() if value}
-    if not given:
-        return config
-    if config is None:  # the paths in a copy of a store lead to the original: they must be given
-        saved = read_saved(StorePlaces.of(store).saved_settings)
-        config = StoreConfig(**{name: value for name, value in saved.items() if name not in PATHS})
-    return replace(config, **given)
-
-
-def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:
-    config = broker_config(ctx)
-    geometry = ctx.params.get("geometry")
-    if geometry is not None:
-        slots, items = geometry
-        config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
-    return ctx.with_resource(rocketstore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False)))
-
-
-def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore | Path:
-    try:
-        return open_store(ctx, param, path)
-    except (StoreError, NotADirectoryError):
-        return path
 
 
 broker_conf_option = click.option(
@@ -353,13 +341,13 @@ allow_unreadable_option = click.option(
 
 def store_argument(command: Command) -> Command:
     """Add STORE, ``--broker-conf`` and ``--leftovers``. The command gets STORE as an open MessageStore."""
-    argument = click.argument("store", type=STORE, callback=open_store)
+    argument = click.argument("store", type=STORE, callback=open_argument)
     return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
 def store_or_index_argument(command: Command) -> Command:
     """Add PATH, ``--broker-conf`` and ``--leftovers``. The command gets an open MessageStore, or else a Path."""
-    argument = click.argument("path", type=STORE, callback=open_store_if_any)
+    argument = click.argument("path", type=STORE, callback=open_argument_if_store)
     return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
@@ -377,13 +365,6 @@ def geometry_options(command: Command) -> Command:
     )
 
 
-def geometry_settings(geometry: IndexGeometry | None) -> dict[str, Any]:
-    """Return the fields of StoreConfig for the values of ``geometry_options``."""
-    if geometry is None:
-        return {}
-    return {"max_hash_slot_num": geometry.hash_slot_num, "max_index_num": geometry.index_num}
-
-
 def keep_geometry(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
     """Keep the value of one of the two options. Pass the geometry to the command when both values are known."""
     numbers = ctx.meta.setdefault(GEOMETRY, {})
@@ -392,7 +373,11 @@ def keep_geometry(ctx: click.Context, param: click.Parameter, value: int | None)
         slots, items = numbers["slots"], numbers["items"]
         if (slots is None) != (items is None):
             raise click.UsageError("--slots and --items: give both or none", ctx)
-        ctx.params["geometry"] = None if slots is None else IndexGeometry(slots, items)
+        ctx.params["geometry"] = None
+        if slots is not None:
+            from rocketstore.index.geometry import IndexGeometry
+
+            ctx.params["geometry"] = IndexGeometry(slots, items)
 
 
 # ---- which messages --------------------------------------------------------------------------------------
@@ -440,10 +425,3 @@ def selection_options(command: Command) -> Command:
         click.option("--end-offset", type=OFFSET, help="Only messages before this physical offset."),
         click.option("--verify-crc", is_flag=True, help="Compare each body with its CRC."),
     )
-
-
-def scan_conditions(since: int | None, until: int | None, **options: Any) -> dict[str, Any]:
-    """Convert the values of ``selection_options`` to the arguments of CommitLog.scan."""
-    begin, end = time_range(since, until)
-    conditions = {name: None if value == () else value for name, value in options.items()}
-    return conditions | {"begin_timestamp": begin, "end_timestamp": end}

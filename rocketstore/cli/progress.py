@@ -14,8 +14,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-__all__ = ["bar", "byte_progress"]
-
 
 def bar(*columns: ProgressColumn) -> Progress:
     """Return a progress bar on standard error. It is shown only on a terminal."""

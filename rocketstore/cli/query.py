@@ -10,19 +10,9 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import RowsView, finish, format_option, write_list
+from rocketstore.cli.formats import RowsView, finish, write_list
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.options import (
-    COUNT,
-    exact_times_option,
-    geometry_options,
-    once_option,
-    store_or_index_argument,
-    tags_option,
-    time_options,
-    time_range,
-)
+from rocketstore.cli.settings import time_range
 from rocketstore.cli.store_notes import (
     left_out,
     note_assumptions,
@@ -34,7 +24,7 @@ from rocketstore.cli.store_notes import (
 )
 from rocketstore.cli.text import command, note
 from rocketstore.cli.view.inner_batches import without_containers
-from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
+from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.disk.ranges import merge_ranges
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
@@ -49,8 +39,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import end_ms
-
-__all__ = ["query"]
 
 SHOWN = 3  # reasons for an incomplete answer
 BATCH_SIZE = 8192  # messages
@@ -85,20 +73,7 @@ class Answer(NamedTuple):
     assumptions: Sequence[str] = ()
 
 
-@click.command(epilog=BODY_RULE)
-@store_or_index_argument
-@once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
-@once_option("--key", help="A key of the messages, or the unique key.")
-@once_option("--unique-key", help="The unique key. Clients show it as the message id.")
-@tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
-@once_option("--id", help="The offset message id. It needs no topic.")
-@time_options
-@exact_times_option
-@click.option("--limit", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
-@geometry_options
-@view_options
-@format_option
-def query(
+def run(
     path: MessageStore | Path,
     most: int,
     since: int | None,
@@ -110,20 +85,7 @@ def query(
     output_format: str | None,
     **names: str | None,
 ) -> None:
-    """Find messages in PATH: a store, an index directory or an index file.
-
-    In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
-    first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
-
-    A search by --since and --until alone skips files of the log whose first messages are far from these times. A note
-    then says what this assumes about clocks. With --exact-times, and with a key, a tag or an id, no message is missed
-    because of a wrong clock.
-
-    In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
-    messages with other keys may be among them.
-
-    The exit status is 1 if nothing is found.
-    """
+    """Run the command with the values of its options."""
     question = question_of(names, topic, since, until, exact_times=exact_times, most=most)
     if isinstance(path, MessageStore):
         query_store(path, question, view, output_format)

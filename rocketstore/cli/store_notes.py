@@ -15,9 +15,6 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import counted
 
-__all__ = ["left_out", "note_assumptions", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found"]
-__all__ += ["unknown_topics"]
-
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
     """Write a note to standard error for each compacted topic, and one if the store uses tiered storage.

@@ -14,8 +14,6 @@ from rocketstore.cli.text import note, printable
 from rocketstore.messages.text_rows import Row
 from rocketstore.text_values import format_time
 
-__all__ = ["cell", "print_table", "table_of", "write_tables"]
-
 NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
 KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column
 UNFOLDED = ("severity", "kind", "mend", "path", "file", "field")  # columns of text that are never folded

@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import click
 
-__all__ = ["WORDS", "command", "escaped", "note", "printable"]
-
-WORDS = "rocketstore.words"  # key of click.Context.meta: the words of the command line
+# Keys of click.Context.meta.
+WORDS = "rocketstore.words"  # the words of the command line
+BROKER_CONF = "rocketstore.broker_conf"  # the values of options
+GEOMETRY = "rocketstore.geometry"
+LEFTOVERS = "rocketstore.leftovers"
 
 
 def printable(text: str) -> str:

@@ -5,42 +5,22 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import Row, RowsView, paths_below, write_list, write_rows
-from rocketstore.cli.options import (
-    COUNT,
-    PATH,
-    broker_conf_option,
-    broker_config,
-    config_with,
-    geometry_options,
-    geometry_settings,
-    rows_options,
-)
+from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
+from rocketstore.cli.formats import RowsView, paths_below, write_list, write_rows
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
+from rocketstore.messages.text_rows import Row
 from rocketstore.text_values import counted
 from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
-__all__ = ["verify"]
-
 SHOWN = ("severity", "kind", "path", "offset", "detail", "mend", "atNextStart")  # in a table
-COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
-OF_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 
 
-@click.command()
-@click.argument("store", type=PATH, required=False)
-@click.option("--quick", is_flag=True, help="Check only headers, ends and samples.")
-@click.option("--threads", type=COUNT, help="Parts of the log to check at once.  [default: processors, at most 4]")
-@click.option("--list", "lists_kinds", is_flag=True, help="Only list all kinds of findings.")
-@geometry_options
-@broker_conf_option
-@rows_options(*dict.fromkeys([*COLUMNS, *OF_KINDS]))
-@click.pass_context
-def verify(
+def run(
     ctx: click.Context,
     /,
     store: Path | None,
@@ -50,15 +30,12 @@ def verify(
     geometry: IndexGeometry | None,
     view: RowsView,
 ) -> None:
-    """Compare log, queues, index and checkpoint of STORE with each other, and show each problem. Change nothing.
-
-    A broker may be running. The exit status is 1 if there is a finding of severity error.
-    """
+    """Run the command with the values of its options."""
     if lists_kinds:
         if store is not None:
             raise click.UsageError("--list and STORE: give only one of them")
         kinds = ((name, kind.severity, kind.meaning, kind.mend, kind.at_next_start) for name, kind in KINDS.items())
-        write_list(OF_KINDS, kinds, view)
+        write_list(FINDING_KINDS, kinds, view)
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
@@ -66,7 +43,7 @@ def verify(
         config = config_with(broker_config(ctx), store, **geometry_settings(geometry))
         report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
     rows = [finding.to_dict() for finding in report.findings]
-    write_rows(rows, view, lambda rows: for_people(rows, store), columns=COLUMNS)
+    write_rows(rows, view, lambda rows: for_people(rows, store), columns=FINDINGS)
     note(summary_of(report))
     mends = (finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
     for command in mend_commands(mends, store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.logger import logger
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
@@ -32,7 +32,6 @@ from rocketstore.survey.places import StorePlaces
 
 __all__ = ["Dispatcher"]
 
-logger = logging.getLogger("rocketstore")
 
 MAX_CHUNK = 32 << 20  # bytes of the log whose requests are in memory at the same time
 BEYOND_BODY = 65536  # bytes of a record besides its body, at most

@@ -8,7 +8,6 @@ has the queue offset of the message in each.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.logger import logger
 from rocketstore.messages.put_rules import illegal
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name, split_names
 
@@ -35,7 +35,6 @@ __all__ = [
     "with_more",
 ]
 
-logger = logging.getLogger("rocketstore")
 
 MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # a higher offset would leave no room for the offsets behind it
 

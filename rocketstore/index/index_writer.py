@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,11 +21,11 @@ from rocketstore.index.index_directory import IndexDirectory, index_file_name
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import ListedIndexFile
 from rocketstore.index.index_header import IndexHeader
+from rocketstore.logger import logger
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["IndexWriter"]
 
-logger = logging.getLogger("rocketstore")
 
 CREATE_ATTEMPTS = 3
 CREATE_RETRY_SECONDS = 1.0

@@ -8,7 +8,6 @@ records of others.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 import time
@@ -30,6 +29,7 @@ from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.record_reader import RecordReader
+from rocketstore.logger import logger
 from rocketstore.text_values import counted
 
 __all__ = [
@@ -45,8 +45,6 @@ __all__ = [
 WRITE_PREFIX = "rocketstore-write-"  # before the job's id, in the name of a directory under the root
 NO_HOST = "0.0.0.0:0"
 KEPT_TIMES = 10  # the answer is kept for this multiple of the time that it took to find it
-
-logger = logging.getLogger("rocketstore")
 
 
 class WriteIntent(NamedTuple):

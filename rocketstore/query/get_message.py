@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -13,6 +12,7 @@ from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.logger import logger
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.found_messages import FoundMessages
@@ -27,7 +27,6 @@ from rocketstore.text_values import counted
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 
-logger = logging.getLogger("rocketstore")
 
 # What a broker's configuration limits a read to.
 MAX_FILTER_MESSAGE_SIZE = 16000

@@ -6,7 +6,6 @@ Sound units show some of these settings. The others are assumptions: they are re
 from __future__ import annotations
 
 import contextlib
-import logging
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from rocketstore.java_text import parse_int
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.logger import logger
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC, split_names
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -41,7 +41,6 @@ from rocketstore.text_values import UNITS, counted
 
 __all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
 
-logger = logging.getLogger("rocketstore")
 
 SAMPLED_UNITS = 16  # at each end of a queue
 SAMPLED_QUEUES = 64

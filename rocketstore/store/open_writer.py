@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
@@ -13,6 +12,7 @@ from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
+from rocketstore.logger import logger
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
@@ -28,7 +28,6 @@ from rocketstore.survey.sizes import require_batch_size, require_new_place, writ
 
 __all__ = ["open_writer"]
 
-logger = logging.getLogger("rocketstore")
 
 USED_BY_WRITERS = (
     "flush_interval_commit_log",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 import time
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.logger import logger
 from rocketstore.messages.put_rules import StoreTimestamp, illegal
 from rocketstore.store.open_writer import open_writer
 from rocketstore.store.writer import StoreWriter
 
 __all__ = ["write_pieces"]
 
-logger = logging.getLogger("rocketstore")
 
 END_FILE_MIN_BLANK_LENGTH = 8
 ABANDONED = 7 * 24 * 3600  # seconds without a change after which a job counts as dead

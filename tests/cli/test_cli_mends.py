@@ -1,12 +1,10 @@
 """Errors print the command that mends them; names that are nearly right are recognised, and completed by the shell."""
 
 import os
-import runpy
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support import planted
@@ -200,16 +198,6 @@ def test_completing_a_command_or_an_option_imports_no_numpy():
         environment = completion_of(*words)
         answer = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=True)
         assert (answer.stderr, bool(answer.stdout)) == ("False\n", True)
-
-
-def test_the_table_of_completions_is_that_of_the_commands():
-    tree = Path(rocketstore.__file__).parent.parent
-    script = tree / ".ci/completion_table.py"
-    if not script.exists():
-        pytest.skip("needs the source tree")
-    table_text = runpy.run_path(str(script))["table_text"]
-    table = (tree / "rocketstore/cli/completion_table.json").read_text("utf-8")
-    assert table == table_text(), "options changed: run python .ci/completion_table.py"
 
 
 def test_a_store_that_cannot_be_read_completes_nothing(tmp_path):

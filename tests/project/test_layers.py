@@ -16,6 +16,7 @@ ROOMS = [  # each imports only itself and those before it
     "extras",
     "lazy",
     "limits",
+    "logger",
     "made_by",
     "text_values",
     "preview",
@@ -182,5 +183,5 @@ def test_every_public_name_is_found():
 
 def test_nothing_is_logged_unless_asked_for():
     warn = "logging.getLogger('rocketstore').warning('told')"
-    assert outputs(f"import logging, rocketstore; {warn}") == ("", "")
+    assert outputs(f"import logging, rocketstore.logger; {warn}") == ("", "")
     assert outputs(f"import logging, rocketstore; logging.basicConfig(format='%(message)s'); {warn}") == ("", "told")

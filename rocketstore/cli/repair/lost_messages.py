@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from rocketstore.cli.formats import Row, RowsView, is_table, write_list
+from rocketstore.cli.formats import RowsView, is_table, write_list
 from rocketstore.cli.text import note
+from rocketstore.messages.text_rows import Row
 from rocketstore.recovery.lost import LOST_FIELDS, LostMessages
 from rocketstore.text_values import counted, format_time
-
-__all__ = ["show_lost_messages"]
 
 COLUMNS = tuple(field.name for field in LOST_FIELDS)
 

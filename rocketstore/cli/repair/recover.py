@@ -5,52 +5,19 @@ from typing import Any, Literal
 
 import click
 
+from rocketstore.cli.columns import RECOVERY_STEPS
 from rocketstore.cli.formats import RowsView, paths_below, write_list
-from rocketstore.cli.options import (
-    PATH,
-    allow_unreadable_option,
-    broker_conf_option,
-    broker_config,
-    compat_option,
-    config_with,
-    deleted_option,
-    geometry_options,
-    geometry_settings,
-    rows_options,
-    write_elsewhere_option,
-)
 from rocketstore.cli.repair.lost_messages import show_lost_messages
+from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.text_values import counted
 
-__all__ = ["recover"]
 
-COLUMNS = ("what", "path", "offset", "size")
-
-
-@click.command()
-@click.argument("store", type=PATH)
-@click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only show the steps, and the messages that would be lost.")
-@click.option(
-    "--cut-at-damage",
-    is_flag=True,
-    help="Also cut the log at damaged bytes. Sound messages behind them are lost.",
-)
-@compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
-@deleted_option("With policy complete, build queues of deleted topics again.")
-@geometry_options
-@broker_conf_option
-@write_elsewhere_option
-@allow_unreadable_option
-@rows_options(*COLUMNS, has_limit=False)
-@click.pass_context
-def recover(
+def run(
     ctx: click.Context,
     /,
     store: Path,
@@ -64,17 +31,7 @@ def recover(
     geometry: IndexGeometry | None,
     view: RowsView,
 ) -> None:
-    """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
-
-    complete: cut only a torn tail of the commit log, and old records behind a proved cut of a broker. Keep their bytes
-    in rocketstore-cut, and complete queues and index. If sound messages follow damaged bytes, change nothing, unless
-    --cut-at-damage is given.
-    broker: do the same as a broker of 5.3.3, 5.5.0 or 5.5.1 at its next start.
-
-    Policy complete builds no queues of deleted topics. Standard error counts and names their messages.
-
-    A second table has the messages that are lost, by topic. The exit status is 1 if the log was cut.
-    """
+    """Run the command with the values of its options."""
     settings: dict[str, Any] = {
         "compat": compat,
         "write_elsewhere": write_elsewhere,
@@ -85,7 +42,7 @@ def recover(
     options: dict[str, bool] = {"dry_run": dry_run, "cut_at_damage": cut_at_damage, "deleted": deleted}
     report = recover_store(store, policy=policy, config=config, **options)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
-    write_list(COLUMNS, steps, view, paths_below(store))
+    write_list(RECOVERY_STEPS, steps, view, paths_below(store))
     note(summary_of(report))
     for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)

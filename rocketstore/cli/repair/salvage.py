@@ -4,40 +4,21 @@ from pathlib import Path
 
 import click
 
+from rocketstore.cli.columns import LOST_RANGES
 from rocketstore.cli.formats import RowsView, paths_below, write_list
-from rocketstore.cli.options import (
-    PATH,
-    allow_unreadable_option,
-    broker_conf_option,
-    broker_config,
-    config_with,
-    deleted_option,
-    rows_options,
-)
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.repair.lost_messages import show_lost_messages
+from rocketstore.cli.settings import broker_config, config_with
 from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.salvage.salvage import SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage_store
 from rocketstore.text_values import counted
 
-__all__ = ["salvage"]
-
 MOST_NOTES = 20  # of ranges of unverified records
-COLUMNS = ("path", "offset", "size", "phyOffset", "reason")
 
 
-@click.command()
-@click.argument("store", type=PATH)
-@click.option("--out", type=PATH, help="The new store: a directory that is empty, or does not exist.")
-@click.option("--dry-run", is_flag=True, help="Write nothing, and only show what would be lost.")
-@deleted_option("Give messages of deleted topics a place in their queues too.")
-@broker_conf_option
-@allow_unreadable_option
-@rows_options(*COLUMNS, has_limit=False)
-@click.pass_context
-def salvage(
+def run(
     ctx: click.Context,
     /,
     store: Path,
@@ -47,24 +28,14 @@ def salvage(
     allow_unreadable: bool,
     view: RowsView,
 ) -> None:
-    """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
-
-    STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
-    a range of bytes without a sound message. A second table has the messages that are lost, by topic: queues
-    lead to them, but no sound record of them is left. The exit status is 0 if nothing was lost, 1 if bytes were lost.
-
-    After a lost range, messages get other physical offsets. Before a lost range, messages get other queue offsets: the
-    newest message of a queue keeps its offset, so that no consumer misses a message.
-
-    Messages of deleted topics are copied, but get no place in a queue. Standard error counts and names them.
-    """
+    """Run the command with the values of its options."""
     if out is None and not dry_run:
         raise click.UsageError("give --out NEW, the directory of the new store, or --dry-run")
     with byte_progress("salvage") as progress:
         config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
         report = salvage_store(store, out, config=config, dry_run=dry_run, deleted=deleted, progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
-    write_list(COLUMNS, lost, view, paths_below(store))
+    write_list(LOST_RANGES, lost, view, paths_below(store))
     for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     for part in report.unverified[:MOST_NOTES]:

@@ -18,8 +18,6 @@ from rocketstore.messages.system_flags import (
 )
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LIVES_COLUMNS", "find_lives", "rows_of_deleted_topics"]
-
 LIVES_COLUMNS = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # of the batches that are judged
 BATCH_SIZE = 1 << 16
 

@@ -19,9 +19,13 @@ from typing import Any
 import click
 import numpy as np
 
-from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, write_utf8
-from rocketstore.cli.options import PATH, deleted_option, scan_conditions, selection_options, store_argument
+from rocketstore.cli.columns import MESSAGES
+from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
+from rocketstore.cli.options import (
+    CSV_FORMS,
+)
 from rocketstore.cli.progress import bar
+from rocketstore.cli.settings import scan_conditions
 from rocketstore.cli.store_notes import left_out as left_out_texts
 from rocketstore.cli.store_notes import (
     note_bad_bodies,
@@ -32,11 +36,12 @@ from rocketstore.cli.store_notes import (
 )
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
-from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
-from rocketstore.cli.transfer.table_file import COMPRESSIONS, ArrowRows, ParquetRows
+from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
+from rocketstore.cli.transfer.partitions import write_partitions
+from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
-from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
-from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, message_columns_option, message_lines
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
+from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.dispatch.topic_lives import TopicLives, topic_notes
@@ -54,12 +59,6 @@ from rocketstore.messages.text_rows import row_names
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import counted
 
-__all__ = ["FORMATS", "export", "format_of"]
-
-SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-SUFFIXES[".csv"] = "csv"
-FORMATS = sorted({*SUFFIXES.values()})
-TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
 STATE_KEYS = {"asked", "replaces", "begin", "end", "parts"}
@@ -73,49 +72,7 @@ Result = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
 
 
-def parse_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    names = tuple(filter(None, map(str.strip, (text or "").split(","))))
-    if text is not None and (not names or len({*names}) < len(names) or not {*names} <= {*PARTITIONS}):
-        raise click.BadParameter(f"give {' or '.join(PARTITIONS)}, or both with a comma between them", ctx, param)
-    return names
-
-
-format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice([*FORMATS, SAFE_CSV]),
-    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
-    "[default: by the name of TARGET]",
-)
-
-
-@click.command(epilog=BODY_RULE)
-@store_argument
-@click.argument("target", type=PATH)
-@selection_options
-@format_option
-@containers_option
-@click.option(
-    "--raw-body",
-    is_flag=True,
-    help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.",
-)
-@message_columns_option
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS["parquet"]),
-    help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]",
-)
-@click.option(
-    "--partition-by",
-    metavar="topic,day",
-    callback=parse_partitions,
-    help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.",
-)
-@deleted_option("With --topic, or a directory for each topic, write messages of deleted topics too.")
-@click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
-@click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
-def export(
+def run(
     store: MessageStore,
     target: Path,
     form: str | None,
@@ -129,16 +86,7 @@ def export(
     force: bool,
     **options: Any,
 ) -> None:
-    """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
-
-    TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
-    resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
-
-    If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
-    names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and
-    named. A message whose body cannot be decoded is written. A warning gives
-    the number of these messages.
-    """
+    """Run the command with the values of its options."""
     form = format_of(target, form or ("parquet" if partition_by else None), "TARGET")
     if partition_by and (form not in TABLES or resume or force or target == STANDARD_OUTPUT):
         raise click.UsageError("--partition-by makes a new directory of Parquet or Arrow files, without --resume")
@@ -153,7 +101,7 @@ def export(
     conditions = scan_conditions(**options)
     note_elsewhere(store, conditions["topics"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
-    chosen = [COLUMNS[name] for name in columns or ()]
+    chosen = [MESSAGES[name] for name in columns or ()]
     conditions["columns"] = chosen or [*message_fields(), *extra]
     has_containers = containers or raw_body
     by_topic = bool(conditions["topics"]) or "topic" in partition_by
@@ -310,14 +258,6 @@ def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -
         deleted = lives.result(left_out)
         for text in topic_notes(deleted.messages, deleted.undeclared):
             note(text)
-
-
-def format_of(path: Path, form: str | None, name: str) -> str:
-    """Return the format of a file: the option's, or the one of its suffix. Parameters: name: of the argument."""
-    form = form or SUFFIXES.get(path.suffix)
-    if form is None:
-        raise click.UsageError(f"give --format, or a {name} that ends with one of {', '.join(SUFFIXES)}")
-    return form
 
 
 def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:

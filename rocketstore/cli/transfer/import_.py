@@ -18,20 +18,10 @@ import click
 
 import rocketstore
 from rocketstore.cli.formats import error_text
-from rocketstore.cli.options import (
-    PATH,
-    allow_unreadable_option,
-    broker_conf_option,
-    broker_config,
-    config_with,
-    geometry_options,
-    geometry_settings,
-    size_option,
-    write_elsewhere_option,
-)
 from rocketstore.cli.progress import bar
+from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
-from rocketstore.cli.transfer.export import FORMATS, format_of
+from rocketstore.cli.transfer.forms import format_of
 from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
@@ -40,7 +30,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.limits import LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -49,8 +39,6 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import hint_at_store, require_store
 from rocketstore.text_values import counted
-
-__all__ = ["import_"]
 
 STATE = "rocketstore-import.json"  # in config/
 ALLOWED_ENTRIES = {"config", "lock", "lost+found"}  # a directory with only these may become a store
@@ -81,21 +69,7 @@ class State:
     stage: str = "running"
 
 
-@click.command("import")
-@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
-@click.argument("store", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
-@click.option("--keep-times", is_flag=True, help="Keep the store times and store hosts of SOURCE.")
-@click.option("--resume", is_flag=True, help="Continue an import that was interrupted.")
-@click.option("--force", is_flag=True, help="Start again, even if an interrupted import has stored rows.")
-@click.option("--small", is_flag=True, help="Make a store with small files instead of the sizes of a broker.")
-@size_option("--log-file-size", 1, INT_MAX, help="Size of the files of the commit log, such as 64M.")
-@geometry_options
-@broker_conf_option
-@write_elsewhere_option
-@allow_unreadable_option
-@click.pass_context
-def import_(
+def run(
     ctx: click.Context,
     /,
     source: Path,
@@ -110,17 +84,7 @@ def import_(
     write_elsewhere: bool,
     allow_unreadable: bool,
 ) -> None:
-    """Put the messages of SOURCE into STORE. If STORE is missing, it is made. Stop the broker of STORE first.
-
-    SOURCE is a file that export writes, or "-" for standard input. Only the columns topic and body are required. On
-    standard input, Arrow must be a stream.
-
-    SOURCE does not contain the types of topics. A topic becomes a topic of batches if its first message is an inner
-    batch. For other cases, copy config/topics.json of the old store into STORE/config first.
-
-    --resume continues an import after an interruption, after a row was corrected in SOURCE, or after SOURCE has grown.
-    The stored rows must still be the first rows of SOURCE. They are not stored again.
-    """
+    """Run the command with the values of its options."""
     if resume and force:
         raise click.UsageError("--resume and --force: give only one of them")
     rows = Source(source, format_of(source, form, "SOURCE"))

@@ -4,8 +4,6 @@ A footer is a struct in Thrift's compact protocol. A field of a struct is a byte
 difference to the number of the field before, and the value. Integers are varints in zigzag encoding.
 """
 
-__all__ = ["MAGIC", "footer_of", "move_footer"]
-
 MAGIC = b"PAR1"
 BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12  # types of values
 # The fields that are offsets in the file. A path has the numbers of fields, the first one of FileMetaData: row_groups

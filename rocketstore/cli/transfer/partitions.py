@@ -11,9 +11,6 @@ from rocketstore.extras import import_extra
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["PARTITIONS", "write_partitions"]
-
-PARTITIONS = ("topic", "day")
 DAY_FORMAT = "%Y-%m-%d"
 MAX_OPEN_FILES = 256
 

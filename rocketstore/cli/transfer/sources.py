@@ -21,8 +21,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row, check_row_names, message_fields_of, parse_csv_row, parse_json_row
 from rocketstore.messages.to_put import to_put
 
-__all__ = ["Source", "SourceRows"]
-
 STANDARD_INPUT = Path("-")
 MAX_ROWS, MAX_BYTES = 4096, 32 << 20  # rows, and bytes of their bodies, that are put at once
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

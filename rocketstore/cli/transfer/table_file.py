@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rocketstore.arrow import message_schema
+from rocketstore.cli.transfer.forms import COMPRESSIONS
 from rocketstore.cli.transfer.parquet_footer import MAGIC, footer_of, move_footer
 from rocketstore.disk.durable import sync
 from rocketstore.extras import import_extra
@@ -17,9 +18,6 @@ from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["COMPRESSIONS", "ArrowRows", "ParquetRows", "codec_of", "to_arrow"]
-
-COMPRESSIONS = {"parquet": ("snappy", "zstd", "lz4", "gzip", "none"), "arrow": ("none", "zstd", "lz4")}  # default first
 GROUP_ROWS = 100_000  # least number of rows of a row group of Parquet, except for the last one
 GROUP_BYTES = 256 << 20  # bytes of messages that make a row group of fewer rows
 ARROW_MAGIC = b"ARROW1\0\0"  # an Arrow file begins with it; a stream of batches follows

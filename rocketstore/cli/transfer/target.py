@@ -4,8 +4,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["FileIsThere", "require_file_name"]
-
 
 class FileIsThere(click.ClickException):
     """The file exists, and the command was not told to replace it."""

@@ -1,9 +1,6 @@
 """Show the messages of inner batches in place of the records that contain them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
-
-import click
+from collections.abc import Iterable, Iterator, Sequence
 
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
@@ -12,15 +9,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
 
-__all__ = ["NEEDED_COLUMNS", "containers_option", "messages_of", "without_containers"]
-
 NEEDED_COLUMNS = ("phy_offset", "sys_flag")  # of the batches that ``without_containers`` gets
-
-
-def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--containers``. Without it, a command shows the messages of an inner batch."""
-    text = "Show the record of an inner batch as one message, not the messages in it."
-    return click.option("--containers", is_flag=True, help=text)(command)
 
 
 def without_containers(

@@ -1,22 +1,13 @@
 """The columns of messages that a command shows, and how a table shows their values to people."""
 
-import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rocketstore.cli.formats import (
-    CSV_FORMS,
-    SAFE_CSV,
-    csv_line,
-    is_table,
-    line_writer,
-    write_batches,
-    write_utf8,
-)
-from rocketstore.cli.options import columns_option, full_option
-from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
-from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
+from rocketstore.cli.columns import MESSAGES
+from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batches, write_utf8
+from rocketstore.cli.options import CSV_FORMS, SAFE_CSV
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -24,17 +15,9 @@ from rocketstore.messages.text_lines import batch_lines
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
 from rocketstore.text_values import shorten
 
-__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "message_columns_option", "message_lines", "topics_of"]
-__all__ += ["view_options", "write_messages"]
-
-BODY_RULE = (
-    'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
-    'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
-)
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
 MOST = 60  # characters of a body, and of keys, that a table shows
-COLUMNS = {name: field for name, field in BATCH_NAMES.items() if field in {*message_fields(), "body_error"}}
 CONDITIONS = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # of a scan: columns
 
 
@@ -61,7 +44,7 @@ class MessageView(NamedTuple):
         """The columns to read, by their names in a batch; None without a choice of columns."""
         if self.columns is None:
             return None
-        return list(dict.fromkeys([*(COLUMNS[name] for name in self.columns), *NEEDED_COLUMNS, "topic"]))
+        return list(dict.fromkeys([*(MESSAGES[name] for name in self.columns), *NEEDED_COLUMNS, "topic"]))
 
     def messages(self, log: CommitLog, batches: Iterable[MessageBatch]) -> Iterable[MessageBatch | Sequence[Message]]:
         """Return batches with the messages to show."""
@@ -110,19 +93,6 @@ class MessageView(NamedTuple):
 def is_single(value: Any) -> bool:
     """Return whether a condition allows only one value."""
     return value is not None and (len(value) == 1 if isinstance(value, tuple) else "||" not in value)
-
-
-message_columns_option = columns_option(*COLUMNS)
-
-
-def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--columns``, ``--full`` and ``--containers``. The command gets a MessageView as ``view``."""
-
-    @functools.wraps(command)
-    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any) -> Any:
-        return command(*args, view=MessageView(columns, full, containers), **options)
-
-    return message_columns_option(full_option(containers_option(with_view)))
 
 
 def topics_of(messages: MessageBatch | Sequence[Message]) -> Iterable[str]:

@@ -10,7 +10,6 @@ builds the whole queue if the offsets have gaps, or if it is a batch queue or ha
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +28,7 @@ from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives, are_earlier, topic_notes
 from rocketstore.kernels.dispatch import INNER_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.logger import logger
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
@@ -41,7 +41,6 @@ from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 
 __all__ = ["rebuild_consume_queue"]
 
-logger = logging.getLogger("rocketstore")
 
 BLOCK = 64 << 20  # bytes of requests that are sorted at once
 TASK_UNITS = 2 << 20  # units that one task builds, approximately

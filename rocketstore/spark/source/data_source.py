@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from rocketstore.logger import logger
 from rocketstore.spark.source.messages import MessagesReader, PushdownReader
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
@@ -54,7 +55,6 @@ def show_warnings() -> None:
 
     Spark plans a query in a process of its own, which does not configure logging. Its standard error is the driver's.
     """
-    logger = logging.getLogger("rocketstore")
     for handler in [handler for handler in logger.handlers if isinstance(handler, logging.NullHandler)]:
         logger.removeHandler(handler)
 

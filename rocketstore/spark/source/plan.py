@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -19,6 +18,7 @@ from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.sparse_log_end import SparseLogEnd
+from rocketstore.logger import logger
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.formats import find_elsewhere
@@ -26,7 +26,6 @@ from rocketstore.survey.formats import find_elsewhere
 __all__ = ["CommittedEnd", "Range", "begin_of", "files_of_time", "last_end", "naming_options", "parts_of", "planning"]
 __all__ += ["record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
 
-logger = logging.getLogger("rocketstore")
 
 Range = tuple[int, int]  # begin and end, physical offsets in bytes
 

@@ -1,0 +1,60 @@
+"""The columns of the lists that commands show, by their names in JSON and CSV."""
+
+from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
+
+MESSAGES = {name: field for name, field in BATCH_NAMES.items() if field in {*message_fields(), "body_error"}}
+
+SUMMARY = (
+    "path",
+    "topics",
+    "queues",
+    "messages",
+    "minPhyOffset",
+    "maxPhyOffset",
+    "beginTimestamp",
+    "endTimestamp",
+    "indexBeginPhyOffset",
+    "indexEndPhyOffset",
+    "lastExitOk",
+    "isLocked",
+    "leftoverBytes",
+    "leftoverUnits",
+)
+INDEX_FILES = (
+    "file",
+    "items",
+    "capacity",
+    "slotsUsed",
+    "slots",
+    "beginTimestamp",
+    "endTimestamp",
+    "beginPhyOffset",
+    "endPhyOffset",
+    "bytes",
+)
+QUEUES = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
+OFFSETS = ("topic", "queueId", "queueOffset", "phyOffset")
+FIELDS = ("phyOffset", "field", "value", "hex")  # of a record
+
+AGE = "oldestAgeSeconds"
+LAGS = (
+    "group",
+    "topic",
+    "queueId",
+    "consumerOffset",
+    "minOffset",
+    "maxOffset",
+    "lag",
+    "problem",
+    "oldestTimestamp",
+    "topicExists",
+    AGE,
+)
+LAG_TOTALS = ("group", "topics", "queues", "lag", "oldestTimestamp", AGE)
+
+FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
+FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
+RECOVERY_STEPS = ("what", "path", "offset", "size")
+LOST_RANGES = ("path", "offset", "size", "phyOffset", "reason")
+BUILT = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems", "out", "backups")
+CONFIG_PROBLEMS = ("file", "what")

@@ -1,0 +1,40 @@
+"""The options of ``rocketstore cat``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.options import (
+    BODY_RULE,
+    COUNT,
+    COUNT_OR_NONE,
+    format_option,
+    selection_options,
+    store_argument,
+    view_options,
+)
+
+
+@click.command(epilog=BODY_RULE)
+@store_argument
+@selection_options
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Show new messages until Ctrl-C, from the end of the log or --tail, --since or --begin-offset on.",
+)
+@click.option("--tail", type=COUNT_OR_NONE, help="Only the last N messages that meet the conditions, and new ones.")
+@click.option("--limit", type=COUNT, help="Largest number of messages.")
+@view_options
+@format_option
+def cat(**options: Any) -> None:
+    """Show the messages of STORE that meet all conditions, in the order of the commit log.
+
+    The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
+    left out. Standard error names their offsets, and the exit status is 1. A message whose body cannot be decoded is
+    shown. A warning gives the number of these messages.
+    """
+    from rocketstore.cli.cat import run
+
+    run(**options)

@@ -1,0 +1,76 @@
+"""The options of ``rocketstore export``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.options import (
+    BODY_RULE,
+    PATH,
+    SAFE_CSV,
+    SAFE_CSV_RULE,
+    containers_option,
+    deleted_option,
+    message_columns_option,
+    selection_options,
+    store_argument,
+)
+from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
+
+
+def parse_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(filter(None, map(str.strip, (text or "").split(","))))
+    if text is not None and (not names or len({*names}) < len(names) or not {*names} <= {*PARTITIONS}):
+        raise click.BadParameter(f"give {' or '.join(PARTITIONS)}, or both with a comma between them", ctx, param)
+    return names
+
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice([*FORMATS, SAFE_CSV]),
+    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
+    "[default: by the name of TARGET]",
+)
+
+
+@click.command(epilog=BODY_RULE)
+@store_argument
+@click.argument("target", type=PATH)
+@selection_options
+@format_option
+@containers_option
+@click.option(
+    "--raw-body",
+    is_flag=True,
+    help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.",
+)
+@message_columns_option
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS["parquet"]),
+    help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]",
+)
+@click.option(
+    "--partition-by",
+    metavar="topic,day",
+    callback=parse_partitions,
+    help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.",
+)
+@deleted_option("With --topic, or a directory for each topic, write messages of deleted topics too.")
+@click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
+def export(**options: Any) -> None:
+    """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
+
+    TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
+    resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
+
+    If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
+    names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and
+    named. A message whose body cannot be decoded is written. A warning gives
+    the number of these messages.
+    """
+    from rocketstore.cli.transfer.export import run
+
+    run(**options)

@@ -1,0 +1,38 @@
+"""The options of ``rocketstore get``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.completion import complete_queue_ids, complete_topics
+from rocketstore.cli.options import (
+    BODY_RULE,
+    COUNT,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    CommandOfOffsets,
+    format_option,
+    store_argument,
+    tags_option,
+    view_options,
+)
+
+
+@click.command(epilog=BODY_RULE, cls=CommandOfOffsets)
+@store_argument
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
+@click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
+@click.option("--limit", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
+@tags_option('Only messages with one of these tags: "a || b".')
+@view_options
+@format_option
+def get(**options: Any) -> None:
+    """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.
+
+    The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
+    damaged.
+    """
+    from rocketstore.cli.get import run
+
+    run(**options)

@@ -1,0 +1,48 @@
+"""The options of ``rocketstore import``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketstore.cli.options import (
+    PATH,
+    allow_unreadable_option,
+    broker_conf_option,
+    geometry_options,
+    size_option,
+    write_elsewhere_option,
+)
+from rocketstore.cli.transfer.forms import FORMATS
+from rocketstore.limits import INT_MAX
+
+
+@click.command("import")
+@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("store", type=PATH)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
+@click.option("--keep-times", is_flag=True, help="Keep the store times and store hosts of SOURCE.")
+@click.option("--resume", is_flag=True, help="Continue an import that was interrupted.")
+@click.option("--force", is_flag=True, help="Start again, even if an interrupted import has stored rows.")
+@click.option("--small", is_flag=True, help="Make a store with small files instead of the sizes of a broker.")
+@size_option("--log-file-size", 1, INT_MAX, help="Size of the files of the commit log, such as 64M.")
+@geometry_options
+@broker_conf_option
+@write_elsewhere_option
+@allow_unreadable_option
+@click.pass_context
+def import_(ctx: click.Context, /, **options: Any) -> None:
+    """Put the messages of SOURCE into STORE. If STORE is missing, it is made. Stop the broker of STORE first.
+
+    SOURCE is a file that export writes, or "-" for standard input. Only the columns topic and body are required. On
+    standard input, Arrow must be a stream.
+
+    SOURCE does not contain the types of topics. A topic becomes a topic of batches if its first message is an inner
+    batch. For other cases, copy config/topics.json of the old store into STORE/config first.
+
+    --resume continues an import after an interruption, after a row was corrected in SOURCE, or after SOURCE has grown.
+    The stored rows must still be the first rows of SOURCE. They are not stored again.
+    """
+    from rocketstore.cli.transfer.import_ import run
+
+    run(ctx, **options)

@@ -1,0 +1,24 @@
+"""The options of ``rocketstore info``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import INDEX_FILES, SUMMARY
+from rocketstore.cli.options import geometry_options, rows_options, store_or_index_argument
+
+
+@click.command()
+@store_or_index_argument
+@geometry_options
+@rows_options(*dict.fromkeys([*SUMMARY, *INDEX_FILES]))
+def info(**options: Any) -> None:
+    """Summarize PATH: a store, an index directory or an index file. Times are UTC.
+
+    For a store: the number of messages, their times, the part of the log that the index covers, and whether the store
+    was stopped cleanly. For index files: the contents of the headers. slotsUsed is counted in the slots. A header that
+    disagrees with slots and items is a problem.
+    """
+    from rocketstore.cli.info import run
+
+    run(**options)

@@ -1,0 +1,31 @@
+"""The options of ``rocketstore lag``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import LAG_TOTALS, LAGS
+from rocketstore.cli.completion import complete_groups
+from rocketstore.cli.options import rows_options, store_argument
+
+
+@click.command()
+@store_argument
+@click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
+@click.option("--totals", is_flag=True, help="Only show the sum for each group.")
+@rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]))
+def lag(**options: Any) -> None:
+    """Show the number of messages that each consumer group has not consumed yet, for each queue.
+
+    All read queues of each topic for which the group has a saved offset are shown, as a broker reports them. A queue
+    without an offset counts from 0.
+
+    A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
+    the group has not consumed. topicExists is false for offsets of a topic that was deleted.
+
+    The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
+    config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.
+    """
+    from rocketstore.cli.lag import run
+
+    run(**options)

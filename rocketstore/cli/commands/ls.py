@@ -1,0 +1,26 @@
+"""The options of ``rocketstore ls``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import QUEUES
+from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.options import rows_options, store_argument
+
+
+@click.command()
+@store_argument
+@click.option(
+    "--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated."
+)
+@rows_options(*QUEUES)
+def ls(**options: Any) -> None:
+    """List the topics and queues of STORE, with their queue offsets.
+
+    maxOffset is the offset that the next message will get. bytes is the size of the records in the commit log. The exit
+    status is 1 if there is no queue.
+    """
+    from rocketstore.cli.ls import run
+
+    run(**options)

@@ -1,0 +1,40 @@
+"""The options of ``rocketstore offset``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.completion import complete_queue_ids, complete_topics
+from rocketstore.cli.options import QUEUE_ID, exact_times_option, once_option, rows_options, store_argument, time_option
+
+
+@click.command()
+@store_argument
+@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.", required=True)
+@once_option(
+    "--topic", shell_complete=complete_topics, help="Show queue offsets of this topic, not the physical offset."
+)
+@click.option(
+    "--queue",
+    "queue_ids",
+    type=QUEUE_ID,
+    multiple=True,
+    shell_complete=complete_queue_ids,
+    help="Only this queue id. May be repeated.",
+)
+@click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
+@exact_times_option
+@rows_options("topic", "queueId", "queueOffset", "phyOffset")
+def offset(**options: Any) -> None:
+    """Find the first message of STORE that was stored at a time or later.
+
+    Without a message of that time or later, the result is the offset that the next message will get. With --upper and
+    without a message of that time or earlier, the result is the first offset of the queue. A note says so.
+
+    Files of the log whose first messages are far from TIME are skipped. A note then says what this assumes about
+    clocks. With --topic, the result is that of a broker, which assumes that no clock was set back. With --exact-times,
+    nothing is assumed.
+    """
+    from rocketstore.cli.offset import run
+
+    run(**options)

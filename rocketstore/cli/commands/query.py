@@ -1,0 +1,52 @@
+"""The options of ``rocketstore query``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.options import (
+    BODY_RULE,
+    COUNT,
+    exact_times_option,
+    format_option,
+    geometry_options,
+    once_option,
+    store_or_index_argument,
+    tags_option,
+    time_options,
+    view_options,
+)
+
+
+@click.command(epilog=BODY_RULE)
+@store_or_index_argument
+@once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
+@once_option("--key", help="A key of the messages, or the unique key.")
+@once_option("--unique-key", help="The unique key. Clients show it as the message id.")
+@tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
+@once_option("--id", help="The offset message id. It needs no topic.")
+@time_options
+@exact_times_option
+@click.option("--limit", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
+@geometry_options
+@view_options
+@format_option
+def query(**options: Any) -> None:
+    """Find messages in PATH: a store, an index directory or an index file.
+
+    In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
+    first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
+
+    A search by --since and --until alone skips files of the log whose first messages are far from these times. A note
+    then says what this assumes about clocks. With --exact-times, and with a key, a tag or an id, no message is missed
+    because of a wrong clock.
+
+    In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
+    messages with other keys may be among them.
+
+    The exit status is 1 if nothing is found.
+    """
+    from rocketstore.cli.query import run
+
+    run(**options)
