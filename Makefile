@@ -95,6 +95,7 @@ $(VENV)/%: pyproject.toml | $(VENV)/pip
 lint: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 lint: build $(VENV)/lint
 	ruff check .
+	ruff format --check .
 	mypy
 	$(RUN) -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-disjoint-bases --allowlist .ci/stubtest-allowlist \
 		$(STUBS:%=rocketstore.kernels.%)
@@ -105,7 +106,7 @@ lint: build $(VENV)/lint
 	$(RUN) -m pytest -q tests/project/test_layers.py tests/project/test_packaging.py
 	$(RUN) .ci/house.py
 
-# Sizes of rooms, files and functions, circles, names, and phrases that are hard to read.
+# Sizes of rooms, files and functions; circles, imports of later rooms, and repeated names.
 house: build
 	$(RUN) .ci/house.py
 

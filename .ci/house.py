@@ -1,34 +1,21 @@
-"""Check how the code is built: sizes of rooms, files and functions, circles, names, and the phrases of a style guide.
+"""Print the sizes of rooms, files and functions, and check how the modules are built.
 
-Run as ``make house``, and by ``make lint``. Sizes are printed and are no limits: a file is split when it has two
-subjects. The exit status is 1 if modules import each other in a circle, if two classes have one name, or if the
-phrases are too many.
+Run as ``make house``, and by ``make lint``. Sizes are no limits: a file is split when it has two subjects. The exit
+status is 1 if modules import each other in a circle, if a room imports a room that stands after it in the list of
+``tests/project/test_layers.py``, or if two classes have one name.
 """
 
 import ast
 import graphlib
-import io
 import re
 import sys
-import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 TREE = Path(__file__).parent.parent
 PACKAGE = TREE / "rocketstore"
-MAX_FILE_LINES = 400
-MAX_FUNCTION_LINES = 50  # without the docstring
-MAX_ROOM_LINES = 2500
-MAX_PHRASES = 1.5  # in 1,000 words
-UNLIMITED_ROOMS = {"kernels"}
-PHRASES = re.compile(
-    r"\b(?:what is|what was|there is none|is to be|are to be|of which|such|who|is told|is asked|goes on with|"
-    r"gone on with|passed over|taken for|as it is)\b",
-    re.IGNORECASE,
-)
-WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
-CYTHON_TEXT = re.compile(r'"""(.*?)"""|#(.*)$', re.DOTALL | re.MULTILINE)
+SHOWN = 10  # of the longest files, and of the longest functions
 
 
 def modules() -> dict[str, Path]:
@@ -41,13 +28,6 @@ def count_lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def long_files(names: dict[str, Path]) -> Iterator[str]:
-    for path in names.values():
-        lines = count_lines(path)
-        if path.suffix == ".py" and lines > MAX_FILE_LINES:
-            yield f"{path.relative_to(TREE)}: {lines} lines, more than {MAX_FILE_LINES}"
-
-
 def function_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Return the lines of a function without its docstring."""
     lines = (function.end_lineno or 0) - function.lineno + 1
@@ -57,14 +37,16 @@ def function_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
-def long_functions(names: dict[str, Path]) -> Iterator[str]:
+def function_sizes(names: dict[str, Path]) -> Counter[str]:
+    """Count the lines of each function of the Python modules."""
+    sizes: Counter[str] = Counter()
     for path in names.values():
         if path.suffix != ".py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and function_lines(node) > MAX_FUNCTION_LINES:
-                place = f"{path.relative_to(TREE)}:{node.lineno}"
-                yield f"{place}: {node.name} has {function_lines(node)} lines, more than {MAX_FUNCTION_LINES}"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                sizes[f"{path.relative_to(TREE)}:{node.lineno} {node.name}"] = function_lines(node)
+    return sizes
 
 
 def product_lines() -> int:
@@ -79,12 +61,6 @@ def room_sizes(names: dict[str, Path]) -> Counter[str]:
     for name, path in names.items():
         sizes[name.rpartition(".")[0].replace(".", "/") or "rocketstore"] += count_lines(path)
     return sizes
-
-
-def large_rooms(sizes: Counter[str]) -> Iterator[str]:
-    for room, lines in sizes.items():
-        if lines > MAX_ROOM_LINES and room not in UNLIMITED_ROOMS:
-            yield f"rocketstore/{room}: {lines} lines, more than {MAX_ROOM_LINES}"
 
 
 def imports_of(path: Path, names: dict[str, Path]) -> set[str]:
@@ -127,57 +103,40 @@ def repeated_classes(names: dict[str, Path]) -> Iterator[str]:
             yield f"class {name} is in {' and in '.join(paths)}"
 
 
-def python_texts(path: Path) -> Iterator[str]:
-    """Yield the docstrings and comments of a Python file."""
-    source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+def room_list() -> list[str]:
+    """Return the rooms in the order of their imports: each imports only itself and those before it."""
+    tree = ast.parse((TREE / "tests/project/test_layers.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS":
+            rooms: list[str] = ast.literal_eval(node.value)
+            return rooms
+    raise ValueError("tests/project/test_layers.py has no list ROOMS")
 
 
-def texts() -> Iterator[tuple[Path, str]]:
-    """Yield every docstring, comment and Markdown page of the product with its path."""
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix == ".py":
-            yield from ((path, text) for text in python_texts(path))
-        elif path.suffix in (".pyx", ".pxd", ".pyi"):
-            for match in CYTHON_TEXT.finditer(path.read_text(encoding="utf-8")):
-                yield path, match[1] or match[2] or ""
-    for path in [*sorted(TREE.glob("*.md")), *sorted((TREE / "docs").rglob("*.md")), TREE / "tests" / "README.md"]:
-        yield path, path.read_text(encoding="utf-8")
+def arrows_upwards(names: dict[str, Path]) -> Iterator[str]:
+    """Find modules that import a module of a later room."""
+    places = {room: place for place, room in enumerate(room_list())}
+    for name, path in names.items():
+        for module in sorted(imports_of(path, names)):
+            if places[module.partition(".")[0]] > places[name.partition(".")[0]]:
+                yield f"{path.relative_to(TREE)} imports {module}, a module of a later room"
 
 
-def phrase_rates() -> tuple[float, list[tuple[float, int, str]]]:
-    """Return the phrases in 1,000 words of everything, and (rate, phrases, place) of each room or page."""
-    words: Counter[str] = Counter()
-    phrases: Counter[str] = Counter()
-    for path, text in texts():
-        inner = path.relative_to(TREE).parts
-        place = "/".join(inner[:2]) if inner[0] == "rocketstore" else str(path.relative_to(TREE))
-        words[place] += len(WORD.findall(text))
-        phrases[place] += len(PHRASES.findall(text))
-    rates = [(1000 * phrases[place] / words[place], phrases[place], place) for place in words if words[place]]
-    return 1000 * phrases.total() / words.total(), sorted(rates, reverse=True)
+def print_sizes(names: dict[str, Path]) -> None:
+    for room, lines in room_sizes(names).most_common():
+        print(f"{lines:6,}  {room}")
+    print(f"{product_lines():6,}  lines of the product")
+    files = Counter({str(path.relative_to(TREE)): count_lines(path) for path in names.values()})
+    for title, sizes in (("longest files", files), ("longest functions", function_sizes(names))):
+        print(f"{title}:")
+        for place, lines in sizes.most_common(SHOWN):
+            print(f"{lines:6,}  {place}")
 
 
 def main() -> int:
     names = modules()
-    sizes = room_sizes(names)
-    for room, lines in sizes.most_common():
-        print(f"{lines:6,}  {room}")
-    print(f"{product_lines():6,}  lines of the product")
-    rate, rates = phrase_rates()
-    print(f"{rate:6.2f}  phrases of the list in 1,000 words")
-    for place_rate, count, place in rates[:12]:
-        print(f"        {place_rate:6.2f} {count:4}  {place}")
-    for remark in (*long_files(names), *long_functions(names), *large_rooms(sizes)):
-        print(remark)
-    faults = [*circles(names), *repeated_classes(names)]
-    if rate > MAX_PHRASES:
-        faults.append(f"{rate:.2f} phrases in 1,000 words, more than {MAX_PHRASES}")
+    print_sizes(names)
+    faults = [*circles(names), *arrows_upwards(names), *repeated_classes(names)]
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
-from rocketstore.cli.options import CSV_FORMS, SAFE_CSV
-from rocketstore.cli.text import WORDS, escaped, note, printable
+from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, WORDS, escaped, note, printable
 from rocketstore.cli.text import command as shell_command
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of

@@ -10,7 +10,7 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS
+from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS, SAFE_CSV
 from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
@@ -20,12 +20,10 @@ BODY_RULE = (
     'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
 )
-SAFE_CSV = "csv-safe"
-CSV_FORMS = ("csv", SAFE_CSV)
 SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
 
 
-class StorePath(click.Path):
+class PathType(click.Path):
     """The type of a path argument. With ``remote`` it also accepts the URI of a remote store."""
 
     def __init__(self, *, remote: bool) -> None:
@@ -85,7 +83,7 @@ def compat_option(text: str) -> Callable[[Command], Command]:
     return click.option("--compat", metavar="RELEASE", callback=refusing(check), help=text)
 
 
-PATH, STORE = StorePath(remote=False), StorePath(remote=True)
+PATH, STORE = PathType(remote=False), PathType(remote=True)
 OFFSET = number(0, LONG_MAX)
 QUEUE_ID = number(INT_MIN, INT_MAX)
 QUEUE_OFFSET = number(LONG_MIN, LONG_MAX)

@@ -61,7 +61,7 @@ class Question(NamedTuple):
     most: int
 
 
-class Answer(NamedTuple):
+class AnswerToShow(NamedTuple):
     """The messages that a query found.
 
     Attributes: batches: the messages. problems: why messages may be missing; the exit status is 1. assumptions: why
@@ -144,18 +144,18 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     finish(or_nothing_found(store, count, unknown or answer.problems))
 
 
-def by_id(store: MessageStore, question: Question, most: int) -> Answer:
+def by_id(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     try:
         message = store.query_message_by_id(question.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
-        return Answer([], [explain_missing_message(store, question.values[0])])
+        return AnswerToShow([], [explain_missing_message(store, question.values[0])])
     offsets = np.array([message.phy_offset], np.int64)
-    return Answer(newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most))
+    return AnswerToShow(newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most))
 
 
-def by_key(store: MessageStore, question: Question, most: int) -> Answer:
+def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     times, index_type = (question.times[0] or 0, question.times[1]), INDEX_TYPES[question.by]
     topics = [question.topic] if question.topic is not None else known_topics(store)
     # Each search has topics and keys. A search of tags has one topic, any other search has pairs of a topic and a key.
@@ -167,14 +167,14 @@ def by_key(store: MessageStore, question: Question, most: int) -> Answer:
     found = newest_first(store.commit_log, [result.messages for result in results], most)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
-        return Answer(found)
+        return AnswerToShow(found)
     option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[question.by]
     of_topic = [] if question.topic is None else ["--topic", question.topic]
     scan = command("cat", store.path, *of_topic, option, "||".join(question.values))
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
     problem = f"{text}. {scan} reads the log; {command('rebuild', store.path, '--index')} mends the index"
-    return Answer(found, [problem])
+    return AnswerToShow(found, [problem])
 
 
 def known_topics(store: MessageStore) -> list[str]:
@@ -199,7 +199,7 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
     return [batch for part in parts for batch in log.with_bodies(part, INT_MAX, BadBodies())]
 
 
-def by_time(store: MessageStore, question: Question, most: int) -> Answer:
+def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
     log.refresh()
     times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
@@ -225,7 +225,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> Answer:
             break
     last = int(found[-1].phy_offset[-1]) if count == most else LONG_MAX  # more messages are not searched
     skipped = [part for part in chosen.skipped if part[0] < last]
-    return Answer(found, problems, describe_skipped(skipped))
+    return AnswerToShow(found, problems, describe_skipped(skipped))
 
 
 def first_messages(

@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import click
 
+SAFE_CSV = "csv-safe"
+CSV_FORMS = ("csv", SAFE_CSV)
+
 # Keys of click.Context.meta.
 WORDS = "rocketstore.words"  # the words of the command line
 BROKER_CONF = "rocketstore.broker_conf"  # the values of options

@@ -7,7 +7,6 @@ import click
 from rocketstore.cli.options import (
     BODY_RULE,
     PATH,
-    SAFE_CSV,
     SAFE_CSV_RULE,
     containers_option,
     deleted_option,
@@ -15,6 +14,7 @@ from rocketstore.cli.options import (
     selection_options,
     store_argument,
 )
+from rocketstore.cli.text import SAFE_CSV
 from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
 
 

@@ -21,9 +21,6 @@ import numpy as np
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
-from rocketstore.cli.options import (
-    CSV_FORMS,
-)
 from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import scan_conditions
 from rocketstore.cli.store_notes import left_out as left_out_texts
@@ -34,7 +31,7 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
-from rocketstore.cli.text import note
+from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
 from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
 from rocketstore.cli.transfer.partitions import write_partitions

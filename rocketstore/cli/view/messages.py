@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batches, write_utf8
-from rocketstore.cli.options import CSV_FORMS, SAFE_CSV
+from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
