@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -25,8 +27,10 @@ from rocketstore.index.geometry import (
     infer_geometry,
     other_geometry,
     require_items,
+    slot_offset,
 )
 from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.key_lookup import KeySpan
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
@@ -213,13 +217,41 @@ class IndexFile(IndexFileKernel, Closable):
         self._file.buffer.check_faults()
         return slots
 
-    def wild_slots(self, key_hashes: np.ndarray) -> np.ndarray:
-        """Return the slot of each of these hashes, int32[n], if it leads to a missing item, else -1."""
+    def find_lost(self, key_hashes: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return which hashes have items that cannot be found, because their slot names an item that does not exist.
+
+        Lookups of these hashes must precede the call.
+
+        Returns: positions of hashes, int64[k]; and the damage in words, "" without one.
+        """
+        if not self.met_wild_slot:
+            return np.empty(0, np.int64), ""
         self._check_file_size()
-        places = key_hashes % self.hash_slot_num
-        ordinals = np.frombuffer(self._file.view(), INDEX_SLOT, self.hash_slot_num, INDEX_HEADER.itemsize)[places]
+        slots = key_hashes % self.hash_slot_num
+        ordinals = np.frombuffer(self._file.view(), INDEX_SLOT, self.hash_slot_num, INDEX_HEADER.itemsize)[slots]
         count = self.header.index_count  # read after the slots: a writer updates them first
-        return np.where((ordinals < 0) | (ordinals > count), places, -1)
+        lost = np.flatnonzero((ordinals < 0) | (ordinals > count))
+        if not len(lost):
+            return lost, ""
+        slot = int(slots[lost[0]])
+        reason = "names an item that does not exist: its messages are not found"
+        return lost, str(CorruptFileError(self.path, slot_offset(slot), f"slot {slot}", reason))
+
+    @property
+    def span(self) -> KeySpan | None:
+        """The physical offsets of the first and the last message with an item; None without an item."""
+        header = self.header
+        return KeySpan(header.begin_phy_offset, header.end_phy_offset) if header.index_count > 1 else None
+
+    def entries_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return physical offsets and hashes, int64[k] each, of the items of the messages from ``first`` to ``last``.
+
+        The items of a file have the order of the log. Parameters: physical offsets, both inclusive.
+        """
+        offsets = _ItemOffsets(self)
+        begin = bisect_left(offsets, first)
+        items = self.items(begin + 1, bisect_right(offsets, last, begin) + 1)
+        return items["phy_offset"].astype(np.int64), items["key_hash"].astype(np.int64)
 
     def check_file(self) -> None:
         """Raise StoreError if another file has taken the name of this file, which is open for writing."""
@@ -260,6 +292,25 @@ class IndexFile(IndexFileKernel, Closable):
             f"<IndexFile {str(self.path)!r}, mode {self.mode!r}: {header.index_count - 1:,} of "
             f"{self.index_num - 1:,} items, {self.hash_slot_num:,} slots, {span}>"
         )
+
+
+class _ItemOffsets(Sequence[int]):
+    """The physical offsets of a file's items. Each is read on access, so that a search reads few pages of the file."""
+
+    def __init__(self, file: IndexFile) -> None:
+        self._file = file
+        self._count = max(min(file.header.index_count, file.index_num), 1) - 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, i: int) -> int: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[int]: ...
+    def __getitem__(self, i: int | slice) -> Any:
+        assert isinstance(i, int)
+        return int(self._file.items(i + 1, i + 2)["phy_offset"][0])
 
 
 def _time(timestamp: int) -> str:

@@ -275,18 +275,36 @@ class IndexService(Closable):
         Raises: as ``query_offset`` and ``hash_keys``. Source: IndexService.queryOffset, for each key.
         """
         self._require_open()
+        hashes = hash_keys([keys] if isinstance(keys, str) else keys, topic=index_key_prefix(topic, index_type))
+        return self.select_phy_offsets_by_hash(
+            hashes, max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp, threads=threads
+        )
+
+    def select_phy_offsets_by_hash(
+        self,
+        key_hashes: np.ndarray,
+        *,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = LONG_MAX,
+        threads: int = 1,
+    ) -> PhyOffsets:
+        """Look up a batch of keys in all files by their hashes, int32[n] from ``hash_keys``.
+
+        Parameters, returns, raises: as for ``query_offsets``. Source: IndexService.queryOffset, for each key.
+        """
+        self._require_open()
         self.check_file_sizes()
         begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
         max_num = self._limit(max_num)
-        hashes = hash_keys([keys] if isinstance(keys, str) else keys, topic=index_key_prefix(topic, index_type))
         parts = [
             file.select_phy_offsets_by_hash(
-                hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end, threads=threads
+                key_hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end, threads=threads
             )
             for file in self._matching_files(begin, end)
             if file is not None
         ]
-        return join_newest_first(parts, len(hashes), max_num)
+        return join_newest_first(parts, len(key_hashes), max_num)
 
     def _limit(self, max_num: int) -> int:
         if max_num < 0:

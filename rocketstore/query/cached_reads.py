@@ -14,7 +14,7 @@ from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_service import index_key_prefix
+from rocketstore.index.index_service import IndexService, index_key_prefix
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.record_match import Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -108,7 +108,12 @@ class CachedReads:
     def cache_index(self, coverage: Coverage, index_type: str | None) -> None:
         """Cache the state of index and log for the next query, unless it changes meanwhile."""
         log, index = coverage.log, coverage.index
-        if index is None or self._is_written() or not log.queue.files or len(index.files) > MAX_FILES:
+        if (
+            not isinstance(index, IndexService)
+            or self._is_written()
+            or not log.queue.files
+            or len(index.files) > MAX_FILES
+        ):
             return
         files = [file for file in reversed(index.files) if overlaps(file, log)]
         paths = [*self._directories, self._index_directory, str(log.queue.files[-1].path)]

@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_file_list import IndexFileList
-from rocketstore.index.index_header import IndexHeader
-from rocketstore.index.index_service import IndexService
+from rocketstore.index.key_lookup import IndexPart, IndexParts, KeyIndex, KeySpan
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -26,38 +23,42 @@ MOST_SEARCHED = 64  # files for the entries of one message; two have them after 
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
 
 
-def overlaps(file: IndexFile, log: CommitLog) -> bool:
-    """Return whether an index file has items of messages that the log still has."""
-    header = file.header
-    return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
+def overlaps(file: IndexPart, log: CommitLog) -> bool:
+    """Return whether a part of the index has entries of messages that the log still has."""
+    return span_in(file, log) is not None
 
 
-class _Headers(dict[FileId, IndexHeader]):
-    """The headers of index files, by file."""
+def span_in(file: IndexPart, log: CommitLog) -> KeySpan | None:
+    """Return the span of a part of the index; None if the log has none of its messages any more."""
+    span = file.span
+    return span if span is not None and span.last >= log.min_phy_offset else None
 
-    def __init__(self, headers: dict[FileId, IndexHeader]) -> None:
-        super().__init__(headers)
-        bounds = [(header.begin_phy_offset, header.end_phy_offset) for header in headers.values()]
-        self._begins, self._ends = np.array(bounds, np.int64).reshape(-1, 2).T
-        self._names = [name for name, _ in headers]
+
+class _Spans(dict[FileId, KeySpan]):
+    """The parts of the log that index files cover, by file."""
+
+    def __init__(self, spans: dict[FileId, KeySpan]) -> None:
+        super().__init__(spans)
+        self._firsts, self._lasts = np.array(list(spans.values()), np.int64).reshape(-1, 2).T
+        self._names = [name for name, _ in spans]
 
     def names_around(self, phy_offset: int) -> list[str]:
         """Return the names of the files between whose first and last message a physical offset is.
 
         At most ``MOST_SEARCHED`` names are returned. Only copies of one file can have more.
         """
-        is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
+        is_around = (self._firsts <= phy_offset) & (phy_offset <= self._lasts)
         return [self._names[number] for number in np.flatnonzero(is_around)[:MOST_SEARCHED].tolist()]
 
 
 class Coverage:
     """Which parts of a commit log an index covers. Answers are kept for later queries.
 
-    Gaps between index files follow from their headers. ``IndexHoles`` finds the messages within a file's range that
+    Gaps between index files follow from their spans. ``IndexHoles`` finds the messages within a file's range that
     lack items.
     """
 
-    def __init__(self, log: CommitLog, index: IndexService | None) -> None:
+    def __init__(self, log: CommitLog, index: KeyIndex | None) -> None:
         self.log, self.index = log, index
         self._places: dict[tuple[Any, ...], int | None] = {}
         self._split: dict[FileId, bool] = {}  # by full file: whether its last message lacks items
@@ -72,21 +73,22 @@ class Coverage:
         self.index.check_file_sizes()
         what = "tags" if index_type == "T" else "keys"
         files = self.index.files
-        headers = _Headers({(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)})
+        found = (((file.path.name, file.identity), span_in(file, self.log)) for file in files)
+        spans = _Spans({file: span for file, span in found if span is not None})
         reasons = [str(error) for error in self.index.damaged.values()]
         reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
-            for begin, end in self._gaps(files, headers, index_type)
+            for begin, end in self._gaps(files, spans, index_type)
             if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
-        reasons += self._find_reached_end(files, headers, index_type)
+        reasons += self._find_reached_end(files, spans, index_type)
         untagged: list[str] = []
         if index_type == "T":
-            untagged = [name for name, _ in (file for file in headers if not self._has_tags(file, files, headers))]
-        self._holes.compare(files, headers)
+            untagged = [name for name, _ in (file for file in spans if not self._has_tags(file, files, spans))]
+        self._holes.compare(files, spans)
         reasons += [
             f"messages with {what} between the offsets {hole.first} and {hole.last} are not indexed"
-            for file in headers
+            for file in spans
             if file[0] not in untagged and (hole := self._holes.hole(file, index_type)) is not None
         ]
         if len(untagged) == 1:
@@ -95,45 +97,45 @@ class Coverage:
             reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
         return reasons
 
-    def _gaps(self, files: IndexFileList, headers: _Headers, index_type: str | None) -> list[tuple[int, int]]:
+    def _gaps(self, files: IndexParts, spans: _Spans, index_type: str | None) -> list[tuple[int, int]]:
         gaps, place = [], self.log.min_phy_offset
-        begins = [header.begin_phy_offset for header in headers.values()][1:]
-        for (file, header), following in zip_longest(headers.items(), begins):
-            gaps.append((place, header.begin_phy_offset))
-            last = header.end_phy_offset
+        firsts = [span.first for span in spans.values()][1:]
+        for (file, span), following in zip_longest(spans.items(), firsts):
+            gaps.append((place, span.first))
+            last = span.last
             # If the next file begins with the same message, the next file covers it.
-            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, headers))
+            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, spans))
             place = max(place, last + is_covered)
         gaps.append((place, self.log.max_phy_offset))
         return [(begin, end) for begin, end in gaps if begin < end]
 
-    def _find_reached_end(self, files: IndexFileList, headers: _Headers, index_type: str | None) -> list[str]:
+    def _find_reached_end(self, files: IndexParts, spans: _Spans, index_type: str | None) -> list[str]:
         """Return a reason if the index reaches behind the log's end, and the last message lacks its entries.
 
         A broker that cut its log adds no entries until the log has passed the old end.
         Source: IndexService.buildIndex, which returns early for a message before the end of the newest file.
         """
-        reached, end = max((header.end_phy_offset for header in headers.values()), default=-1), self.log.max_phy_offset
+        reached, end = max((span.last for span in spans.values()), default=-1), self.log.max_phy_offset
         last = self._place(last_indexable, self.log.min_phy_offset, end, index_type) if reached >= end else None
         message = None if last is None else self.log.find_message(last)
         if message is None:
             return []
         keys = [f"T#{message.tags}"] if index_type == "T" else keys_of(message)
-        if self._has_entries(message, keys, files, headers):
+        if self._has_entries(message, keys, files, spans):
             return []
         return [
             f"the index reaches to offset {reached}, behind the end of the log at {end}: new messages are not in it"
         ]
 
-    def _is_split(self, file: FileId, files: IndexFileList, headers: _Headers) -> bool:
+    def _is_split(self, file: FileId, files: IndexParts, spans: _Spans) -> bool:
         """Return whether the last message of a full file lacks entries: they were in the next file, which is lost."""
         if file not in self._split:
             part = files.find(file[0])
             is_full = part is not None and part.is_write_full
-            message = self.log.find_message(headers[file].end_phy_offset) if is_full else None
+            message = self.log.find_message(spans[file].last) if is_full else None
             if message is None:
                 return False
-            self._split[file] = not self._has_entries(message, keys_of(message), files, headers)
+            self._split[file] = not self._has_entries(message, keys_of(message), files, spans)
         return self._split[file]
 
     def _place(
@@ -151,39 +153,39 @@ class Coverage:
             self._places[place] = find(self.log, begin, end, index_type)
         return self._places[place]
 
-    def _has_tags(self, file: FileId, files: IndexFileList, headers: _Headers) -> bool:
+    def _has_tags(self, file: FileId, files: IndexParts, spans: _Spans) -> bool:
         """Return whether the first and the last message with tags in a file's part of the log have their entries.
 
         A release that adds no entries of tags may have continued the file of a release that does, or the reverse.
         """
-        begin, end = self._tagged.get(file), headers[file].end_phy_offset + 1
+        begin, end = self._tagged.get(file), spans[file].last + 1
         if begin is None:
-            begin = self._first_with_tags(file, headers[file])
+            begin = self._first_with_tags(file, spans[file])
             if begin is None:
                 return True
-            if not self._has_tag(begin, files, headers):
+            if not self._has_tag(begin, files, spans):
                 return False
         last = self._place(last_indexable, begin, end, "T")
-        if last is not None and not self._has_tag(last, files, headers):
+        if last is not None and not self._has_tag(last, files, spans):
             return False  # the part without entries may grow
         self._tagged[file] = end
         return True
 
-    def _first_with_tags(self, file: FileId, header: IndexHeader) -> int | None:
+    def _first_with_tags(self, file: FileId, span: KeySpan) -> int | None:
         """Find the first message with tags in a file's part of the log, from where the last search ended."""
-        begin = self._untagged.get(file, header.begin_phy_offset)
-        first = self._place(first_indexable, begin, header.end_phy_offset + 1, "T")
-        self._untagged[file] = header.end_phy_offset if first is None else first
+        begin = self._untagged.get(file, span.first)
+        first = self._place(first_indexable, begin, span.last + 1, "T")
+        self._untagged[file] = span.last if first is None else first
         return first
 
-    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: _Headers) -> bool:
+    def _has_tag(self, phy_offset: int, files: IndexParts, spans: _Spans) -> bool:
         message = self.log.find_message(phy_offset)
-        return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
+        return message is None or self._has_entries(message, [f"T#{message.tags}"], files, spans)
 
-    def _has_entries(self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers) -> bool:
+    def _has_entries(self, message: Message, keys: list[str], files: IndexParts, spans: _Spans) -> bool:
         """Return whether all keys of a message have their entries. The entries may be in several files."""
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
-        for name in headers.names_around(at):
+        for name in spans.names_around(at):
             if lacking and (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking

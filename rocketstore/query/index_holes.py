@@ -5,16 +5,13 @@ The broker had ``messageIndexEnable`` off for a while, or an older release, whic
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_file_list import IndexFileList
-from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.key_lookup import IndexPart, IndexParts, KeySpan
 from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
@@ -47,21 +44,21 @@ class IndexHoles:
         self._compared: dict[FileId, int] = {}  # physical offset: the messages before it were compared
         self._holes: dict[tuple[FileId, bool], Hole] = {}  # by file, and whether items of tags are missing
 
-    def compare(self, files: IndexFileList, headers: Mapping[FileId, IndexHeader]) -> None:
+    def compare(self, files: IndexParts, spans: Mapping[FileId, KeySpan]) -> None:
         """Compare the messages that are new since the last call."""
-        spans: list[tuple[int, int, FileId]] = []
-        for file, header in headers.items():
+        new: list[tuple[int, int, FileId]] = []
+        for file, span in spans.items():
             # Exclude the last message: its items may be in two files, and a broker may still be adding them.
-            begin, end = self._compared.get(file, header.begin_phy_offset), header.end_phy_offset
+            begin, end = self._compared.get(file, span.first), span.last
             if begin < end:
-                spans.append((max(begin, self.log.min_phy_offset), end, file))
+                new.append((max(begin, self.log.min_phy_offset), end, file))
             self._compared[file] = max(begin, end)
-        rest = _without_overlaps(spans)
-        sampled = {file: span for file, span in rest.items() if span[1] - span[0] > MAX_COMPARED // len(rest)}
+        rest = _without_overlaps(new)
+        sampled = {file for file, (begin, end) in rest.items() if end - begin > MAX_COMPARED // len(rest)}
         for file, (begin, end) in rest.items():
             parts = _samples(begin, end, SAMPLES // len(sampled)) if file in sampled else [(begin, end)]
             for part in parts:
-                self._compare(file, _files_between(files, headers, *part), *part, is_sample=file in sampled)
+                self._compare(file, _files_between(files, spans, *part), *part, is_sample=file in sampled)
 
     def hole(self, file: FileId, index_type: str | None) -> Hole | None:
         """Return which messages in a file's part of the log lack items of keys, or of tags; None if no item is missing.
@@ -70,7 +67,7 @@ class IndexHoles:
         """
         return self._holes.get((file, index_type == "T"))
 
-    def _compare(self, file: FileId, parts: list[IndexFile], begin: int, end: int, *, is_sample: bool) -> None:
+    def _compare(self, file: FileId, parts: list[IndexPart], begin: int, end: int, *, is_sample: bool) -> None:
         """Compare the messages between two physical offsets. Parameters: is_sample: only the first ones of them."""
         size = SAMPLED if is_sample else COMPARED
         for batch in self.log.scan(begin, end, columns=INDEXED_COLUMNS, on_corrupt="skip", batch_size=size):
@@ -79,10 +76,10 @@ class IndexHoles:
             if is_sample:
                 break
 
-    def _compare_batch(self, file: FileId, parts: list[IndexFile], batch: MessageBatch) -> None:
+    def _compare_batch(self, file: FileId, parts: list[IndexPart], batch: MessageBatch) -> None:
         offsets = batch.phy_offset
-        items = [_items_between(part, int(offsets[0]), int(offsets[-1])) for part in parts]
-        found = np.concatenate([np.empty(0, np.int64), *(_codes(offsets, *_columns(part)) for part in items)])
+        entries = [part.entries_between(int(offsets[0]), int(offsets[-1])) for part in parts]
+        found = np.concatenate([np.empty(0, np.int64), *(_codes(offsets, *columns) for columns in entries)])
         of_keys, of_all = (_codes_of(batch, indexes_tags=indexes_tags) for indexes_tags in (False, True))
         of_tags = of_all[~np.isin(of_all, of_keys)]
         for is_tags, wanted in ((False, of_keys), (True, of_tags)):
@@ -107,40 +104,10 @@ def _without_overlaps(spans: list[tuple[int, int, FileId]]) -> dict[FileId, tupl
     return rest
 
 
-def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
-    """Return the hashes of a message's items in a file."""
-    hashes: list[int] = _items_between(file, phy_offset, phy_offset)["key_hash"].tolist()
+def hashes_at(file: IndexPart, phy_offset: int) -> list[int]:
+    """Return the hashes of a message's entries in a part of the index."""
+    hashes: list[int] = file.entries_between(phy_offset, phy_offset)[1].tolist()
     return hashes
-
-
-class _Offsets(Sequence[int]):
-    """The physical offsets of a file's items. Each is read on access, so that a search reads few pages of the file."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
-        self._count = max(min(file.header.index_count, file.index_num), 1) - 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, i: int) -> int: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[int]: ...
-    def __getitem__(self, i: int | slice) -> Any:
-        assert isinstance(i, int)
-        return int(self._file.items(i + 1, i + 2)["phy_offset"][0])
-
-
-def _items_between(file: IndexFile, first: int, last: int) -> np.ndarray:
-    """Return the items of the messages from ``first`` to ``last``, physical offsets, both inclusive: INDEX_ITEM[n]."""
-    offsets = _Offsets(file)
-    begin = bisect_left(offsets, first)
-    return file.items(begin + 1, bisect_right(offsets, last, begin) + 1)
-
-
-def _columns(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return items["phy_offset"].astype(np.int64), items["key_hash"].astype(np.int64)
 
 
 def _codes_of(batch: MessageBatch, *, indexes_tags: bool) -> np.ndarray:
@@ -166,13 +133,7 @@ def _samples(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
     yield from ((at, min(at + SAMPLE, following)) for at, following in pairwise([*bounds, end]))
 
 
-def _files_between(
-    files: IndexFileList, headers: Mapping[FileId, IndexHeader], begin: int, end: int
-) -> list[IndexFile]:
+def _files_between(files: IndexParts, spans: Mapping[FileId, KeySpan], begin: int, end: int) -> list[IndexPart]:
     """Return the files that may have items of messages between two physical offsets."""
-    names = [
-        name
-        for (name, _), header in headers.items()
-        if header.begin_phy_offset <= end and begin <= header.end_phy_offset
-    ]
+    names = [name for (name, _), span in spans.items() if span.first <= end and begin <= span.last]
     return [file for name in names if (file := files.find(name)) is not None]

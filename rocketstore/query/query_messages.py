@@ -11,10 +11,8 @@ from typing import Any, overload
 import numpy as np
 
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import CorruptFileError
-from rocketstore.index.geometry import slot_offset
-from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import index_key_prefix
+from rocketstore.index.key_lookup import IndexPart
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
@@ -206,7 +204,7 @@ class _Search:
         self.damages: dict[StorePath, str] = {}  # the first damage of each index file and of the log
         self.least = LONG_MAX  # the least physical offset of a hit
 
-    def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
+    def look_into(self, file: IndexPart, hashes: np.ndarray) -> None:
         """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
         rows = np.flatnonzero((self.counts < self.max_num) & ~self.cut)
         seen, ask = 0, min(self.max_num, self.max_scan + 1)
@@ -218,8 +216,8 @@ class _Search:
                 end_timestamp=LONG_MAX,
                 threads=self.threads,
             )
-            if file.met_wild_slot and not seen:
-                self.note_wild_slots(file, rows, hashes)
+            if not seen:
+                self.note_lost(file, rows, hashes)
             lengths = np.diff(found.offsets)
             candidates, phy_offsets = np.repeat(rows, lengths), found.values
             if seen:
@@ -232,15 +230,12 @@ class _Search:
             self.cut[rows[over]] = True
             rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
 
-    def note_wild_slots(self, file: IndexFile, rows: np.ndarray, hashes: np.ndarray) -> None:
-        """Mark the keys whose slot names an item that does not exist: the items of that slot cannot be found."""
-        slots = file.wild_slots(hashes[rows])
-        wild = np.flatnonzero(slots >= 0)
-        if len(wild):
-            self.damaged[rows[wild]] = True
-            slot = int(slots[wild[0]])
-            place, reason = slot_offset(slot), "names an item that does not exist: its messages are not found"
-            self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
+    def note_lost(self, file: IndexPart, rows: np.ndarray, hashes: np.ndarray) -> None:
+        """Mark the keys with entries that cannot be found."""
+        lost, damage = file.find_lost(hashes[rows])
+        if len(lost):
+            self.damaged[rows[lost]] = True
+            self.damages[file.path] = damage
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that match the query and are before the end of the log."""

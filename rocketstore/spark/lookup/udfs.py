@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from rocketstore.disk.storage import to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.geometry import IndexGeometry, given_geometry
-from rocketstore.index.index_service import IndexService
+from rocketstore.index.key_lookup import KeyLookup
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
@@ -252,11 +252,10 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
         end = None if limits[2] == LONG_MAX else limits[2] + 1  # RocketMQ includes the end
         found = open_store(lookup.path, lookup.geometry).query_messages(topic, columns[0], *limits[:2], end)
         return PhyOffsets(found.phy_offsets, found.offsets)
-    index = open_index(lookup.path, lookup.geometry)
-    if isinstance(index, IndexService):
-        return index.query_offsets(topic, columns[0], *limits)
+    index: KeyLookup = open_index(lookup.path, lookup.geometry)
     max_num, begin, end = limits
-    return index.select_phy_offsets(columns[0], topic=topic, max_num=max_num, begin_timestamp=begin, end_timestamp=end)
+    hashes = kernel.hash_keys(columns[0], topic=topic)
+    return index.select_phy_offsets_by_hash(hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end)
 
 
 def list_array(found: PhyOffsets, missing: np.ndarray | None) -> pa.ListArray:
