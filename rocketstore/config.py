@@ -12,11 +12,12 @@ from typing import Any, Self, TypeVar
 
 from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
+from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT
 from rocketstore.disk.storage import to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
-from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.root_places import RootPlaces
 from rocketstore.text_values import parse_integer
 
@@ -34,7 +35,7 @@ DEFAULT_SIZES: dict[str, Any] = {
     "max_index_num": DEFAULT_INDEX_NUM,
 }
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
-    ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
+    ["remote_copy_limit", "file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
 LEAST_EXT_FILE = 24  # bytes: one unit, and the mark that no other unit follows
 KINDS: dict[str, Any] = {"int": Integral, "bool": bool, "str": str, "Mapping[str, str]": Mapping}
@@ -43,7 +44,15 @@ TEXT_PATTERNS = {
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
 }
 # Fields that RocketMQ lacks.
-OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "allow_unreadable", "compat", "other")
+OUR_OWN = (
+    "allocate_file_ahead",
+    "store_host",
+    "write_elsewhere",
+    "allow_unreadable",
+    "remote_copy_limit",
+    "compat",
+    "other",
+)
 
 # The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
 TAKEN_SINCE: dict[str, tuple[int, ...]] = {
@@ -90,6 +99,7 @@ class StoreConfig:
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
     write_elsewhere : writers also change directories that belong to another store, and take the lock of that store.
+    remote_copy_limit : bytes of a RocksDB on a remote file system that are copied to a temporary directory to read it.
     allow_unreadable : write also if the store has records that the release ``compat`` cannot read.
     message_delay_level, enable_consume_queue_ext, enable_multi_dispatch, enable_lmq : RocketMQ's default also stands
         for the value that the store's units show, unless this is the configuration of a broker's properties file.
@@ -151,6 +161,7 @@ class StoreConfig:
     read_only_commit_log_store_paths: str | None = None
     write_elsewhere: bool = False
     allow_unreadable: bool = False
+    remote_copy_limit: int = REMOTE_COPY_LIMIT
     compat: str = DEFAULT_COMPAT
     other: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -164,9 +175,9 @@ class StoreConfig:
             if kind == "int":
                 value = int(value)  # arithmetic with an integer of NumPy could overflow
                 value = -(-value // 20) * 20 if name == "mapped_file_size_consume_queue" else value
-                least = LEAST.get(name, INT_MIN)
-                if not least <= value <= INT_MAX:
-                    raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
+                least, most = LEAST.get(name, INT_MIN), LONG_MAX if name in OUR_OWN else INT_MAX
+                if not least <= value <= most:
+                    raise ValueError(f"{name}={value}: must be {least} to {most}")
                 object.__setattr__(self, name, value)
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")

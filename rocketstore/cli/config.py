@@ -10,7 +10,7 @@ from rocketstore.cli.formats import RowsView, finish, paths_below, write_list
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
 from rocketstore.state.broker_tables import ConfigProblem
-from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.broker_config import open_json_tables, open_tables
 from rocketstore.survey.owners import lock_for_writing
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_store
@@ -29,7 +29,7 @@ def run_check(store: Path, view: RowsView) -> None:
 def run_repair(store: Path, dry_run: bool, write_elsewhere: bool, view: RowsView) -> None:
     """Run ``config repair`` with the values of its options."""
     require_config(store)
-    tables = open_tables(StorePlaces.of(store))
+    tables = open_json_tables(StorePlaces.of(store))
     with contextlib.ExitStack() as stack:
         if not dry_run:
             stack.enter_context(lock_for_writing(store, StoreConfig(write_elsewhere=write_elsewhere)))

@@ -23,8 +23,8 @@ AGE = "oldestAgeSeconds"
 
 def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Run the command with the values of its options."""
-    store.layout.require_config_files("read")
     config = store.broker_config
+    store.layout.require_offsets(config)
     name = config.offsets_file
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
     if group is not None and group not in config.consumer_offsets:
@@ -69,11 +69,13 @@ def nothing_saved(config: BrokerConfig, group: str | None) -> str:
 
 def note_other_offsets(store: MessageStore, name: str) -> None:
     """Write a note to standard error if the store also has the other file of consumer offsets than ``name``."""
-    other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
+    other = LMQ_OFFSETS if name == OFFSETS else OFFSETS
     if not StorePlaces.of(store.path).config_file(other).exists():
         return
     reason = f"the broker's properties file has enableLmq={str(name == LMQ_OFFSETS).lower()}"
-    if not store.config.is_of_broker_file:
+    if name not in (OFFSETS, LMQ_OFFSETS):
+        reason = "the broker keeps its offsets in this RocksDB"
+    elif not store.config.is_of_broker_file:
         reason = (
             "it was changed earlier. The broker's properties file (--broker-conf) decides: with enableLmq=true a "
             f"broker reads {LMQ_OFFSETS}, else {OFFSETS}"

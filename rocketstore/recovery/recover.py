@@ -100,7 +100,7 @@ def recover(
     require_file_log(root, given, "recovered")
     layout = look_at_store(root, config)
     layout.require_written_queues("recovered")
-    layout.require_config_files("read, and only the topics tell which queues are batch queues")
+    layout.require_config_files("recovered")
     require_log_directory(root, given)
     require_own_places(root, given)
     has_sizes = any(getattr(given, name) is not None for name in DEFAULT_SIZES)

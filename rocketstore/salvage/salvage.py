@@ -45,7 +45,7 @@ from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.json_tables import batch_topics
-from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.broker_config import open_json_tables, open_tables
 from rocketstore.survey.formats import require_file_log
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
@@ -498,7 +498,7 @@ class _Salvage:
 
     def declare(self, offsets: QueueOffsets) -> None:
         """Add the topics and their queues to topics.json."""
-        tables = open_tables(StorePlaces.of(self.work))
+        tables = open_json_tables(StorePlaces.of(self.work))
         known = tables.read_topics()
         queues = {
             topic: count

@@ -13,8 +13,11 @@ from rocketstore.config import camel_case
 from rocketstore.state.config_json import MOST_DIGITS, Number
 
 __all__ = [
+    "GROUPS",
     "LMQ_OFFSETS",
     "OFFSETS",
+    "OFFSET_TABLE",
+    "TABLE_NAMES",
     "TOPICS",
     "TOPIC_TABLE",
     "TYPED_FILES",
@@ -31,7 +34,10 @@ __all__ = [
 ]
 
 TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
+GROUPS, GROUP_TABLE = "subscriptionGroup.json", "subscriptionGroupTable"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
+OFFSET_TABLE = "offsetTable"
+TABLE_NAMES = {TOPICS: TOPIC_TABLE, GROUPS: GROUP_TABLE, OFFSETS: OFFSET_TABLE}
 LONG_FIELDS = ("broker_id", "which_broker_when_consume_slowly")
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 NUMBER = re.compile(r"([+-]?[0-9][0-9,]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -212,7 +218,7 @@ def decode_groups(root: dict[str, Any]) -> dict[str, SubscriptionGroupConfig]:
     for group, topics in ({} if forbidden is None else read_object(forbidden, "forbiddenTable")).items():
         for number in read_object(topics, f"forbiddenTable of {short(group)}").values():
             read_integer(number, INT)
-    return _decode_beans(root, "subscriptionGroupTable", SubscriptionGroupConfig)
+    return _decode_beans(root, GROUP_TABLE, SubscriptionGroupConfig)
 
 
 def decode_version(value: Any) -> int:
@@ -240,7 +246,7 @@ def decode_offset_table(root: dict[str, Any]) -> Offsets:
     if root.get("groupTopicMap") is not None:
         read_object(root["groupTopicMap"], "groupTopicMap")
     groups: Offsets = {}
-    for key, offsets in read_table(root, "offsetTable").items():
+    for key, offsets in read_table(root, OFFSET_TABLE).items():
         topic, _, group = key.partition("@")
         groups.setdefault(group, {})[topic] = _queue_offsets(offsets, key)
     return groups
@@ -262,7 +268,7 @@ def decode_delay_offsets(root: dict[str, Any]) -> dict[int, int]:
     """Return the offsets of a delayOffset.json by delay level. Source: ScheduleMessageService.decode."""
     if root.get("dataVersion") is not None:
         decode_version(root["dataVersion"])
-    return _queue_offsets(read_table(root, "offsetTable"), "offsetTable")
+    return _queue_offsets(read_table(root, OFFSET_TABLE), "offsetTable")
 
 
 def _queue_offsets(value: Any, what: str) -> dict[int, int]:
@@ -279,7 +285,7 @@ def _read_named(what: str, value: Any, bits: int) -> int:
 
 TYPED_FILES: dict[str, Decoder] = {
     TOPICS: decode_topics,
-    "subscriptionGroup.json": decode_groups,
+    GROUPS: decode_groups,
     OFFSETS: decode_offset_table,
     "delayOffset.json": decode_delay_offsets,
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -44,30 +44,27 @@ MISSING = "is missing"
 TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
 LIVE_SECONDS = 1.0  # after its last change a broker may still be writing the file
 NO_FILE = f"is no regular file of at most {MAX_SIZE} bytes"
-PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
 
 
 @dataclass(frozen=True)
 class JsonTables:
     """The files of a broker's configuration. Nothing is kept open, and every call reads the files again.
 
-    Attributes: directory: ``config`` of a store. databases: the RocksDB that the broker uses in place of a file, by the
-    name of the file: the file is older and is not used. offsets_file: the file of the consumers' offsets; None for the
-    one that was changed last. Source: ConfigManager.
+    Attributes: directory: ``config`` of a store. replaced: the names of files that the broker does not use, because it
+    has these tables in RocksDB: they are not read, and their tables are empty. offsets_file: the file of the consumers'
+    offsets; None for the one that was changed last. Source: ConfigManager.
     """
 
     directory: StorePath
-    databases: Mapping[str, StorePath] = field(default_factory=dict)
+    replaced: Collection[str] = ()
     offsets_file: str | None = None
 
     def read_topics(self, *, must_be_good: bool = False) -> dict[str, TopicConfig]:
         """Read topics.json alone, as ``read_all`` does. The file of consumer offsets may be very large.
 
-        If the broker keeps its topics in RocksDB, the result is empty: RocksDB is not read, and topics.json is older.
-
         Parameters: must_be_good: raise StoreError if all existing files are bad. Otherwise the result is then empty.
         """
-        if TOPICS in self.databases:
+        if TOPICS in self.replaced:
             return {}
         path = self.directory / TOPICS
         main, bak = _read_both(path, decode_topics)
@@ -78,9 +75,9 @@ class JsonTables:
     def read_declared_topics(self) -> set[str]:
         """Return the topics in topics.json itself. Its .bak may have topics that were deleted, and may lack new ones.
 
-        The result is empty if the file is missing or damaged, or if the broker keeps its topics in RocksDB.
+        The result is empty if the file is missing or damaged.
         """
-        if TOPICS in self.databases:
+        if TOPICS in self.replaced:
             return set()
         main, _ = _read_both(self.directory / TOPICS, decode_topics)
         return {*(main.value or ())}
@@ -93,7 +90,7 @@ class JsonTables:
         parts: dict[str, Any] = {}
         problems = []
         for path, decode in self._files():
-            if path.name in self.databases:
+            if path.name in self.replaced:
                 parts[path.name] = {}
                 continue
             main, bak = _read_both(path, decode)
@@ -102,11 +99,6 @@ class JsonTables:
                 problems.append(ConfigProblem(path, f"{main.what}; {_bak(path).name} is used"))
             elif main.value is None and (main.what, bak.what) != (MISSING, MISSING):
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
-        problems += [
-            ConfigProblem(database, f"the broker's {PARTS[name]} are in this RocksDB, which is not read")
-            for name, database in self.databases.items()
-            if name in PARTS
-        ]
         offsets_file = self.offsets_file or self._find_newest_offsets()
         topics, groups, offsets, delay_offsets = (parts.pop(name) for name in TYPED_FILES)
         if offsets_file == LMQ_OFFSETS:

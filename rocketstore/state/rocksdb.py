@@ -1,4 +1,4 @@
-"""Find the RocksDB databases of a store. Their contents are not read."""
+"""Find the RocksDB databases of a store, by the names and bytes of files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.java_text import parse_boolean, trim
-from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
+from rocketstore.state.config_values import GROUPS, LMQ_OFFSETS, OFFSETS, TOPICS
 
 __all__ = [
+    "ALL_IN_ONE",
     "FILES",
     "ROCKSDB",
+    "VERSION_2",
     "find_config_databases",
     "has_rocksdb_data",
     "holds_index",
@@ -25,11 +27,11 @@ __all__ = [
 ]
 
 ROCKSDB, FILES = "defaultrocksdb", "default"
-ONE_DATABASE = ("rdb", "metadata")  # each has the contents of all these files at once
+VERSION_2, ALL_IN_ONE = "rdb", "metadata"  # directories in ``config``; each has the tables of all these files
 # The directory, in ``config``, of the database that a broker has in place of a file, by the name of the file.
 DATABASES = {
     TOPICS: "topics",
-    "subscriptionGroup.json": "subscriptionGroups",
+    GROUPS: "subscriptionGroups",
     OFFSETS: "consumerOffsets",
 }
 INDEX_KEY = b"lastStoreTimeStamp"
@@ -84,7 +86,7 @@ def find_config_databases(directory: StorePath, config: StoreConfig | None = Non
     version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
     if store_type(config) == FILES and trim(version) != "v2":
         return {}
-    for name in ONE_DATABASE:
+    for name in (VERSION_2, ALL_IN_ONE):
         if is_rocksdb(directory / name):
             return dict.fromkeys((*DATABASES, LMQ_OFFSETS), directory / name)
     found = {file: directory / name for file, name in DATABASES.items() if is_rocksdb(directory / name)}

@@ -230,16 +230,16 @@ class MessageStore(Previewed, StoreReader, Closable):
     def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
-        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. The queues
+        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq, or from
+        the broker's RocksDB. The queues
         are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
         queue that is not on disk has no messages.
 
         Parameters: group: None for all groups. An unknown group gives a warning.
         Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
-        Raises: UnsupportedFormatError if the broker has the offsets in RocksDB.
+        Raises: StoreError if the offsets are in a RocksDB that cannot be read.
         """
         self._require_open()
-        self.layout.require_config_files("read")
         if group is not None and (text := explain_unknown_group(self, group)) is not None:
             warnings.warn(text, stacklevel=2)
         return consumer_lag(self, group)

@@ -19,7 +19,7 @@ from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.writer import StoreWriter
-from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.broker_config import open_json_tables, open_tables
 from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
@@ -63,7 +63,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(place.close)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
-        tables = open_tables(StorePlaces.of(root), config)
+        tables = open_json_tables(StorePlaces.of(root), config)
         tables.extend_topics({})  # fails now, before any put, if topics.json cannot be extended
         if batch_topics(tables.read_topics()):
             require_batch_size(config)

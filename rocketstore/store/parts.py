@@ -149,7 +149,7 @@ class StoreParts:
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        """The topics of topics.json, by name. Empty if the broker keeps its topics in RocksDB."""
+        """The broker's topics by name, of topics.json or RocksDB. Empty if they cannot be read."""
         return open_tables(self._places, self.config).read_topics()
 
     @property

@@ -35,7 +35,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.broker_config import open_json_tables
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_batch_size
 
@@ -77,7 +77,7 @@ class StoreWriter:
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
         self.lock_file, *self._other_locks = locks
-        self._topic_queues = TopicQueues(open_tables(places, config), place, config, batch_topics)
+        self._topic_queues = TopicQueues(open_json_tables(places, config), place, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(self._places.abort, place)

@@ -13,10 +13,11 @@ from rocketstore.made_by import made_by
 from rocketstore.state.broker_tables import BrokerTables, TableContents
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.state.json_tables import JsonTables
+from rocketstore.state.rocks_tables import RocksTables
 from rocketstore.state.rocksdb import find_config_databases
 from rocketstore.survey.places import AnyPlaces, StorePlaces
 
-__all__ = ["BrokerConfig", "open_tables"]
+__all__ = ["BrokerConfig", "open_json_tables", "open_tables"]
 
 
 @made_by("BrokerConfig.open(path)")
@@ -26,10 +27,11 @@ class BrokerConfig(TableContents):
 
     ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
     topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
-    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: bad files. They also
-    name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
-    ``offsets_file``: the name of the file that ``consumer_offsets`` was read from. A broker with enableLmq uses
-    lmqConsumerOffset.json.
+    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: files and
+    databases that cannot be read, or not completely. If topics, groups or offsets are in RocksDB, they are read from
+    there by the extra ``rocksdb``, and their JSON files are older and are not used.
+    ``offsets_file``: the name of the file or database that ``consumer_offsets`` was read from. A broker with enableLmq
+    uses lmqConsumerOffset.json.
 
     Source: ConfigManager.load.
 
@@ -53,12 +55,21 @@ class BrokerConfig(TableContents):
         return cls(**vars(tables.read_all()))
 
 
-def open_tables(places: AnyPlaces, config: StoreConfig | None = None) -> JsonTables:
+def open_tables(places: AnyPlaces, config: StoreConfig | None = None) -> JsonTables | RocksTables:
     """Find the tables of a broker. Nothing is kept open.
 
     Parameters: config: the settings of the broker's properties file, or None, as for ``BrokerConfig.open``.
     """
-    return JsonTables(places.config, find_config_databases(places.config, config), find_offsets_file(config))
+    files = open_json_tables(places, config)
+    databases = find_config_databases(places.config, config)
+    limit = (config or StoreConfig()).remote_copy_limit
+    return RocksTables(files, databases, limit) if databases else files
+
+
+def open_json_tables(places: AnyPlaces, config: StoreConfig | None = None) -> JsonTables:
+    """Find the files of a broker's configuration, to check, repair or extend them. Parameters: as ``open_tables``."""
+    databases = find_config_databases(places.config, config)
+    return JsonTables(places.config, frozenset(databases), find_offsets_file(config))
 
 
 def find_offsets_file(config: StoreConfig | None) -> str | None:

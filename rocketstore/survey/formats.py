@@ -13,11 +13,12 @@ from typing import Any
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import UnsupportedFormatError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.state.config_values import LMQ_OFFSETS
+from rocketstore.state.broker_tables import TableContents
+from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.state.rocksdb import (
     ROCKSDB,
     find_config_databases,
@@ -93,6 +94,12 @@ class StoreLayout:
         if self.queue_database is not None and not self.writes_one_format:
             reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_offsets(self, contents: TableContents) -> None:
+        """Raise StoreError if the consumer offsets are in a RocksDB of which none could be read."""
+        for path, what in reversed(contents.problems):  # problems of offsets are behind those of other tables
+            if path == self.config_databases.get(OFFSETS) and not contents.consumer_offsets:
+                raise StoreError(f"{path}: {what}")
 
     def require_config_files(self, what: str) -> None:
         """Raise UnsupportedFormatError if the broker has its topics or consumer offsets in RocksDB."""

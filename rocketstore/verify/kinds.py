@@ -312,6 +312,11 @@ KINDS = {
     "config-not-read": Kind(
         WARNING, "a file of config cannot be read, and the broker does not use it", "does not read it"
     ),
+    "rocksdb-damaged": Kind(
+        ERROR,
+        "a RocksDB cannot be read, or has a row that cannot be decoded",
+        "does not start, or goes without the row",
+    ),
     "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
     "config-bak-used": Kind(
         WARNING, "a file of config cannot be read, its .bak can", "uses the .bak, and deletes the file", REPAIR

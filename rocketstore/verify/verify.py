@@ -13,6 +13,7 @@ from typing import Any
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_read
 from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
@@ -265,8 +266,6 @@ class Verification:
         layout, add = self.layout, self.findings.add
         if layout.queue_database is not None:
             add("not-checked", layout.queue_database, 0, "queues in RocksDB")
-        for database in dict.fromkeys(layout.config_databases.values()):
-            add("not-checked", database, 0, "topics, consumer groups or offsets in RocksDB")
         if layout.index_database is not None:
             add("not-checked", layout.index_database, 0, "an index in RocksDB")
         elif layout.has_other_data:
@@ -284,9 +283,11 @@ class Verification:
         databases = {*self.layout.config_databases.values()}
         self.offsets_file = config.offsets_file
         for path, problem in config.problems:
-            if path in databases:  # a database is not damage
-                continue
-            self.findings.add(kind_of_problem(path, problem, self.config, config.offsets_file), path, 0, problem)
+            if path not in databases:
+                kind = kind_of_problem(path, problem, self.config, config.offsets_file)
+            else:
+                kind = "rocksdb-damaged" if find_missing_reader() is None else "not-checked"
+            self.findings.add(kind, path, 0, problem)
 
     def _check_consumers(self, queues: QueueVerifier, quick: bool) -> None:
         if quick and not self.last_exit_ok:

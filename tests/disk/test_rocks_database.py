@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.rocks import make_rocksdb
 from support.subprocesses import anonymous_memory, in_subprocess
 
 from rocketstore import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
@@ -23,31 +24,19 @@ from rocketstore.disk.rocksdb import linked_files, rocks_database
 from rocketstore.disk.rocksdb.reader_process import ReaderProcess
 from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 
-rocksdict = pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
-
 ROWS = {b"%05d" % number: b"v" * (number % 50) for number in range(0, 6000, 2)}
 OTHER = {b"k": b"", b"\xff\xff": b"last"}
 DAMAGES = 16
 
 
-def make_database(path, rows=ROWS, other=OTHER):
-    database = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
-    family = database.create_column_family("other", rocksdict.Options(raw_mode=True))
-    for table, content in ((database, rows), (family, other)):
-        for key, value in content.items():
-            table[key] = value
-    family.flush()
-    database.flush()
-    database.close()
-    (path / "rocksdict-config.json").unlink()
+def make_database(path, rows=ROWS):
+    return make_rocksdb(path, {"default": rows, "other": OTHER})
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The directory of a RocksDB, which no test changes."""
-    path = tmp_path_factory.mktemp("rocksdb") / "made"
-    make_database(path)
-    return path
+    return make_database(tmp_path_factory.mktemp("rocksdb") / "made")
 
 
 @pytest.fixture

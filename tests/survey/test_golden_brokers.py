@@ -5,12 +5,14 @@ import json
 import os
 import shutil
 import struct
+import sys
 
 import pytest
 from support import brokers
 
 import rocketstore
-from rocketstore import Message, StoreConfig, UnsupportedFormatError
+from rocketstore import Message, StoreConfig, StoreError, UnsupportedFormatError
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.survey.formats import look_at_store
 
 DLEDGER = {"dledger"}
@@ -18,12 +20,14 @@ QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocks
 CONFIG_IN_ROCKSDB = {"config-v2", *QUEUES_IN_ROCKSDB}
 QUEUES_IN_BOTH = {"rocksdb-double", "rocksdb-lmq"}
 READ = sorted({*brokers.NAMES} - DLEDGER - QUEUES_IN_ROCKSDB)
-WITH_LAG = [name for name in READ if brokers.truth(name).get("progress") and name not in CONFIG_IN_ROCKSDB]
+WITH_LAG = [name for name in READ if brokers.truth(name).get("progress")]
 WITHOUT_POP = ("rocksdb-index", "rocksdb-lmq", "rocksdb-trans-only")  # no pop consumer was there
 HALF_TOPICS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")  # the broker went on checking
 INNER_HEAD = struct.Struct(">iiiii")  # size, magic code, CRC, flag, bytes of the body
 COMPACTED = "Kv"
-IN_ROCKSDB = {"consumequeue", "topics", "subscriptionGroups", "consumerOffsets"}
+needs_rocksdict = pytest.mark.skipif(
+    find_missing_reader() is not None, reason="needs rocksdict, of the extra 'rocksdb'"
+)
 SIZES = StoreConfig(max_hash_slot_num=1000, max_index_num=4000, mapped_file_size_consume_queue=2000)
 
 
@@ -82,7 +86,7 @@ def inner_messages(batch):
 def test_every_store_is_one_that_is_read_or_one_that_is_refused():
     assert len(brokers.NAMES) == 23
     assert {*READ} | DLEDGER | QUEUES_IN_ROCKSDB == {*brokers.NAMES}
-    assert len(WITH_LAG) == 14
+    assert len(WITH_LAG) == 15
 
 
 @pytest.mark.parametrize("name", [name for name in READ if name != "batchcq"])
@@ -133,6 +137,7 @@ def test_keys_lead_to_the_messages_that_a_query_found(open_store, name):
             assert found.complete
 
 
+@needs_rocksdict
 @pytest.mark.filterwarnings("ignore:.*no group 'GP' in")
 @pytest.mark.parametrize("name", WITH_LAG)
 def test_lag_is_what_mqadmin_told(open_store, name):
@@ -184,8 +189,6 @@ def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
                         store.queues()
                 else:
                     assert ("Plain", 0) in store.queues()
-        with rocketstore.open(root_of("rocksdb-migrated"), config=config) as store:
-            assert bool(store.topics) != is_refused
 
 
 def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of, tmp_path):
@@ -198,15 +201,31 @@ def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of
             layout.require_written_queues("written")
 
 
+@needs_rocksdict
 @pytest.mark.parametrize("name", sorted(CONFIG_IN_ROCKSDB))
-def test_offsets_and_topics_in_rocksdb_are_named_and_older_files_are_not_read(open_store, name):
+def test_topics_and_offsets_in_rocksdb_are_read_and_older_files_are_not(open_store, name):
+    with open_store(name) as store:
+        config = store.broker_config
+        assert config.problems == []
+        assert {*brokers.truth(name)["topics"]} & {"Plain", "Orders", "Par"} <= {*store.topics}
+        assert store.topics == config.topics
+        progress = {group: brokers.progress(name, group) for group in brokers.truth(name).get("progress", {})}
+        for group, queues in progress.items():
+            for (topic, queue_id), lag in queues.items():
+                assert config.consumer_offsets[group][topic][queue_id] == lag.consumer_offset
+        assert ("G8" in config.consumer_offsets) == (name == "rocksdb-migrated")
+
+
+@pytest.mark.parametrize("name", sorted(CONFIG_IN_ROCKSDB))
+def test_without_rocksdict_offsets_and_topics_are_named_and_older_files_are_not_read(open_store, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
     with open_store(name) as store:
         assert store.topics == {}
         config = store.broker_config
         assert config.consumer_offsets == config.topics == config.subscription_groups == {}
         assert {problem.path.parent.name for problem in config.problems} == {"config"}
-        assert all("RocksDB" in problem.what for problem in config.problems)
-        with pytest.raises(UnsupportedFormatError, match="consumer offsets are in RocksDB"):
+        assert all("rocketstore[rocksdb]" in problem.what for problem in config.problems)
+        with pytest.raises(StoreError, match=r"consumer offsets are in this RocksDB.*rocketstore\[rocksdb\]"):
             list(store.consumer_lag())
 
 
@@ -271,6 +290,7 @@ def test_messages_that_consumers_get_from_elsewhere_are_reported(open_store, nam
 # ---- verify ------------------------------------------------------------------------------------------------
 
 
+@needs_rocksdict
 @pytest.mark.parametrize("name", sorted({*brokers.NAMES} - DLEDGER))
 def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
     report = rocketstore.verify(root_of(name), config=config_of(name, root_of(name)))
@@ -280,17 +300,16 @@ def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
     unchecked = {path for kind, path in found if kind == "not-checked"}
     assert unchecked == {
         "compaction": {COMPACTED},
-        "config-v2": {"rdb"},
-        "rocksdb-cq-separate": IN_ROCKSDB - {"consumequeue"} | {"consumequeue_rocksdb"},
+        "rocksdb-cq-separate": {"consumequeue_rocksdb"},
         "rocksdb-double": {"consumequeue"},
         "rocksdb-lmq": {"consumequeue"},
         "rocksdb-index": {"rocksdbstore"},
         "rocksdb-timer": {"rocksdbstore"},
         "rocksdb-trans-only": {"rocksdbstore"},
         "tiered": {"tiered_index_file"},
-        "rocksdb-cq": IN_ROCKSDB,
-        "lite-rocksdb": IN_ROCKSDB,
-        "rocksdb-migrated": IN_ROCKSDB,
+        "rocksdb-cq": {"consumequeue"},
+        "lite-rocksdb": {"consumequeue"},
+        "rocksdb-migrated": {"consumequeue"},
     }.get(name, set())
 
 

@@ -15,11 +15,12 @@ from rocketstore.disk.storage import is_remote, local_path, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import UnsupportedFormatError
 
-__all__ = ["link_files", "read_stamp"]
+__all__ = ["REMOTE_COPY_LIMIT", "link_files", "read_stamp"]
 
 NAMES = re.compile(r"CURRENT|IDENTITY|MANIFEST-[0-9]+|OPTIONS-[0-9]+|[0-9]+\.(sst|ldb|log|blob)")
 CURRENT = "CURRENT"
 MAX_CURRENT = 4096  # bytes
+REMOTE_COPY_LIMIT = 1 << 30  # bytes
 COPIED_AT_ONCE = 8 << 20  # bytes
 Stamp = dict[str, int]  # sizes of the files by name
 

@@ -15,16 +15,15 @@ import numpy as np
 
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.rocksdb.child import MAX_ROWS
-from rocketstore.disk.rocksdb.linked_files import link_files, read_stamp
+from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT, link_files, read_stamp
 from rocketstore.disk.rocksdb.reader_process import Answer, ReaderProcess
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader, reader_command
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 
-__all__ = ["REMOTE_COPY_LIMIT", "KeyRange", "RocksDatabase", "Rows"]
+__all__ = ["KeyRange", "RocksDatabase", "Rows"]
 
-REMOTE_COPY_LIMIT = 1 << 30  # bytes
 MEMORY = 2 << 30  # bytes of address space of the child
 SECONDS = 120.0  # for each answer of the child
 TRIES = 5

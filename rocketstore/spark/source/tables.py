@@ -183,8 +183,9 @@ class OffsetsReader(TableReader):
     def plan(self, store: MessageStore) -> Iterator[list[QueueId]]:
         queues = self.queues(store)
         if self.wants_groups:
-            store.layout.require_config_files("read")
-            consumed = {QueueId(topic, queue_id) for _, topic, queue_id, _ in store.broker_config.next_offsets()}
+            contents = store.broker_config
+            store.layout.require_offsets(contents)
+            consumed = {QueueId(topic, queue_id) for _, topic, queue_id, _ in contents.next_offsets()}
             queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):
             yield queues[start : start + QUEUES]

@@ -27,10 +27,7 @@ def explain_unknown_topic(store: StoreParts, topic: str) -> str | None:
 
 
 def explain_unknown_group(store: StoreParts, group: str) -> str | None:
-    """Return a text about a consumer group that has no offsets, with the most similar name. None for any other group.
-
-    Raises: UnsupportedFormatError if the broker has the offsets in RocksDB.
-    """
+    """Return a text about a consumer group that has no offsets, with the most similar name; None for another group."""
     config = store.broker_config
     known = config.consumer_offsets
     if group in known or not known:  # a file without groups may be missing or damaged
