@@ -21,7 +21,6 @@ from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of
 from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import LogEnd
 from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -99,7 +98,7 @@ def first_offset(
         tail = 0
     if tail is None:
         return Start(begin)
-    end = LogEnd(log).find()
+    end = log.look(again=True).records_end
     if conditions["end_offset"] is not None:
         end = min(end, conditions["end_offset"])
     return find_tail(log, conditions, begin, end, tail, view)
@@ -127,9 +126,9 @@ def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
 def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
     """Yield a scan of the new records each time the log has grown, until the end offset if one is given."""
     last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
-    begin, log_end = conditions["begin_offset"], LogEnd(log)
+    begin = conditions["begin_offset"]
     while begin < last:
-        end = min(log_end.find(), last)
+        end = min(log.look().records_end, last)
         if begin < end:
             yield scan(log, conditions | {"begin_offset": begin, "end_offset": end})
             begin = end

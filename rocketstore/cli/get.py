@@ -12,7 +12,6 @@ from rocketstore.cli.text import command
 from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
@@ -80,7 +79,7 @@ def damaged_units(log: CommitLog, units: ConsumeQueueUnits, topic: str, queue_id
     batch, statuses = log.find_messages(units.phy_offsets, columns=["topic", "queue_id", "properties"])
     bad = (statuses != 0) & (units.phy_offsets >= log.min_phy_offset) & ~units.is_filler
     if bad.any():
-        bad &= units.phy_offsets < LogEnd(log).find()
+        bad &= units.phy_offsets < log.look(again=True).records_end
     problems = dict.fromkeys(np.flatnonzero(bad).tolist(), "cannot be read")
     own = rows_in_queue(batch, topic, queue_id)
     rows = np.flatnonzero(statuses == 0).tolist()

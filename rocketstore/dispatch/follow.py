@@ -12,7 +12,6 @@ from typing import NamedTuple
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.message import Message, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.text_values import datetime_or_none
@@ -89,15 +88,15 @@ def follow_batches(
 ) -> Iterator[MessageBatch]:
     """Yield the messages of a log that another process may be writing; see ``MessageStore.follow_batches``."""
     at = log.min_phy_offset if from_phy_offset is None else operator.index(from_phy_offset)
-    log_end = LogEnd(log)
     while stop is None or not stop.is_set():
-        end = log_end.find()
+        view = log.look()
+        end = view.records_end
         at = max(at, log.min_phy_offset)
         if at < end:
             for batch in log.scan(at, end, columns=columns):
                 if len(batch):
                     yield batch
-            _require_last(log, log_end.last_phy_offset, at, columns)
+            _require_last(log, view.last_phy_offset, at, columns)
             at = end
         elif poll is None:
             return

@@ -28,8 +28,10 @@ from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import EndEvidence, StoreState, UnfinishedRecords
-from rocketstore.log.ending import Ending, PlannedEnding, read_error
+from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
+from rocketstore.log.end_finder import EndFinder
+from rocketstore.log.log_end import LogView, StoreState
+from rocketstore.log.read_error import read_error
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.scan import Scan
 from rocketstore.log.standalone_writer import StandaloneLogWriter
@@ -53,7 +55,7 @@ ON_CORRUPT = ("raise", "skip")
 class CommitLog(RecordReader, Closable):
     """The commit log of a store. ``open`` returns one; it is a context manager. A reader may work beside a broker.
 
-    Attributes: directories; mode. ending: finds where the log ends. Others: see ``RecordReader``.
+    Attributes: directories; mode. end_finder: finds where the log ends. Others: see ``RecordReader``.
     Source: CommitLog, MultiPathMappedFileQueue.
 
     Examples:
@@ -72,19 +74,19 @@ class CommitLog(RecordReader, Closable):
         trusts_file_times: bool = True,
         evidence: EndEvidence | None = None,
         unfinished: UnfinishedRecords | None = None,
-        planned_end: int | None = None,
+        view: LogView | None = None,
     ) -> None:
         """Make a log of listed files.
 
         Parameters: whole_to, trusts_file_times: as for ``RecordReader``. evidence: tells where a broker ends the log;
         None to read all records, also old ones. unfinished: records to leave out; None without any.
-        planned_end: where queues end, a physical offset that another process found; None to find it.
+        view: the view of the driver of a distributed job; None to find where the log ends.
         """
         super().__init__(queue, options, whole_to=whole_to, trusts_file_times=trusts_file_times)
         self.mode = mode
         self.writer: StandaloneLogWriter | None = None
         self._locks: list[StoreLock] = []
-        self.ending = Ending(self, evidence, unfinished) if planned_end is None else PlannedEnding(self, planned_end)
+        self.end_finder = EndFinder(self, evidence, unfinished, view)
 
     @classmethod
     def open(
@@ -203,12 +205,16 @@ class CommitLog(RecordReader, Closable):
 
         Source: CommitLog.getMaxOffset.
         """
-        return self.ending.find()
+        return self.end_finder.find_end()
 
     @property
     def last_phy_offset(self) -> int | None:
         """Where the last record begins that ``max_phy_offset`` saw; None without a record."""
-        return self.ending.last_phy_offset
+        return self.end_finder.last_phy_offset
+
+    def look(self, *, again: bool = False) -> LogView:
+        """Return a new view of the log: where it ends, also behind damage, and why. ``EndFinder.look`` describes it."""
+        return self.end_finder.look(again=again)
 
     def as_whole_to(self, offset: int) -> CommitLog:
         """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more."""
@@ -221,12 +227,12 @@ class CommitLog(RecordReader, Closable):
             self.options,
             whole_to=self.whole_to,
             trusts_file_times=self.trusts_file_times,
-            unfinished=self.ending.unfinished,
+            unfinished=self.end_finder.unfinished,
         )
 
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset: as ``RecordReader``, and after a clean stop nobody writes."""
-        if offset < self.whole_to or self.ending.left_state == StoreState.STOPPED:
+        if offset < self.whole_to or self.end_finder.find_left_state() == StoreState.STOPPED:
             return True
         return super().is_at_rest(offset)
 
@@ -250,7 +256,7 @@ class CommitLog(RecordReader, Closable):
 
     def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
         offset = operator.index(phy_offset)
-        return (END, None) if offset >= self.ending.find_readable_end(offset) else self.read_record(offset)
+        return (END, None) if offset >= self.end_finder.find_readable_end(offset) else self.read_record(offset)
 
     def get_messages(
         self, phy_offsets: Any, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
@@ -284,7 +290,7 @@ class CommitLog(RecordReader, Closable):
         offsets = aligned(phy_offsets, np.int64)
         windows, window_of = self.windows_of(offsets)
         if len(offsets):
-            window_of[offsets >= self.ending.find_readable_end(int(offsets.max()))] = -1
+            window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)
@@ -304,7 +310,7 @@ class CommitLog(RecordReader, Closable):
 
     def error(self, offset: int, status: int) -> Exception:
         """Return the error that says why no message can be read at an offset. Parameters: status: of a scanner."""
-        return read_error(self.ending, offset, status)
+        return read_error(self, self.end_finder, offset, status)
 
     # ---- scan ----------------------------------------------------------------------------------------------
 
@@ -372,7 +378,7 @@ class CommitLog(RecordReader, Closable):
         record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tags), texts[1], begin, last)
         return Scan(
             self,
-            self.ending,
+            self.end_finder,
             fields,
             None if begin_offset is None else operator.index(begin_offset),
             None if end_offset is None else operator.index(end_offset),

@@ -1,71 +1,72 @@
-"""LogEnd: where the last record of a commit log ends, also if bytes before that record are damaged."""
+"""LogEnd and LogView: where a log ends and why, as values."""
 
 from __future__ import annotations
 
-import math
-import time
+from enum import StrEnum
+from typing import NamedTuple
 
-from rocketstore.disk.storage import is_remote
-from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
-from rocketstore.log.ending import EndSearch
-
-__all__ = ["LogEnd"]
-
-LOOK_AHEAD_SECONDS = 10.0
+__all__ = ["EndCandidate", "LogEnd", "LogView", "StoreState", "Why"]
 
 
-class LogEnd:
-    """Finds where the last record of a log ends, also while the log grows.
+class StoreState(StrEnum):
+    """How the last writer left a store: it stopped cleanly, it still runs, or it crashed."""
 
-    ``CommitLog.max_phy_offset`` is before the first damage in the last files. This class also finds records behind the
-    damage.
+    STOPPED = "stopped"
+    RUNNING = "running"
+    CRASHED = "crashed"
+
+
+class Why(StrEnum):
+    """Why the sound records of a log end at an offset.
+
+    COMPLETE: the writer stopped there. GROWING: a running broker writes its next record there. TORN: a writer crashed
+    there, or nothing is known of the writer. CUT: it is proved that a broker ended the log there at its start, and old
+    records stand behind. DAMAGED: sound records stand behind, and nothing proves that they are old. UNCOMMITTED: the
+    records behind belong to a write that was not committed.
     """
 
-    def __init__(self, log: CommitLog) -> None:
-        self._log = log
-        self._search = EndSearch(log)
-        self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
-        self._versions: list[tuple[object, ...]] = []  # of remote files, at that time
+    COMPLETE = "complete"
+    GROWING = "growing"
+    TORN = "torn"
+    CUT = "cut"
+    DAMAGED = "damaged"
+    UNCOMMITTED = "not committed"
 
-    @property
-    def last_phy_offset(self) -> int | None:
-        """Where the last record begins that ``find`` saw, bytes; None without a record."""
-        return self._search.last_phy_offset
 
-    def find(self) -> int:
-        """Return where the last record ends now, bytes. The bytes behind the end are searched every 10 seconds."""
-        log, search, before = self._log, self._search, self._search.end
-        if log.ending.state == StoreState.STOPPED and not is_remote(log.directories[0]):
-            stopped_end, search.last_phy_offset = log.max_phy_offset, log.last_phy_offset
-            if not self._must_search(before, stopped_end) or not self._has_new_records(stopped_end):
-                search.end = stopped_end
-                return stopped_end
-        scanner = log.scanner(())
-        log.refresh()
-        end = search.find(scanner, log.last_begun_file)
-        if self._must_search(before, end):
-            while (later := log.find_later(end, LONG_MAX)) not in (None, end) and not log.ending.is_cut(end, later):
-                end = search.find_behind(scanner, later)
-            self._searched, self._versions = time.monotonic(), self._remote_versions()
-        return min(end, log.ending.find_limit())
+class EndCandidate(NamedTuple):
+    """A place where the log may end. All offsets are physical offsets, in bytes.
 
-    def _has_new_records(self, end: int) -> bool:
-        """Return whether records that no broker cut off stand behind the end of a stopped store's log."""
-        has_come = self._log.find_later(end, LONG_MAX) is not None and not self._log.ending.is_at(end)
-        self._searched = -math.inf if has_come else time.monotonic()
-        return has_come
+    Attributes: end: where the first bytes begin that are no record. last_phy_offset: where the last record before
+    ``end`` begins; -1 without a record. later: where the first record behind ``end`` begins; None without a record.
+    """
 
-    def _must_search(self, before: int | None, end: int) -> bool:
-        """Return whether to search behind the end, which was at ``before`` at the last call.
+    end: int
+    last_phy_offset: int
+    later: int | None
 
-        A search of remote files fetches all their bytes. So they are searched only if the end does not move.
-        """
-        if time.monotonic() < self._searched + LOOK_AHEAD_SECONDS:
-            return False
-        versions = self._remote_versions()
-        return not versions or before is None or (end == before and versions != self._versions)
 
-    def _remote_versions(self) -> list[tuple[object, ...]]:
-        return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
+class LogEnd(NamedTuple):
+    """Where the sound records of a log end, the last record before that place, and why they end there.
+
+    Attributes: end, last_phy_offset: as of ``EndCandidate``.
+    """
+
+    end: int
+    last_phy_offset: int
+    why: Why
+
+
+class LogView(NamedTuple):
+    """A frozen bound of what is read of a log. All offsets are physical offsets, in bytes.
+
+    Attributes: end: behind the last sound record before the first bad bytes of the last files, or before a cut. why:
+    why the sound records end there. records_end: behind the last record of all, also if bytes before it are damaged.
+    last_phy_offset: where this last record begins; None without a record. queue_end: where the records end to which
+    units may lead; LONG_MAX if that is not known.
+    """
+
+    end: int
+    why: Why
+    records_end: int
+    last_phy_offset: int | None
+    queue_end: int

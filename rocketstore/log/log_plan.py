@@ -9,6 +9,7 @@ from rocketstore.disk.mapped_file_queue import FROM_OFFSET, LogFile
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogView
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD
 
 __all__ = ["LogPlan"]
@@ -19,6 +20,7 @@ class LogPlan(NamedTuple):
 
     Attributes: begin, end: physical offsets of the part. directories, options: of the log. files: of the part, as the
     driver listed them. mapped_file_size: bytes of a whole file. whole_to: nobody writes before this physical offset.
+    view: where the driver saw the log end; None if the task needs no end.
     """
 
     begin: int
@@ -28,22 +30,21 @@ class LogPlan(NamedTuple):
     mapped_file_size: int
     options: dict[str, Any]
     whole_to: int
+    view: LogView | None = None
 
     @classmethod
-    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0) -> LogPlan:
+    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> LogPlan:
         """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
         files = log.queue.files
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
-        return cls(begin, end, log.directories, files[first : last + 1], log.mapped_file_size, log.options, whole_to)
+        files = files[first : last + 1]
+        return cls(begin, end, log.directories, files, log.mapped_file_size, log.options, whole_to, view)
 
-    def open(self, planned_end: int | None = None) -> CommitLog:
-        """Open the part. Its directories are listed only if a file is missing or has damage.
-
-        Parameters: planned_end: where queues end, a physical offset that the driver found; None to find it.
-        """
+    def open(self) -> CommitLog:
+        """Open the part. Its directories are listed only if a file is missing or has damage."""
         queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
-        return CommitLog(queue, self.options, whole_to=self.whole_to, planned_end=planned_end)
+        return CommitLog(queue, self.options, whole_to=self.whole_to, view=self.view)
 
     def open_part(self) -> CommitLog:
         """Open the part for a scan: of remote files, only the bytes of the part are read."""

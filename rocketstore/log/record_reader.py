@@ -17,6 +17,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
 from rocketstore.kernels.layout import BLANK_HEAD, read_field
 from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.log.log_end import EndCandidate
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -286,6 +287,19 @@ class RecordReader:
                 break
             offset = step[0]
         return offset
+
+    def find_bad_bytes(self, begin: int) -> EndCandidate:
+        """Find the first bytes from ``begin`` on that are no record, and the first record behind them.
+
+        Parameters: begin: a physical offset at which a file or a record begins, bytes.
+        """
+        scanner = self.scanner(())
+        end = self.walk(scanner, begin)
+        last = int(scanner.last_phy_offset)
+        before = self.queue.find(begin - 1)
+        if last < 0 and before is not None:  # the last record is in an earlier file
+            last = self.find_bad_bytes(before.file_from_offset).last_phy_offset
+        return EndCandidate(end, last, self.find_later(end + 1, LONG_MAX))  # a half written record may begin at the end
 
     def begins_record(self, offset: int) -> bool:
         """Return whether a sound record or a blank begins at an offset."""

@@ -17,8 +17,9 @@ from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.ending import Ending, read_error
+from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
+from rocketstore.log.read_error import read_error
 from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
@@ -60,7 +61,7 @@ class Scan(ArrowStream):
     def __init__(
         self,
         log: RecordReader,
-        ending: Ending,
+        end_finder: EndFinder,
         fields: dict[str, Field],
         begin_offset: int | None,
         end_offset: int | None,
@@ -78,7 +79,7 @@ class Scan(ArrowStream):
         self._resyncs = True
         self._choose: Callable[[MessageBatch], MessageBatch] | None = None
         self._log = log
-        self._ending = ending
+        self._end_finder = end_finder
         self._fields = fields
         self._begin, self._end = begin_offset, end_offset
         self._new_scanner = new_scanner
@@ -95,9 +96,9 @@ class Scan(ArrowStream):
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
-        last = min(self._log.end_of(files[-1]) if files else 0, self._ending.find_limit())
+        last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
-        end = self._stop = self._ending.bound(begin, last if self._end is None else min(self._end, last))
+        end = self._stop = self._end_finder.bound_scan(begin, last if self._end is None else min(self._end, last))
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
         return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
 
@@ -188,7 +189,7 @@ class Scan(ArrowStream):
         log = self._log
         log.list_again()  # only records behind a planned part show that the bytes are damage
         later = log.find_later(offset + 1, LONG_MAX)
-        if later is not None and not self._is_bad_crc(offset) and self._ending.is_at(offset):
+        if later is not None and not self._is_bad_crc(offset) and self._end_finder.ends_at(offset):
             return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
@@ -208,7 +209,7 @@ class Scan(ArrowStream):
         if offset < log.min_phy_offset:
             self.has_expired = True
             return later, True
-        error = read_error(self._ending, offset, status)
+        error = read_error(self._log, self._end_finder, offset, status)
         if self._on_corrupt == "raise" or not isinstance(error, CorruptFileError):
             raise error
         self.skipped.append(Skipped(offset, min(later, self._stop), error))

@@ -241,7 +241,7 @@ class _Search:
         """Keep the candidates that match the query and are before the end of the log."""
         if len(phy_offsets):
             last = int(phy_offsets.max())
-            end = self.log.ending.find_readable_end(last)
+            end = self.log.end_finder.find_readable_end(last)
             if last >= end:
                 kept = phy_offsets < end
                 rows, phy_offsets = rows[kept], phy_offsets[kept]
@@ -308,11 +308,7 @@ class _Search:
     @lazy_property
     def records_end(self) -> int:
         """Where the log's last record ends, bytes, even if bytes before it are damaged."""
-        log = self.log
-        end, limit = log.max_phy_offset, log.ending.find_limit()
-        while not log.ending.is_behind(end) and (later := log.find_later(end + 1, limit)) is not None:
-            end = log.walk(log.scanner(()), later)
-        return min(end, limit)
+        return self.log.look(again=True).records_end
 
     def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
         """Return which candidates are hits already. Files and chains go back in the log, so there are seldom any."""

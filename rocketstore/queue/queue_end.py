@@ -10,10 +10,8 @@ from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import StoreState
-from rocketstore.log.ending import PlannedEnding
+from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LOOK_BACK
-from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.queue.unit_run import Span, UnitRun
 
 __all__ = ["QueueEnding", "find_own_end", "find_truncated_end"]
@@ -52,11 +50,11 @@ class QueueEnding:
     def find(self) -> int:
         """Return the position where the queue ends now."""
         run_end, log = self.run.find_end(), self.commit_log
-        ending = getattr(log, "ending", None)
-        state = StoreState.CRASHED if ending is None else ending.state
+        finder = getattr(log, "end_finder", None)
+        state = StoreState.CRASHED if finder is None else finder.find_state()
         is_bounded = state != StoreState.CRASHED and log.queue.files
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
-        limit = LONG_MAX if ending is None else log.ending.find_limit()
+        limit = LONG_MAX if finder is None else finder.find_limit()
         self.known_end = end if limit == LONG_MAX else self._find_end_before(limit, end)
         return self.known_end
 
@@ -85,27 +83,31 @@ class QueueEnding:
         if is_remote(self.run.directory):  # a walk over the log would fetch all of it: check the last unit's record
             end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
         else:
-            end = self._find_bounded_end(run_end, 0 if known is None else known.end)
+            end = self._find_bounded_end(run_end, 0 if known is None else known.end, state)
             end = self._find_own_end(end) if state == StoreState.RUNNING else end
         self._bounded = BoundedEnd(files, run_end, end)
         return end
 
-    def _find_bounded_end(self, run_end: int, checked: int) -> int:
+    def _find_bounded_end(self, run_end: int, checked: int, state: StoreState) -> int:
         """Return the end of the queue. Only units from position ``checked`` on may lead behind the log."""
-        run, ending = self.run, self.commit_log.ending
+        run, log = self.run, self.commit_log
         spans = run.spans_until(run_end)
         if not spans:
             return run_end
         # Finding the end of the log is slow. It is not needed if all units lead to earlier files of the log.
-        place = run.skip_before(max(spans[-1][0], checked), run_end, ending.begin())
-        if place == run_end or run.skip_before(place, run_end, log_end := ending.bound_of_queues()) == run_end:
+        place = run.skip_before(max(spans[-1][0], checked), run_end, log.end_finder.find_begin())
+        if place == run_end or run.skip_before(place, run_end, log.look().queue_end) == run_end:
             return run_end
+        log_end = log.look(again=state == StoreState.RUNNING).queue_end
         return find_truncated_end(spans, log_end, run.read_phy_offset, run.skip_before)
 
     def _is_before_last_file(self, run_end: int) -> bool:
         """Return whether the last unit leads to a record before the last log file that begins with a record."""
         last = run_end - self.run.unit_size
-        return not self.run.spans_until(run_end) or self.run.read_phy_offset(last) < self.commit_log.ending.begin()
+        return (
+            not self.run.spans_until(run_end)
+            or self.run.read_phy_offset(last) < self.commit_log.end_finder.find_begin()
+        )
 
     def _find_own_end(self, end: int) -> int:
         return find_own_end(self.run.spans_until(end), self.run.unit_size, self._is_own) if end > 0 else end
@@ -131,9 +133,7 @@ class QueueEnding:
         log = self.commit_log
         if any(log.end_around(phy_offset, most) > phy_offset for most in LOOK_BACK):
             return False
-        is_planned = isinstance(log.ending, PlannedEnding)  # a task lists no directory
-        is_searched = is_remote(self.run.directory) and not is_planned
-        return bool(phy_offset < (SparseLogEnd(log).find() if is_searched else log.ending.bound_of_queues()))
+        return bool(phy_offset < log.look().queue_end)
 
 
 def find_truncated_end(

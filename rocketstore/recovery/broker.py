@@ -26,7 +26,8 @@ from rocketstore.index.index_service import open_index
 from rocketstore.java_text import parse_int
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndEvidence, StoreState
+from rocketstore.log.end_evidence import EndEvidence
+from rocketstore.log.log_end import StoreState
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter

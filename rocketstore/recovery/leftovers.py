@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketstore.disk.storage import is_remote
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
+from rocketstore.log.log_end import StoreState
 from rocketstore.recovery.tail import tails
 
 __all__ = ["count_leftover_bytes", "describe_leftovers"]
@@ -18,7 +18,7 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 
     None if that is not known: the store crashed, or the log is remote and has other bytes than zeros near its end.
     """
-    if log.ending.evidence is None or log.ending.state == StoreState.CRASHED:
+    if not log.end_finder.is_end_known():
         return None
     if is_remote(log.directories[0]):
         return 0 if not log.queue.pread(end, NEAR).strip(b"\0") else None
@@ -30,13 +30,13 @@ def describe_leftovers(log: CommitLog) -> str | None:
 
     Beside a running broker nothing proves that they are old.
     """
-    if log.ending.evidence is None or is_remote(log.directories[0]):
+    if log.end_finder.evidence is None or is_remote(log.directories[0]):
         return None
     end = log.max_phy_offset
     later = log.find_later(end, LONG_MAX)
-    if later is None or not log.ending.is_at(end):
+    if later is None or not log.end_finder.ends_at(end):
         return None
-    if log.ending.left_state == StoreState.RUNNING:
+    if log.end_finder.find_left_state() == StoreState.RUNNING:
         reason = f"a broker writes at {end}. Records behind it, the first at {later}, seem to be old and are not read"
     else:
         reason = f"a broker cut the log at {end}. Old records behind it, the first at {later}, are not read"

@@ -10,9 +10,10 @@ import numpy as np
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndEvidence, Why
-from rocketstore.log.ending import find_stopped_end
+from rocketstore.log.end_evidence import EndEvidence
+from rocketstore.log.end_finder import find_stopped_end
 from rocketstore.log.inner_batches import count_batch_messages
+from rocketstore.log.log_end import Why
 from rocketstore.messages.system_flags import INNER_BATCH
 
 __all__ = ["LOST_FIELDS", "LostMessages", "count_lost"]

@@ -12,7 +12,7 @@ from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_pat
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndCandidate, Why, find_bad_bytes
+from rocketstore.log.log_end import EndCandidate, Why
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction
@@ -124,7 +124,7 @@ def check_log_files(store: StoreFiles) -> None:
 
 def has_records_behind_end(store: StoreFiles) -> bool:
     """Return whether records stand behind the end of the log: a broker cut them off, or bytes were damaged."""
-    return find_bad_bytes(store.log, store.log.last_begun_file()).later is not None
+    return store.log.find_bad_bytes(store.log.last_begun_file()).later is not None
 
 
 def find_tail_begin(store: StoreFiles) -> int:

@@ -15,7 +15,7 @@ from rocketstore.index.geometry import IndexGeometry
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
+from rocketstore.log.log_end import StoreState
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig

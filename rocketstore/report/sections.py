@@ -13,7 +13,6 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
-from rocketstore.log.log_end import LogEnd
 from rocketstore.report import charts
 from rocketstore.report.charts import NO_TAG
 from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogBounds, LogNumbers, read_log
@@ -154,9 +153,9 @@ def find_log_bounds(store: MessageStore, summary: StoreSummary) -> LogBounds:
     last = first if summary.end_timestamp is None else summary.end_timestamp
     with contextlib.suppress(StoreError, OSError, ValueError):  # ``read_numbers`` raises the error again
         log = store.commit_log
-        log_end = LogEnd(log)
-        end = log_end.find()
-        message = None if log_end.last_phy_offset is None else log.find_message(log_end.last_phy_offset)
+        view = log.look(again=True)
+        end = view.records_end
+        message = None if view.last_phy_offset is None else log.find_message(view.last_phy_offset)
         last = last if message is None else message.store_timestamp
     return LogBounds(begin, end, min(first, last), max(first, last))
 

@@ -11,6 +11,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.log_end import Why
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.units import ConsumeQueueUnits
@@ -64,8 +65,8 @@ def count_lost_messages(
 def find_cut(root: Path, config: StoreConfig | None) -> int:
     """Return where a broker is proved to have cut the log; LONG_MAX if no cut is proved."""
     with MessageStore.open(root, config=config) as store:
-        cut = store.commit_log.ending.find_cut()
-    return LONG_MAX if cut is None else cut
+        view = store.commit_log.look()
+    return view.end if view.why == Why.CUT else LONG_MAX
 
 
 def read_units(queue: ConsumeQueue) -> Iterator[ConsumeQueueUnits]:

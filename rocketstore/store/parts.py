@@ -19,7 +19,7 @@ from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
+from rocketstore.log.log_end import StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS

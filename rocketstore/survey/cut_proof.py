@@ -15,7 +15,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import EndCandidate, JudgedEnd, StoreState
+from rocketstore.log.log_end import EndCandidate, LogEnd, StoreState
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
@@ -75,7 +75,7 @@ class StoreEvidence:
             return StoreState.RUNNING if is_held(self._lock) else StoreState.CRASHED
         return StoreState.CRASHED
 
-    def judge(self, log: RecordReader, candidate: EndCandidate) -> JudgedEnd:
+    def judge(self, log: RecordReader, candidate: EndCandidate) -> LogEnd:
         """Decide whether the log ends at a place. Parameters: log: with files that were just listed."""
         state = self.find_state()
         if candidate.later is None or state == StoreState.CRASHED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketstore.kernels.layout import MIN_RECORD
-from rocketstore.log.end_rule import EndCandidate, JudgedEnd, StoreState, Why
+from rocketstore.log.log_end import EndCandidate, LogEnd, StoreState, Why
 
 __all__ = ["CutProof", "RunProof", "judge_end"]
 
@@ -67,14 +67,14 @@ class RunProof:
     are_later_old: bool
 
 
-def judge_end(candidate: EndCandidate, proof: CutProof | RunProof | None, state: StoreState) -> JudgedEnd:
+def judge_end(candidate: EndCandidate, proof: CutProof | RunProof | None, state: StoreState) -> LogEnd:
     """Decide why the sound records of a log end at a place, from values alone.
 
     A cut must be proved. Without a proof the records behind the place are sound, and the bytes at it are damaged.
 
     Parameters: proof: a CutProof of a stopped store, a RunProof of a running one; None if the store's files give none.
     """
-    return JudgedEnd(candidate.end, candidate.last_phy_offset, _find_why(candidate, proof, state))
+    return LogEnd(candidate.end, candidate.last_phy_offset, _find_why(candidate, proof, state))
 
 
 def _find_why(candidate: EndCandidate, proof: CutProof | RunProof | None, state: StoreState) -> Why:

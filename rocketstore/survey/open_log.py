@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketstore.config import StoreConfig
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndEvidence, UnfinishedRecords
+from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.survey.places import AnyPlaces
 
 __all__ = ["open_log"]

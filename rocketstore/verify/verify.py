@@ -25,7 +25,7 @@ from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
+from rocketstore.log.log_end import Why
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.begin import find_dispatch_begin
@@ -217,15 +217,10 @@ class Verification:
             return None
         try:
             with MessageStore.open(self.root, config=self.config) as store:
-                ending = store.commit_log.ending
-                if ending.state != StoreState.STOPPED:
-                    return None
-                end = store.commit_log.max_phy_offset
-                if end == ending.known_end:  # no unfinished write ends the log before its last record
-                    return end if ending.is_known_cut(end) else None
+                view = store.commit_log.look()
         except CorruptFileError:  # the checks of log and intent report the damage
             return None
-        return None if log.find_later(end, LONG_MAX) is None else end
+        return view.end if view.why in (Why.CUT, Why.UNCOMMITTED) else None
 
     # ---- state -----------------------------------------------------------------------------------------------
 

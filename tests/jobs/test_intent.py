@@ -28,7 +28,6 @@ from rocketstore import (
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter, read_blocks
-from rocketstore.log.log_end import LogEnd
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
@@ -587,7 +586,7 @@ def test_readers_give_no_record_of_a_write_that_was_ended(base, parts, damage):
         assert found == before
     with rocketstore.open(base) as store:
         assert store.commit_log.max_phy_offset == store.summary().max_phy_offset == begin
-        assert LogEnd(store.commit_log).find() == begin
+        assert store.commit_log.look().records_end == begin
         assert not len(store.commit_log.find_messages(np.array(records))[0])
     rocketstore.open(base, "a").close()
     assert bodies(base) == before

@@ -24,7 +24,6 @@ from support.cut_store import CQ_FILE, T0, cut_off, forget_checkpoint, offsets_o
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message, StoreConfig
-from rocketstore.log.log_end import LogEnd
 from rocketstore.queue.queue_end import find_own_end, find_truncated_end
 
 LOG_FILE, BATCH_FILE = 4096, 460
@@ -217,7 +216,7 @@ def test_records_that_a_broker_cut_off_are_left_out_and_read_on_request(tmp_path
     with rocketstore.open(tmp_path) as store:
         log = store.commit_log
         assert bodies(store) == bodies(store, threads=2) == expected
-        assert log.max_phy_offset == LogEnd(log).find() == end
+        assert log.max_phy_offset == log.look().records_end == end
         assert store.consume_queue("T0", 0).max_queue_offset == 12
         assert store.summary().messages == 12
         assert store.summary().leftover_bytes > 1000
@@ -464,11 +463,10 @@ def test_beside_a_running_broker_log_and_queues_end_where_it_ended_them(tmp_path
     with running(tmp_path), rocketstore.open(tmp_path) as store:
         assert len(bodies(store)) == 12
         assert store.consume_queue("T0", 0).max_queue_offset == 12
-        log_end = LogEnd(store.commit_log)
-        assert log_end.find() == store.commit_log.max_phy_offset == end
+        assert store.commit_log.look().records_end == store.commit_log.max_phy_offset == end
         data = build_record(topic="T0", body=b"n", phy_offset=end, queue_offset=12, store_timestamp=T0 + 20_000)
         damages.change_log(tmp_path, 0, end, data)
-        assert log_end.find() == end + len(data)
+        assert store.commit_log.look().records_end == end + len(data)
         assert len(bodies(store)) == 13
         set_unit(tmp_path / "consumequeue" / "T0" / "0", 12, struct.pack(">qiq", end, len(data), 0))
         assert store.consume_queue("T0", 0).max_queue_offset == 13
@@ -565,7 +563,7 @@ def test_a_remote_log_ends_before_records_that_a_broker_cut_off(tmp_path):
     end = cut_off(tmp_path, 10)
     with rocketstore.open(rocketstore.RemotePath(fsspec.filesystem("file"), str(tmp_path))) as store:
         assert len(bodies(store)) == 12
-        assert LogEnd(store.commit_log).find() == end
+        assert store.commit_log.look().records_end == end
     remote = rocketstore.RemotePath(fsspec.filesystem("file"), str(tmp_path))
     with rocketstore.open(remote, leftovers=True) as store:
         assert len(bodies(store, on_corrupt="skip")) == 30

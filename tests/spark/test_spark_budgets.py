@@ -22,10 +22,8 @@ from support.spark_reads import limits, reader_of
 
 import rocketstore
 from rocketstore import CommitLog, Message, RemotePath, StoreConfig
-from rocketstore.log import sparse_log_end
-from rocketstore.log.log_end import LogEnd
+from rocketstore.log import sparse_search
 from rocketstore.log.record_heads import read_store_timestamps
-from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.messages import MessagesReader
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
@@ -216,29 +214,30 @@ def damaged_log(root, draw):
 
 @pytest.mark.parametrize("probe", [64, 1024, 16 << 10])
 def test_the_end_that_is_found_with_few_reads_is_that_of_a_walk(tmp_path, seed, monkeypatch, probe):
-    monkeypatch.setattr(sparse_log_end, "PROBE", probe)
-    monkeypatch.setattr(sparse_log_end, "BEHIND", 16384)
+    monkeypatch.setattr(sparse_search, "PROBE", probe)
+    monkeypatch.setattr(sparse_search, "BEHIND", 16384)
     draw = random.Random(seed)
     for name in range(25):
         root = tmp_path / str(name)
         damaged_log(root, draw)
         with rocketstore.open(root) as local, rocketstore.open(counted(root)) as remote:
-            expected, found = LogEnd(local.commit_log), SparseLogEnd(remote.commit_log)
-            assert found.find() == expected.find()
+            expected, found = local.commit_log.look(), remote.commit_log.look()
+            assert found.records_end == expected.records_end
             assert found.last_phy_offset == expected.last_phy_offset
-            assert found.find() == expected.find()
+            assert remote.commit_log.look() == found
 
 
 def test_the_end_of_a_log_that_grows_is_followed(tmp_path, seed, monkeypatch):
     monkeypatch.setattr("rocketstore.disk.remote.remote_path.LISTED", 0.0)
     draw = random.Random(seed)
     with rocketstore.open(tmp_path, "a", config=SMALL) as store, rocketstore.open(counted(tmp_path)) as remote:
-        end = SparseLogEnd(remote.commit_log)
-        assert end.find() == 0
+        log = remote.commit_log
+        assert log.look().records_end == 0
         for _ in range(30):
             put(store, draw.randrange(6), draw.choice([0, 100, 3000]))
-            assert end.find() == store.commit_log.max_phy_offset
-            assert end.last_phy_offset == store.commit_log.last_phy_offset
+            view = log.look()
+            assert view.records_end == store.commit_log.max_phy_offset
+            assert view.last_phy_offset == store.commit_log.last_phy_offset
 
 
 def test_the_end_of_a_log_that_was_cut_is_found_again(tmp_path, monkeypatch):
@@ -248,12 +247,13 @@ def test_the_end_of_a_log_that_was_cut_is_found_again(tmp_path, monkeypatch):
     file = tmp_path / "commitlog" / f"{0:020}"
     data = file.read_bytes()
     with rocketstore.open(counted(tmp_path)) as store:
-        end = SparseLogEnd(store.commit_log)
-        assert end.find() > offsets[-1]
+        log = store.commit_log
+        assert log.look().records_end > offsets[-1]
         time.sleep(0.01)  # the time of change tells
         file.write_bytes(data[: offsets[7]].ljust(16384, b"\0"))
-        assert end.find() == offsets[7]
-        assert end.last_phy_offset == offsets[6]
+        view = log.look()
+        assert view.records_end == offsets[7]
+        assert view.last_phy_offset == offsets[6]
 
 
 # ---- tasks -------------------------------------------------------------------------------------------------

@@ -33,8 +33,7 @@ from support.spark_reads import (
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.log import log_end, record_reader
-from rocketstore.log.log_end import LogEnd
+from rocketstore.log import end_finder, record_reader
 from rocketstore.spark import register
 from rocketstore.spark.source import messages
 from rocketstore.spark.source.messages import PushdownReader
@@ -758,18 +757,18 @@ def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):
     for path in list(data)[1:]:
         path.unlink()
     with rocketstore.open(tmp_path) as opened:
-        end = LogEnd(opened.commit_log)
-        assert end.find() == place
+        log = opened.commit_log
+        assert log.look().records_end == place
         for path, content in data.items():
             path.write_bytes(content)
         last = len(build_record(**records[-1])) + offsets[-1]
-        assert end.find() == last
+        assert log.look().records_end == last
         damage(tmp_path, last, b"torn", at=0)
-        assert end.find() == last
+        assert log.look().records_end == last
         damage(tmp_path, last, build_record(phy_offset=last + 40, body=b"behind it"), at=40)
-        assert end.find() == last
-        monkeypatch.setattr(log_end, "LOOK_AHEAD_SECONDS", -1.0)
-        assert end.find() == last + 40 + len(build_record(body=b"behind it"))
+        assert log.look().records_end == last
+        monkeypatch.setattr(end_finder, "LOOK_AHEAD_SECONDS", -1.0)
+        assert log.look().records_end == last + 40 + len(build_record(body=b"behind it"))
 
 
 # ---- push-down ---------------------------------------------------------------------------------------------

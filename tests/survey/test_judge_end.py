@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from rocketstore.log.end_rule import EndCandidate, StoreState, Why
+from rocketstore.log.log_end import EndCandidate, StoreState, Why
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 
 CUT = CutProof(

@@ -48,7 +48,6 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -269,7 +268,7 @@ def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool
             raise click.ClickException(f"{work}: was started with other options: give the same options, or --force")
         return state
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
-    first, last = max(first, log.min_phy_offset), min(last, LogEnd(log).find())
+    first, last = max(first, log.min_phy_offset), min(last, log.look(again=True).records_end)
     state = {"asked": asked, "replaces": force, "begin": first, "end": last, "parts": []}
     work.mkdir()
     (work / ROWS).touch()

@@ -38,9 +38,9 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.source.plan import (
-    CommittedEnd,
     Range,
     begin_of,
+    find_committed_end,
     parts_of,
     planning,
     report_loss,
@@ -87,7 +87,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:
         options, log = self.options, store.commit_log
-        end = CommittedEnd(store).find()
+        end = find_committed_end(store, again=True)
         begin = begin_of(store, options, end)
         if options.ending_phy_offset is not None:
             end = min(end, options.ending_phy_offset)

@@ -15,17 +15,14 @@ from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
-from rocketstore.log.log_end import LogEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
-from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.logger import logger
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.formats import find_elsewhere
 
-__all__ = ["CommittedEnd", "Range", "begin_of", "files_of_time", "last_end", "naming_options", "parts_of", "planning"]
-__all__ += ["record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
-
+__all__ = ["Range", "begin_of", "files_of_time", "find_committed_end", "last_end", "naming_options", "parts_of"]
+__all__ += ["planning", "record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
 
 Range = tuple[int, int]  # begin and end, physical offsets in bytes
 
@@ -66,22 +63,18 @@ def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
 # ---- the end ---------------------------------------------------------------------------------------------
 
 
-class CommittedEnd:
-    """The end of a log before the records of a sink job that is committing, or was killed while it committed."""
+def find_committed_end(store: MessageStore, *, again: bool = False) -> int:
+    """Return the physical offset where the log ends now, before records of a sink job that has not committed them.
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-        self._log_end = (SparseLogEnd if is_remote(store.path) else LogEnd)(store.commit_log)
-
-    def find(self) -> int:
-        """Return the physical offset where the log ends now. Raises: CorruptFileError if a job's intent is damaged."""
-        root = self._store.path
-        if is_remote(root):  # the sink does not write into remote stores
-            return self._log_end.find()
-        while True:
-            intent, end = WriteIntent.read(root), self._log_end.find()
-            if WriteIntent.read(root) == intent:  # otherwise the job may have undone records that are before ``end``
-                return end
+    Parameters: again: as for ``CommitLog.look``. Raises: CorruptFileError if a job's intent is damaged.
+    """
+    root, log = store.path, store.commit_log
+    if is_remote(root):  # the sink does not write into remote stores
+        return log.look().records_end
+    while True:
+        intent, end = WriteIntent.read(root), log.look(again=again).records_end
+        if WriteIntent.read(root) == intent:  # otherwise the job may have undone records that are before ``end``
+            return end
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------

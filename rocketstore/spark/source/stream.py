@@ -32,9 +32,9 @@ from rocketstore.log.scan import Scan
 from rocketstore.spark.source.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.spark.source.plan import (
-    CommittedEnd,
     begin_of,
     files_of_time,
+    find_committed_end,
     last_end,
     parts_of,
     planning,
@@ -94,13 +94,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         warn_elsewhere(store, self.options)
         return store
 
-    @lazy_property
-    def log_end(self) -> CommittedEnd:
-        return CommittedEnd(self.store)
-
     def end(self) -> int:
         """Return where the log ends now. With Trigger.AvailableNow, return at most the end when the query began."""
-        end = self.log_end.find()
+        end = find_committed_end(self.store)
         return end if self.target is None else min(end, self.target)
 
     @in_plan

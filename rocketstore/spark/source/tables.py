@@ -13,12 +13,13 @@ import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import StoreState
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogView
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
@@ -56,10 +57,9 @@ class TablePart(InputPartition):  # type: ignore[misc]
     points there or later. None if the ends of queues do not depend on the log.
     """
 
-    def __init__(self, places: list[Any], log: LogPlan | None, log_end: int | None) -> None:
+    def __init__(self, places: list[Any], log: LogPlan | None) -> None:
         self.places = places
         self.log = log
-        self.log_end = log_end
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -79,20 +79,19 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         store = rocketstore.open(options.path, config=self.config, leftovers=options.leftovers)
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
-            log, log_end = self.plan_log(store), self.find_log_end(store)
-            return [TablePart(places, log, log_end) for places in self.plan(store)]
+            log = self.plan_log(store)
+            return [TablePart(places, log) for places in self.plan(store)]
 
-    def find_log_end(self, store: MessageStore) -> int | None:
-        """Return the physical offset where queues end; None if the ends of queues do not depend on the log."""
+    def find_view(self, log: CommitLog) -> LogView | None:
+        """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
         return None
 
     def plan_log(self, store: MessageStore) -> LogPlan | None:
         """Return the plan of the log's first file. Tasks need no more of the log. Return None without a log."""
-        try:
-            log = store.commit_log
-        except (OSError, UnsupportedFormatError):
+        log = commit_log_or_none(store)
+        if log is None:
             return None
-        return LogPlan.of(log, log.min_phy_offset, log.min_phy_offset + 1)
+        return LogPlan.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
         """Yield the places that each task reads."""
@@ -100,7 +99,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
-            log = None if partition.log is None else partition.log.open(partition.log_end)
+            log = None if partition.log is None else partition.log.open()
             with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
                 for columns, n in self.columns(store, partition.places):
                     yield self.batch(columns, n)
@@ -190,14 +189,11 @@ class OffsetsReader(TableReader):
         for start in range(0, len(queues), QUEUES):
             yield queues[start : start + QUEUES]
 
-    def find_log_end(self, store: MessageStore) -> int | None:
-        log = commit_log_or_none(store)
-        if log is None or is_remote(store.path):
+    def find_view(self, log: CommitLog) -> LogView | None:
+        if is_remote(log.directories[0]):
             return None
-        limit = log.ending.find_limit()
-        if log.ending.state != StoreState.CRASHED:
-            return min(limit, log.ending.bound_of_queues())
-        return limit if limit < LONG_MAX else None
+        view = log.look(again=True)
+        return None if view.queue_end == LONG_MAX else view
 
     @property
     def wants_groups(self) -> bool:
@@ -271,7 +267,7 @@ class IndexReader(TableReader):
 def find_limit(store: MessageStore) -> int:
     """Return the physical offset in bytes where an unfinished write begins; LONG_MAX without an unfinished write."""
     log = None if is_remote(store.path) else commit_log_or_none(store)
-    return LONG_MAX if log is None else log.ending.find_limit()
+    return LONG_MAX if log is None else log.end_finder.find_limit()
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import StoreState
 from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
@@ -166,7 +165,7 @@ def compare_ends(store: StoreParts, log: LogSpan, index: IndexSpan, problems: li
         return
     log_end = store.commit_log.max_phy_offset
     if (
-        index.end < log_end or log_end >= store.commit_log.ending.find_limit()
+        index.end < log_end or log_end >= store.commit_log.end_finder.find_limit()
     ):  # these items are of an uncommitted write
         return
     reason = f"the index leads to a message at byte {index.end}, but sound messages end at byte {log_end}"
@@ -183,7 +182,7 @@ def is_end_lost(store: StoreParts, log_end: int, end_timestamp: int | None) -> b
 
     Parameters: log_end: bytes. end_timestamp: the store time of the last record, epoch ms; None without a record.
     """
-    if store.commit_log.ending.state == StoreState.CRASHED:
+    if not store.commit_log.end_finder.is_end_known():
         return True
     point = store.checkpoint
     times = () if end_timestamp is None else (point.physic_msg_timestamp, point.logics_msg_timestamp)

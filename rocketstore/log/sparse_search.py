@@ -1,4 +1,4 @@
-"""SparseLogEnd: where the messages of a remote log end, found with a few small reads.
+"""SparseSearch: finds where the messages of a remote log end, with a few small reads.
 
 The last file of a log has 1 GiB, and the end may be anywhere in it. It is found by halving, as in a sorted list: a
 small read at a place finds a record, or other bytes, or only zeros, which are behind the end.
@@ -8,50 +8,58 @@ from __future__ import annotations
 
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import find_record
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
+from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK, RecordReader
 
-__all__ = ["SparseLogEnd"]
+__all__ = ["SparseSearch"]
 
 PROBE = 16 << 10  # bytes to read at a place that may be behind the end
 FAR_PROBE = 4 << 10  # bytes to read at a place far behind the end
 BEHIND = 64 << 10  # bytes from the end on that are all searched for records behind damage
 
 
-class SparseLogEnd:
-    """Finds where a log ends, after its last record, also while the log grows.
+class SparseSearch:
+    """Searches for the last record of a log, also while the log grows, with reads of some KiB, however long it is.
 
-    Records behind damage count, as for ``LogEnd``, but only if a read finds them. ``find`` reads the 64 KiB behind the
-    end, and then 4 KiB at each distance that is twice the one before.
-    Attributes: last_phy_offset: the physical offset of the last record that ``find`` saw; None without a record.
+    Records behind damage are found only if a read meets them: of the 64 KiB behind the end, and then of 4 KiB at each
+    distance that is twice the one before.
+
+    Attributes: end: where the records end that were found so far, bytes. last_phy_offset: where the last of them
+    begins, bytes; None without a record.
     """
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: RecordReader) -> None:
+        self.end = 0
         self.last_phy_offset: int | None = None
         self._log = log
-        self._end: int | None = None
+        self._stop = 0  # where the last file ends
 
-    def find(self) -> int:
-        """Find where the log ends now, bytes, with some reads of 16 KiB, however long the log is. Raises: OSError."""
+    def begin(self) -> None:
+        """Find where the records end now, up to the first bad bytes that a read meets. Raises: OSError."""
         log = self._log
         log.refresh()
         files = log.queue.files
         if not files:
-            self.last_phy_offset, self._end = None, None
-            return 0
-        begin, stop = max(self._first_place(), log.last_begun_file()), files[-1].end_offset
-        end = self._search(begin, stop)
-        while (later := self._find_behind(end, stop)) is not None:
-            if log.ending.is_cut(end, later, self.last_phy_offset):
-                break
-            end = self._search(later, stop)
-        self._end = end
-        return end
+            self.last_phy_offset, self.end, self._stop = None, 0, 0
+            return
+        begin, self._stop = max(self._first_place(), log.last_begun_file()), files[-1].end_offset
+        self.end = self._search(begin, self._stop)
+
+    def find_later(self) -> int | None:
+        """Find a record behind the end. The bytes between the end and this record are no records."""
+        end, stop = self.end, self._stop
+        found = self._probe(end, stop, BEHIND)[0] if end < stop else None
+        if found is None:
+            found = self._probe_far(end, stop)
+        return None if found is None or self._walk(found) == found else found
+
+    def pass_to(self, later: int) -> None:
+        """Search on from a record that ``find_later`` found."""
+        self.end = self._search(later, self._stop)
 
     def _first_place(self) -> int:
         """Return where to begin: at the end that was found before, or at 0 if the last record is not there any more."""
-        last, end, log = self.last_phy_offset, self._end, self._log
-        if last is None or end is None:
+        last, end, log = self.last_phy_offset, self.end, self._log
+        if last is None:
             return 0
         return end if log.walk(log.scanner(()), last, last + 1) == end else 0
 
@@ -121,10 +129,3 @@ class SparseLogEnd:
             if (found := self._log.find_later(place, occupied)) is not None:
                 return found
         return record
-
-    def _find_behind(self, end: int, stop: int) -> int | None:
-        """Find a record behind the end. The bytes between the end and this record are damage."""
-        found = self._probe(end, stop, BEHIND)[0] if end < stop else None
-        if found is None:
-            found = self._probe_far(end, stop)
-        return None if found is None or self._walk(found) == found else found

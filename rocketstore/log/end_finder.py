@@ -1,0 +1,301 @@
+"""EndFinder: finds where a log ends, for readers, scans, queues, recovery, verify and Spark."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+from rocketstore.disk.storage import is_remote
+from rocketstore.kernels.commit_log import HALF
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
+from rocketstore.log.log_end import EndCandidate, LogEnd, LogView, StoreState, Why
+from rocketstore.log.record_reader import RecordReader
+from rocketstore.log.sparse_search import SparseSearch
+
+__all__ = ["EndFinder", "find_stopped_end"]
+
+LOOK_AHEAD_SECONDS = 10.0
+WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
+
+
+class Walked(NamedTuple):
+    """Where a walk over sound records ended, and where the last of them begins; None without a record."""
+
+    end: int
+    last_phy_offset: int | None
+
+
+class EndFinder:
+    """Finds where a log ends now. It resumes at the last record that it knows.
+
+    Without evidence the log has all records that can be read. With evidence it ends where a broker ends it: at a proved
+    cut, and beside a running broker before records that are older than the broker.
+
+    Attributes: evidence: None if the log was opened without its store, or if old records must be read too. unfinished:
+    records that are left out; None without any.
+    """
+
+    def __init__(
+        self,
+        log: RecordReader,
+        evidence: EndEvidence | None = None,
+        unfinished: UnfinishedRecords | None = None,
+        planned: LogView | None = None,
+    ) -> None:
+        """Parameters: planned: the view of the driver of a distributed job; a task finds no other end."""
+        self.evidence = evidence
+        self.unfinished = unfinished
+        self._log = log
+        self._planned = planned
+        self._is_remote = is_remote(log.directories[0])
+        self._sparse = SparseSearch(log)
+        self._sound: Walked | None = None  # to the first bad bytes
+        self._records: Walked | None = None  # to the last record, over damage
+        self._committed_end = 0
+        self._stopped_end: LogEnd | None = None
+        self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
+        self._judged: dict[EndCandidate, Why] = {}  # of a remote log, which is not read again and again
+
+    # ---- the state of the store ----------------------------------------------------------------------------
+
+    def find_left_state(self) -> StoreState:
+        """Find the state in which the last writer left the store; CRASHED without evidence."""
+        if self._planned is not None:
+            return StoreState.STOPPED
+        return StoreState.CRASHED if self.evidence is None else self.evidence.find_state()
+
+    def find_state(self) -> StoreState:
+        """As ``find_left_state``; CRASHED too if the log was damaged after a clean stop: its end is not known."""
+        state = self.find_left_state()
+        if state != StoreState.STOPPED or self.evidence is None or self._is_remote:
+            self._stopped_end = None
+            return state
+        if self._stopped_end is None:
+            self._stopped_end = found = find_stopped_end(self._log, self.find_begin(), self.evidence)
+            if found.why != Why.DAMAGED:
+                self._sound = Walked(found.end, found.last_phy_offset if found.last_phy_offset >= 0 else None)
+        return StoreState.CRASHED if self._stopped_end.why == Why.DAMAGED else state
+
+    def is_end_known(self) -> bool:
+        """Return whether the end of the log is known, so that bytes behind it are no part of the log."""
+        return self.find_state() != StoreState.CRASHED
+
+    def find_begin(self) -> int:
+        """Return the physical offset from which the end is searched for, where a file begins; 0 of a planned log."""
+        if self._planned is not None:
+            return 0
+        if self.evidence is None or self.find_left_state() != StoreState.STOPPED:
+            return self._log.last_begun_file()
+        return self._log.begin_of_last_files(self.evidence.last_files)
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def find_end(self) -> int:
+        """Return where the log ends now, bytes: behind its last sound record. Source: CommitLog.getMaxOffset."""
+        if self._planned is not None:
+            return self._planned.end
+        self._log.refresh()
+        self.find_state()  # of a stopped store it finds a cut behind damage, where the walk resumes
+        self._sound = self._resume(self._sound) or self._walk(self.find_begin())
+        self._committed_end = min(self._sound.end, self.find_limit())
+        return self._committed_end
+
+    @property
+    def last_phy_offset(self) -> int | None:
+        """Where the last record begins that ``find_end`` saw, bytes; None without a record."""
+        return None if self._sound is None else self._sound.last_phy_offset
+
+    def find_limit(self) -> int:
+        """Return an upper bound of the log's end, a physical offset; LONG_MAX without unfinished records."""
+        return LONG_MAX if self.unfinished is None else self.unfinished.find_begin(self._log)
+
+    def look(self, *, again: bool = False) -> LogView:
+        """Return a new view of the log.
+
+        Bytes behind the end are searched for records behind damage every 10 seconds. Of a remote log they are probed:
+        64 KiB behind the end, and then 4 KiB at each distance that is twice the one before.
+
+        Parameters: again: search behind the end now, at any time.
+        """
+        if self._planned is not None:
+            return self._planned
+        if self._is_remote:
+            return self._look_at_remote()
+        state, end = self.find_state(), self.find_end()
+        must_search = again or time.monotonic() >= self._searched + LOOK_AHEAD_SECONDS
+        if must_search and (state != StoreState.STOPPED or self._has_new_records(end)):
+            state = self.find_state()
+            self._records = self._search_behind(self._find_records())
+            self._searched = time.monotonic()
+        elif must_search:
+            self._searched = time.monotonic()
+        return self._view(state, end, self._find_records())
+
+    def _view(self, state: StoreState, end: int, records: Walked) -> LogView:
+        sound, limit = self._sound or records, self.find_limit()
+        is_damaged = records.end > sound.end
+        why = Why.DAMAGED if is_damaged else WITHOUT_LATER[state]
+        if state == StoreState.STOPPED and self._stopped_end is not None and not is_damaged:
+            why = self._stopped_end.why
+        if limit < sound.end and why != Why.DAMAGED:
+            why = Why.UNCOMMITTED
+        is_known = state == StoreState.STOPPED or (state == StoreState.RUNNING and not is_damaged)
+        queue_end = end if is_known else limit
+        return LogView(end, why, min(records.end, limit), records.last_phy_offset, queue_end)
+
+    def _look_at_remote(self) -> LogView:
+        state, search, later = self.find_left_state(), self._sparse, None
+        search.begin()
+        while (later := search.find_later()) is not None and not self.is_hidden(
+            search.end, later, search.last_phy_offset
+        ):
+            search.pass_to(later)
+        why = WITHOUT_LATER[state] if later is None else Why.CUT
+        return LogView(search.end, why, search.end, search.last_phy_offset, search.end)
+
+    def _find_records(self) -> Walked:
+        """Return where the last known record ends now."""
+        sound, known = self._sound or Walked(0, None), self._records
+        if known is None or known.end <= sound.end:
+            return sound
+        return self._resume(known) or sound
+
+    def _search_behind(self, records: Walked) -> Walked:
+        """Search for records behind bad bytes, up to the last one that is no old record."""
+        while (later := self._log.find_later(records.end, LONG_MAX)) not in (None, records.end):
+            if self.is_hidden(records.end, later, records.last_phy_offset):
+                break
+            records = self._walk(later, records.last_phy_offset)
+        return records
+
+    def _has_new_records(self, end: int) -> bool:
+        """Return whether records that no broker cut off stand behind the end of a stopped store's log."""
+        return self._log.find_later(end, LONG_MAX) is not None and not self.ends_at(end)
+
+    # ---- readers and scans ---------------------------------------------------------------------------------
+
+    def find_readable_end(self, phy_offset: int) -> int:
+        """Return an offset, bytes, that tells whether ``phy_offset`` is before the end of the log.
+
+        If ``phy_offset`` is at or behind the end of the log, the result is that end. Otherwise the result is any offset
+        behind ``phy_offset``, which is faster to find. Records behind the end were cut off by a broker, or their write
+        was never committed.
+        """
+        end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
+        return min(end, self.find_end()) if self._is_behind(phy_offset) else end
+
+    def _is_behind(self, offset: int) -> bool:
+        """Return whether an offset is at or behind the end. False without evidence, and for a remote log."""
+        if self.evidence is None or self._is_remote or (self._sound is not None and offset < self._sound.end):
+            return False
+        if self.find_left_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
+            return False
+        end = self.find_end()
+        return offset >= end and self.ends_at(end)
+
+    def ends_at(self, offset: int) -> bool:
+        """Return whether the log ends at an offset that has no record, although records follow behind it."""
+        if self.find_left_state() == StoreState.CRASHED or offset < self.find_begin():
+            return False
+        state = self.find_state()
+        if state == StoreState.CRASHED:
+            return False
+        if state == StoreState.STOPPED and self._stopped_end is not None:
+            if self._stopped_end.why == Why.CUT:
+                return offset >= self._stopped_end.end
+            return self._search_again(offset)
+        later = self._log.find_later(offset + 1, LONG_MAX)
+        return later is not None and self.is_hidden(offset, later)
+
+    def _search_again(self, offset: int) -> bool:
+        """Search for the end of a stopped store again if records came behind it. Return whether it is a cut."""
+        if self._log.find_later(offset + 1, LONG_MAX) is None:
+            return False
+        self._stopped_end = None
+        return self.find_state() == StoreState.STOPPED and self._is_known_cut(offset)
+
+    def _is_known_cut(self, offset: int) -> bool:
+        """Return whether a search has found that a broker cut the log at an offset or before it."""
+        found = self._stopped_end
+        return found is not None and found.why == Why.CUT and offset >= found.end
+
+    def is_hidden(self, end: int, later: int, last_phy_offset: int | None = None) -> bool:
+        """Return whether the record at ``later`` is an old one, behind the end of the log.
+
+        A broker cut it off at its last start: after a clean stop this is proved, beside a running broker supposed.
+
+        Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
+        """
+        if self.evidence is None or self.find_state() == StoreState.CRASHED:
+            return False
+        if last_phy_offset is None and self.find_end() == end:
+            last_phy_offset = self.last_phy_offset
+        candidate = EndCandidate(end, -1 if last_phy_offset is None else last_phy_offset, later)
+        why = self._judged.get(candidate)
+        if why is None:
+            why = self.evidence.judge(self._log, candidate).why
+            if self._is_remote:
+                self._judged[candidate] = why
+        return why in (Why.CUT, Why.GROWING)
+
+    def bound_scan(self, begin: int, end: int) -> int:
+        """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
+        if self.evidence is None or self._is_remote or end <= self.find_begin():
+            return end
+        if self.find_left_state() == StoreState.STOPPED:
+            is_found_by_scan = self._stopped_end is None and begin <= self.find_begin()
+            if is_found_by_scan or not self.is_end_known() or not self._is_known_cut(LONG_MAX):
+                return end
+            return min(end, max(self.find_end(), begin))
+        return begin if begin > self.find_begin() and self._is_behind(begin) else end
+
+    # ---- walks ---------------------------------------------------------------------------------------------
+
+    def _walk(self, begin: int, last_phy_offset: int | None = None) -> Walked:
+        """Walk over sound records. Parameters: last_phy_offset: is kept if there is no record."""
+        scanner = self._log.scanner(())
+        end = self._log.walk(scanner, begin)
+        return Walked(end, int(scanner.last_phy_offset) if scanner.last_phy_offset >= 0 else last_phy_offset)
+
+    def _resume(self, known: Walked | None) -> Walked | None:
+        """Walk on from the last known record. Return None without one, or if that record was cut off.
+
+        If a write was rolled back, another record may stand in its place.
+        """
+        if known is None:
+            return None
+        log, last, files = self._log, known.last_phy_offset, self._log.queue.files
+        if last is None or not files or last < files[0].file_from_offset:
+            found = self._walk(known.end, last)
+        else:
+            found = self._walk(last)
+            if found.end <= last:
+                step = log.step(log.scanner(()), last, last + 1)
+                if step is None or step[1] != HALF:
+                    return None
+                found = self._walk(known.end, last)
+        return found if self._is_in_files(found.end) else None
+
+    def _is_in_files(self, end: int) -> bool:
+        """Return whether a file still reaches ``end``; True if there are no files, whose records all expired."""
+        queue = self._log.queue
+        last = queue.last_before(end)
+        return not queue.files or (last is not None and end <= self._log.end_of(last))
+
+
+def find_stopped_end(log: RecordReader, begin: int, evidence: EndEvidence) -> LogEnd:
+    """Find where the log of a cleanly stopped store ends: at the first place that a broker is proved to have cut.
+
+    Without a cut the log ends behind its last sound record. If sound records stand behind bad bytes then, the result
+    has the first bad bytes and DAMAGED.
+
+    Parameters: begin: where a broker begins to read. Source: CommitLog.recoverNormally.
+    """
+    candidate = log.find_bad_bytes(begin)
+    first = judged = evidence.judge(log, candidate)
+    while candidate.later is not None and judged.why != Why.CUT:
+        candidate = log.find_bad_bytes(candidate.later)
+        judged = evidence.judge(log, candidate)
+    return first if judged.why == Why.COMPLETE else judged
