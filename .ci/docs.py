@@ -31,8 +31,8 @@ INTERNAL = {
     "CommitLog": "as_whole_to begin_of_last_files begins_record data_of end_around end_of error find_later "
     "first_record is_at_rest last_begun_file list_again note_whole_to read_record read_store_timestamp scanner step "
     "walk windows windows_of with_bodies with_leftovers",
-    "BatchConsumeQueue": "run_type writer_type",
-    "ConsumeQueue": "run_type writer_type",
+    "BatchConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
+    "ConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
     "DispatchRequest": "of",
     "IndexFile": "check_file entries_between find_lost identity span",
     "IndexService": "build_items check_file_sizes select_phy_offsets_by_hash",

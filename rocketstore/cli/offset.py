@@ -9,7 +9,7 @@ from rocketstore.cli.store_notes import note_assumptions
 from rocketstore.cli.text import note
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.text_rows import Row
-from rocketstore.queue.consume_queue import Boundary
+from rocketstore.queue.queue_source import Boundary
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import format_time

@@ -11,7 +11,7 @@ from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import PATHS, read_saved
@@ -72,6 +72,6 @@ def scan_conditions(since: int | None, until: int | None, **options: Any) -> dic
     return conditions | {"begin_timestamp": begin, "end_timestamp": end}
 
 
-def offset_from_end(queue: ConsumeQueue, queue_offset: int) -> int:
+def offset_from_end(queue: StoredQueue, queue_offset: int) -> int:
     """Return a queue offset. A negative number counts from the end of the queue: -1 is the last message."""
     return queue_offset if queue_offset >= 0 else max(queue.max_queue_offset + queue_offset, queue.min_queue_offset, 0)

@@ -19,9 +19,8 @@ from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
 from rocketstore.text_values import counted
 
@@ -98,7 +97,7 @@ class GetMessageResult(FoundMessages):
 
 def get_message(
     log: CommitLog,
-    queue: ConsumeQueue,
+    queue: StoredQueue,
     queue_id: QueueId,
     queue_offset: int,
     max_msg_nums: int,
@@ -152,7 +151,7 @@ class _Reader:
     def __init__(
         self,
         log: CommitLog,
-        queue: ConsumeQueue,
+        queue: StoredQueue,
         ext: ConsumeQueueExt | None,
         queue_offset: int,
         end: int,
@@ -194,13 +193,13 @@ class _Reader:
                 return status
             place = span[1]
         if place == self.begin < self.end:
-            self.next = self._next_queue_file()
+            self.next = self.queue.offset_after_missing_file(self.begin)
             return GetMessageStatus.OFFSET_FOUND_NULL
         return status
 
     def _units(self, begin: int, end: int) -> Iterator[CqUnit]:
         """The units of a part of one file. Of a batch queue they are few, and do not follow from the offsets."""
-        step = end - begin if isinstance(self.queue, BatchConsumeQueue) else STEP
+        step = end - begin if self.queue.has_batches else STEP
         for first in range(begin, end, max(step, 1)):
             yield from self.queue[first : min(first + step, end)]
 
@@ -249,10 +248,3 @@ class _Reader:
     def _next_log_file(self, phy_offset: int) -> int:
         size = self.log.mapped_file_size
         return phy_offset - phy_offset % size + size if size else phy_offset
-
-    def _next_queue_file(self) -> int:
-        """Where to go on after a file that is missing; of a batch queue a broker says 0."""
-        if isinstance(self.queue, BatchConsumeQueue):
-            return 0
-        per_file = max(self.queue.mapped_file_size // self.queue.unit_size, 1)
-        return self.begin - self.begin % per_file + per_file

@@ -35,6 +35,7 @@ class BatchConsumeQueue(ConsumeQueue):
     run_type = BatchUnitRun
     writer_type = BatchConsumeQueueWriter
     unit_size = BatchUnitRun.unit_size
+    has_batches = True
 
     def put_unit(  # type: ignore[override]
         self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: Time
@@ -90,6 +91,10 @@ class BatchConsumeQueue(ConsumeQueue):
         unit = self.run.unit_at(max(live - self.unit_size, begin))
         first = unit.queue_offset + (unit.batch_num if live > begin else 0)
         return min(first, self.max_queue_offset)  # in a damaged file, the first offset may be larger than the last
+
+    def offset_after_missing_file(self, queue_offset: int) -> int:
+        """Return 0, as a broker does. Source: BatchConsumeQueue.rollNextFile."""
+        return 0
 
     def _position(self, queue_offset: int) -> int:
         spans = self._spans()

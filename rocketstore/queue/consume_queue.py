@@ -8,7 +8,7 @@ import io
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast, overload
+from typing import Any, ClassVar, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEnding
+from rocketstore.queue.queue_source import Boundary
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -33,7 +34,6 @@ from rocketstore.text_values import Time, epoch_ms
 
 __all__ = ["Boundary", "ConsumeQueue", "beside_expiry"]
 
-Boundary = Literal["lower", "upper"]
 FIRST = operator.itemgetter(0)
 ITERATED_UNITS = 4096  # read at once by an iteration
 COUNTED_OFFSETS = 1 << 20  # queue offsets whose units are read at once to count bytes
@@ -80,6 +80,7 @@ class ConsumeQueue(Closable):
     run_type: ClassVar[type[UnitRun]] = UnitRun
     writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter
     unit_size: ClassVar[int] = UnitRun.unit_size
+    has_batches: ClassVar[bool] = False  # whether a unit stands for many queue offsets
 
     def __init__(self, run: UnitRun, commit_log: Any, mode: str = "r") -> None:
         self.directory = run.directory
@@ -251,6 +252,11 @@ class ConsumeQueue(Closable):
         if at < 0 or position >= spans[at][1]:
             return None
         return self._offset_at(spans[at][0]), self._offset_at(spans[at][1])
+
+    def offset_after_missing_file(self, queue_offset: int) -> int:
+        """Return the queue offset after the file of a queue offset. Source: ConsumeQueue.rollNextFile."""
+        per_file = max(self.mapped_file_size // self.unit_size, 1)
+        return queue_offset - queue_offset % per_file + per_file
 
     # ---- put -----------------------------------------------------------------------------------------------
 

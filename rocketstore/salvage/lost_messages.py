@@ -13,7 +13,7 @@ from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import Why
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.salvage.find import RecordRun
@@ -69,7 +69,7 @@ def find_cut(root: Path, config: StoreConfig | None) -> int:
     return view.end if view.why == Why.CUT else LONG_MAX
 
 
-def read_units(queue: ConsumeQueue) -> Iterator[ConsumeQueueUnits]:
+def read_units(queue: StoredQueue) -> Iterator[ConsumeQueueUnits]:
     first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
     for begin in range(first, end, STEP):
         units = queue[begin : min(begin + STEP, end)]

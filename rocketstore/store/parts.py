@@ -25,7 +25,8 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
-from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
+from rocketstore.queue.file_queues import FileQueues
+from rocketstore.queue.queue_source import QueueSource
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
@@ -181,9 +182,7 @@ class StoreParts:
         self._require_open()
         self._dispatch_pending()
         self._require_file_queues()
-        paths = (path for kind in QUEUE_KINDS for path in queue_directories(self._places.queues(kind)))
-        found = {QueueId(path.parent.name, int(path.name)) for path in paths}
-        return iter(sorted(found))
+        return self._queue_source.queues()
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic.
@@ -193,8 +192,7 @@ class StoreParts:
         self._require_open()
         self._dispatch_pending()
         self._require_file_queues()
-        kinds = QUEUE_KINDS if is_file_name(topic) else ()
-        found = sorted({number for kind in kinds for number in queue_ids_in(self._places.topic(kind, topic))})
+        found = self._queue_source.queue_ids(topic)
         if not found and self._layout is not None:
             self._layout.require_file_queues("read", topic)
         return found
@@ -228,16 +226,18 @@ class StoreParts:
 
     def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         self._require_file_queues()
-        if is_file_name(topic):
-            for kind in QUEUE_KINDS:
-                directory = self._places.queue(kind, topic, queue_id)
-                size = getattr(self.config, kind.size_name)
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    log = commit_log_or_none(self)
-                    return kind.open(directory, mapped_file_size=size, commit_log=log, _mappings=self._mappings)
+        queue = self._queue_source.open(topic, queue_id)
+        if queue is not None:
+            return queue
         if self._layout is not None:
             self._layout.require_file_queues("read", topic)
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
+
+    @property
+    def _queue_source(self) -> QueueSource[ConsumeQueue]:
+        directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
+        sizes = {kind: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
+        return FileQueues(directories, sizes, lambda: commit_log_or_none(self), self._mappings)
 
     def _require_file_queues(self) -> None:
         """Raise UnsupportedFormatError if the queues are in RocksDB.

@@ -28,7 +28,7 @@ from rocketstore.query.cached_reads import CachedReads
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
-from rocketstore.queue.consume_queue import Boundary
+from rocketstore.queue.queue_source import Boundary
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts

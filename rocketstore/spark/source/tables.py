@@ -22,8 +22,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
@@ -145,7 +144,7 @@ class ConsumeQueueReader(TableReader):
             queue = store.consume_queue(topic, queue_id)
             require_units(queue, last)
             most = self.options.batch_size
-            step = last - first if isinstance(queue, BatchConsumeQueue) else most
+            step = last - first if queue.has_batches else most
             for start in range(first, last, step):
                 units = queue[start : min(start + step, last)]
                 own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began earlier is in the place before
@@ -159,7 +158,7 @@ class ConsumeQueueReader(TableReader):
                     yield {"topic": topic, "queueId": queue_id, **columns}, len(rows)
 
 
-def require_units(queue: ConsumeQueue, last: int) -> None:
+def require_units(queue: StoredQueue, last: int) -> None:
     """Raise StoreError if a queue ends before the planned end, unless all planned units have expired."""
     most = queue.max_queue_offset
     if most < last and queue.min_queue_offset < last:
@@ -168,9 +167,9 @@ def require_units(queue: ConsumeQueue, last: int) -> None:
         raise StoreError(f"{queue.directory}: {problem}: {hint}")
 
 
-def end_of_place(queue: ConsumeQueue, start: int) -> int:
+def end_of_place(queue: StoredQueue, start: int) -> int:
     """Return where a place of a queue ends. A place of a batch queue is one file: its offsets may be far apart."""
-    if not isinstance(queue, BatchConsumeQueue):
+    if not queue.has_batches:
         return start + UNITS
     span = queue.file_range(start)
     return span[1] if span is not None and start < span[1] else LONG_MAX  # the offsets of damaged units may decrease

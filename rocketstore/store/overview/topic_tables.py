@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreError
 from rocketstore.preview import Preview, first_of
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
@@ -82,7 +82,7 @@ def read_facts(store: StoreParts, topic: str, queue_ids: Sequence[int]) -> Queue
     return QueueFacts(messages, sum(size for size, _ in sizes), all(is_exact for _, is_exact in sizes), times)
 
 
-def measure_records(queue: ConsumeQueue) -> tuple[int, bool]:
+def measure_records(queue: StoredQueue) -> tuple[int, bool]:
     """Return the bytes of the records of a queue, and whether the number is exact. Of a long queue it is estimated."""
     begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
     count = end - begin
@@ -94,7 +94,7 @@ def measure_records(queue: ConsumeQueue) -> tuple[int, bool]:
     return round(size * count / MAX_MEASURED), False
 
 
-def read_times(store: StoreParts, queue: ConsumeQueue) -> Iterator[datetime]:
+def read_times(store: StoreParts, queue: StoredQueue) -> Iterator[datetime]:
     """Yield the store times of the first and the last message of a queue. Times beyond the year 9999 are left out."""
     first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
     for queue_offset in (first, end - 1) if first < end else ():

@@ -1,0 +1,79 @@
+"""QueueSource: what readers ask of the queues of a store, so that they need not know in which format the queues are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+from rocketstore.disk.store_path import StorePath
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
+from rocketstore.text_values import Time
+
+__all__ = ["Boundary", "QueueSource", "StoredQueue"]
+
+Boundary = Literal["lower", "upper"]
+
+
+class StoredQueue(Protocol):
+    """The units of one queue, by queue offset, as ``ConsumeQueue`` describes them."""
+
+    @property
+    def directory(self) -> StorePath:
+        """Where the queue is, for texts."""
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a unit stands for many queue offsets, and queue offsets may be missing between units."""
+
+    @property
+    def min_queue_offset(self) -> int: ...
+
+    @property
+    def max_queue_offset(self) -> int: ...
+
+    @property
+    def leftover_units(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int, /) -> CqUnit: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> ConsumeQueueUnits: ...
+    def __getitem__(self, key: Any, /) -> CqUnit | ConsumeQueueUnits:
+        """Return the unit of a queue offset, or the units of a range. Raises: IndexError; CorruptFileError."""
+
+    def count_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of the records between two queue offsets."""
+
+    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = ..., *, exact_times: bool = ...) -> int:
+        """Return the queue offset of a store time."""
+
+    # ---- the parts in which a broker reads -----------------------------------------------------------------
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of a unit, by which a broker limits a read."""
+
+    def file_range(self, queue_offset: int, /) -> tuple[int, int] | None:
+        """Return the bounds, as queue offsets, of the part that a broker reads at once; None if the part is missing."""
+
+    def offset_after_missing_file(self, queue_offset: int, /) -> int:
+        """Return the queue offset that a broker gives to a consumer whose part is missing."""
+
+
+Queue = TypeVar("Queue", bound=StoredQueue, covariant=True)
+
+
+class QueueSource(Protocol[Queue]):
+    """All queues of a store."""
+
+    def queues(self) -> Iterator[QueueId]:
+        """Return the ids of all queues, sorted. Raises: OSError."""
+
+    def queue_ids(self, topic: str, /) -> list[int]:
+        """Return the sorted queue ids of a topic, none for an unknown topic. Raises: OSError."""
+
+    def open(self, topic: str, queue_id: int, /) -> Queue | None:
+        """Open a queue. Return None if it is missing."""
