@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support.spark_settings import QUICK
 from support.stores import extract
 
 TESTS = Path(__file__).parent
@@ -91,14 +92,13 @@ def spark(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("spark")
     os.environ["FSSPEC_CONFIG_DIR"] = str(scratch / "fsspec")  # where tests may say how workers reach a server
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
+        **QUICK,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": f"{QUICK['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={scratch}",
     }
     is_remote = os.environ.get("ROCKETSTORE_SPARK") == "connect"
     if is_remote:

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from support.pages import blocks_of
+from support.spark_settings import write_spark_settings
 
 import rocketstore
 
@@ -124,10 +125,24 @@ def run_block(language, block, directory, environment):
 
 def run_code(page, directory, environment, first_lines="import rocketstore"):
     """Run each fence ``python`` or ``sh`` of a page in a directory. Parameters: first_lines: of each Python fence."""
-    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    run_each(blocks_of(page.read_text(encoding="utf-8")), directory, environment, first_lines)
+
+
+def run_each(blocks, directory, environment, first_lines):
+    """Run each fence on its own, in one process. A fence sees no name of another one."""
     assert blocks
+    program = ["import subprocess"]
     for language, block in blocks:
-        run_block(language, f"{first_lines}\n{block}" if language == "python" else block, directory, environment)
+        if language == "python":
+            program.append(f"exec({first_lines + chr(10) + block!r}, {{'__name__': '__main__'}})")
+        else:
+            program.append(shell_call(block))
+    run_block("python", "\n".join(program), directory, environment)
+
+
+def shell_call(block):
+    """The call that runs a fence ``sh`` from a Python program."""
+    return f"subprocess.run(['sh', '-e', '-c', {block!r}], check=True)"
 
 
 def python_of(page):
@@ -148,6 +163,7 @@ def environment(tmp_path):
         "PYTHONPATH": f"{TREE}{os.pathsep}{os.environ['PYTHONPATH']}",  # where Spark finds pyspark_rocketstore
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(write_spark_settings(tmp_path / "spark-settings")),
     }
     return {**os.environ, **settings}
 
@@ -178,7 +194,7 @@ def run_page(page, directory, environment):
     """Run the fences of a page in their order as one program. The page itself imports what its fences use."""
     program = ["import subprocess"]
     for language, block in blocks_of(page.read_text(encoding="utf-8")):
-        program.append(block if language == "python" else f"subprocess.run(['sh', '-e', '-c', {block!r}], check=True)")
+        program.append(block if language == "python" else shell_call(block))
     assert len(program) > 1, page
     run_block("python", "\n".join(program), directory, environment)
 
@@ -230,10 +246,9 @@ def test_the_python_of_the_readme_runs_as_one_program(tmp_path, environment, lib
 
 
 def test_the_examples_of_the_readme_run_without_spark(tmp_path, environment, libraries):
-    for language, block in blocks_of((TREE / "README.md").read_text(encoding="utf-8")):
-        if "pyspark" not in block:
-            first_line = "import rocketstore\n" if language == "python" else ""
-            run_block(language, first_line + block, tmp_path, environment)
+    blocks = blocks_of((TREE / "README.md").read_text(encoding="utf-8"))
+    blocks = [(language, block) for language, block in blocks if "pyspark" not in block]
+    run_each(blocks, tmp_path, environment, "import rocketstore")
 
 
 def test_links_to_files_of_the_tree_lead_somewhere():
