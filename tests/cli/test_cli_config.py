@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from support.cli import assert_one_line, rows, run
+from support.times import make_old
 
 TOPICS = {"topicConfigTable": {"T": {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4}}}
 
@@ -18,6 +19,7 @@ def store(tmp_path):
     config.mkdir()
     (config / "topics.json").write_text(json.dumps(TOPICS)[:20])
     (config / "topics.json.bak").write_text(json.dumps(TOPICS))
+    make_old(tmp_path)
     return tmp_path
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.times import make_old
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig, StoreError
@@ -50,7 +51,12 @@ FILES = {
 SCRIPT = """
 import json, os, pathlib, resource, signal, sys, warnings
 import rocketstore
+import rocketstore.cli.transfer.import_
+import rocketstore.recovery.complete
+import rocketstore.store.open_writer
 from rocketstore.cli import main
+for name in rocketstore.__all__:
+    getattr(rocketstore, name)  # is imported now
 warnings.simplefilter("ignore")
 
 def run(call, root):
@@ -115,6 +121,7 @@ def test_a_strange_file_neither_hangs_nor_fills_the_memory(tmp_path, put):
         path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
         put(path)
+        make_old(root)
         cases.append([call, str(root)])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(cases)], capture_output=True, text=True, timeout=600, check=False

@@ -101,8 +101,15 @@ def check_loss_of_power(root, config, durable, name):
     check_recovery(root, config, durable, name)
 
 
-@pytest.mark.parametrize("ext", [0, 1], ids=["plain", "ext"])
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize(
+    ("flush_disk_type", "ext"),
+    [
+        pytest.param("SYNC_FLUSH", 1, id="SYNC_FLUSH-ext"),
+        pytest.param("ASYNC_FLUSH", 0, id="ASYNC_FLUSH-plain"),
+        pytest.param("SYNC_FLUSH", 0, id="SYNC_FLUSH-plain", marks=pytest.mark.slow),
+        pytest.param("ASYNC_FLUSH", 1, id="ASYNC_FLUSH-ext", marks=pytest.mark.slow),
+    ],
+)
 def test_acknowledged_messages_survive_a_loss_of_power(flush_disk_type, ext, env, tmp_path, seed):
     """One store over several losses of power; the next writer, too, may be caught while it still recovers."""
     machine = Machine(tmp_path, env, flush_disk_type, seed, ext=ext)

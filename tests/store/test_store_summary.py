@@ -22,6 +22,7 @@ from reference.message_store import make_store
 from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from reference.record import blank, build_record
 from support import stores
+from support.times import make_old
 
 import rocketstore
 from rocketstore.queue import queue_directories
@@ -418,6 +419,7 @@ def test_a_damaged_configuration_is_reported_and_all_else_reads(tmp_path, text):
     small_store(tmp_path)
     for name in ("topics.json", "consumerOffset.json"):
         (tmp_path / "config" / name).write_text('{"topicConfigTable":7}' if "7" in text and "topics" in name else text)
+    make_old(tmp_path)
     found = assert_only(tmp_path, "topics", "lag")
     assert (found["topics"], found["lag"]) == ([], 0)
     said(found, "topics.json")

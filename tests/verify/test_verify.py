@@ -22,6 +22,7 @@ from reference.message_store import StoreModel, make_store
 from support import hostile_store, planted, rebuilt, start_faults, stores
 from support.crash_writer import run_writer, store_config
 from support.puts import PROFILES, Pair
+from support.times import make_old
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild, verify
@@ -97,7 +98,9 @@ def reported(sound, tmp_path_factory):
             base, plant = planted.FAULTS[name]
             root = tmp_path_factory.mktemp("planted") / "store"
             shutil.copytree(sound[base], root)
-            found[name] = plant(planted.Store(root)), verify(root), root
+            planned = plant(planted.Store(root))
+            make_old(root / "config")
+            found[name] = planned, verify(root), root
             shutil.rmtree(root)
         return found[name]
 

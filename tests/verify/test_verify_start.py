@@ -5,6 +5,7 @@ import shutil
 import pytest
 from support import planted
 from support.start_faults import FAULTS, base_of, options_of
+from support.times import make_old
 
 from rocketstore import StoreConfig, verify
 
@@ -22,6 +23,7 @@ def test_what_a_start_meets_is_named(name, sound, tmp_path):
     plant, kind = FAULTS[name]
     root = shutil.copytree(sound[base_of(name)], tmp_path / "store")
     plant(root)
+    make_old(root)
     config = StoreConfig(**planted.SIZES, **options_of(name))
     found = {finding.kind for finding in verify(root, config=config).findings}
     if kind is None:
