@@ -287,12 +287,8 @@ cdef void release_stream(ArrowArrayStream *stream) noexcept with gil:
 # ---- for others --------------------------------------------------------------------------------------------
 
 
-def export_schema(fields):
-    """Export the schema of a table.
-
-    Parameters: fields: sequence of ``Field``, as in ``message_fields().values()``.
-    Returns: an "arrow_schema" capsule of a struct.
-    """
+cdef object schema_capsule(fields):
+    """Return an "arrow_schema" capsule of a struct."""
     cdef ExportedSchema schema = table_schema(fields)
     return capsule_of(schema, &schema.schema, "arrow_schema")
 
@@ -306,7 +302,7 @@ def export_batch(fields, columns, Py_ssize_t length):
     Raises: ValueError for a column of another type or length, and for one too few or too many.
     """
     cdef ExportedArray array = table_array(fields, columns, length)
-    return export_schema(fields), capsule_of(array, &array.array, "arrow_array")
+    return schema_capsule(fields), capsule_of(array, &array.array, "arrow_array")
 
 
 def export_column(form, column, Py_ssize_t length):

@@ -27,7 +27,6 @@ cdef extern from "rs_keyed_hash.h" nogil:
 
 cdef extern from "rs_cpu.h" nogil:
     int rs_cpu_level() noexcept
-    int rs_cpu_supported() noexcept
     const char *rs_cpu_name(int level) noexcept
     bint rs_cpu_is_amd() noexcept
 

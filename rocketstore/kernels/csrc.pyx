@@ -1,21 +1,17 @@
-"""The functions of csrc/ for Python: for the tests, and for callers that work on plain bytes."""
+"""The functions of csrc/ for callers that work on plain bytes. ``tests/c`` tests those that only kernels call."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport (
     RS_MORE_SEPARATORS,
     rs_crc32,
     rs_cpu_level,
     rs_cpu_name,
-    rs_cpu_supported,
-    rs_find_magic,
-    rs_java_hash_utf8_lossy,
     rs_java_number,
     rs_separators,
     rs_utf8_repair,
-    rs_utf8_valid,
 )
 
 
@@ -23,10 +19,6 @@ def cpu_level():
     """Return the name of the SIMD path in use: portable, sse4, avx2 or avx512."""
     return rs_cpu_name(rs_cpu_level()).decode()
 
-
-def cpu_supported():
-    """Return the name of the best SIMD path that this machine has."""
-    return rs_cpu_name(rs_cpu_supported()).decode()
 
 
 def crc32(data, uint32_t value=0):
@@ -44,20 +36,6 @@ def crc32(data, uint32_t value=0):
         PyBuffer_Release(&view)
     return value
 
-
-def java_hash_utf8(data):
-    """Return Java's ``new String(data, UTF_8).hashCode()``: malformed sequences count as U+FFFD.
-
-    Parameters: data: any contiguous buffer.
-    """
-    cdef Py_buffer view
-    cdef uint32_t code
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        code = rs_java_hash_utf8_lossy(0, <const uint8_t *>view.buf, <size_t>view.len)
-    finally:
-        PyBuffer_Release(&view)
-    return <int32_t>code
 
 
 def parse_java_number(str text, int64_t least, int64_t most):
@@ -87,15 +65,6 @@ def separators(bytes data):
     return [positions[i] for i in range(count)]
 
 
-def find_magic(bytes data):
-    """Return the position of the first magic code of a message, of version 1 or 2, or -1."""
-    cdef size_t n = <size_t>len(data), position = rs_find_magic(<const uint8_t *>data, n)
-    return position if position < n else -1
-
-
-def utf8_valid(bytes data):
-    """Return whether the bytes are well-formed UTF-8."""
-    return rs_utf8_valid(<const uint8_t *>data, <size_t>len(data))
 
 
 def utf8_repair(bytes data):

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rs_cpu.h"
+#include "rs_utf8.h"
 #include "test_util.h"
 
 enum { LENGTHS = 300, ALIGNMENTS = 65, PAGES = 8192, ROWS = 257 };
@@ -204,6 +205,30 @@ static void check_every_two_bytes(struct guarded memory)
     }
 }
 
+/* Parameters: decoded: ? stands for U+FFFD. lead, tail: letters before and after the sequence. */
+static void check_malformed(struct guarded memory, const char *bytes, const char *decoded, size_t lead, size_t tail)
+{
+    size_t length = strlen(bytes), n = lead + length + tail;
+    uint8_t *p = memory.end - n;
+    memset(p, 'a', n);
+    memcpy(p + lead, bytes, length);
+    uint32_t expected = 3, h;
+    for (size_t i = 0; i < lead; i++)
+        expected = add_unit(expected, 'a');
+    for (const uint8_t *c = (const uint8_t *)decoded; *c; c++) {
+        if (*c == 0xC2)
+            expected = add_unit(expected, *++c);
+        else if (*c == 0xE4)
+            expected = add_unit(expected, 0x4E3B), c += 2;
+        else
+            expected = add_unit(expected, *c == '?' ? 0xFFFD : *c);
+    }
+    for (size_t i = 0; i < tail; i++)
+        expected = add_unit(expected, 'a');
+    CHECK(rs_java_hash_utf8_lossy(3, p, n) == expected, "%s after %zu letters", hex(p + lead, length), lead);
+    CHECK(!rs_java_hash_utf8(3, p, n, &h), "%s after %zu letters", hex(p + lead, length), lead);
+}
+
 /* What new String(bytes, UTF_8) of Java 17 makes of malformed bytes; ? stands for U+FFFD. */
 static void check_malformed_sequences_decode_as_java_does(struct guarded memory)
 {
@@ -246,21 +271,27 @@ static void check_malformed_sequences_decode_as_java_does(struct guarded memory)
         {"\xE4\xB8\xE4\xB8\xBB", "?\xE4\xB8\xBB"},
         {"A\x80\x80Z", "A??Z"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        size_t n = strlen(cases[i].bytes);
-        uint8_t *p = memory.end - n;
-        memcpy(p, cases[i].bytes, n);
-        uint32_t expected = 3, h;
-        for (const uint8_t *c = (const uint8_t *)cases[i].decoded; *c; c++) {
-            if (*c == 0xC2)
-                expected = add_unit(expected, *++c);
-            else if (*c == 0xE4)
-                expected = add_unit(expected, 0x4E3B), c += 2;
-            else
-                expected = add_unit(expected, *c == '?' ? 0xFFFD : *c);
-        }
-        CHECK(rs_java_hash_utf8_lossy(3, p, n) == expected, "%s", hex(p, n));
-        CHECK(!rs_java_hash_utf8(3, p, n, &h), "%s", hex(p, n));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (size_t lead = 0; lead < 140; lead++)
+            for (size_t tail = 0; tail <= 40; tail += tail == 0 ? 1 : 39)
+                check_malformed(memory, cases[i].bytes, cases[i].decoded, lead, tail);
+}
+
+/* A malformed sequence hashes as its repaired text, whatever stands beside it. */
+static void check_random_bytes_hash_as_their_repaired_text(void)
+{
+    static const uint8_t EDGES[] = {0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
+                                    0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFE, 0xFF};
+    uint8_t bytes[7], repaired[3 * sizeof bytes];
+    for (uint64_t seed = 1; seed <= 30000; seed++) {
+        fill_random(bytes, sizeof bytes, seed * 0x9E3779B97F4A7C15u);
+        size_t n = 3 + bytes[6] % 4;
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = EDGES[bytes[i] % sizeof EDGES];
+        uint32_t expected = 0;
+        size_t size = rs_utf8_repair(bytes, n, repaired);
+        CHECK(rs_java_hash_utf8(0, repaired, size, &expected), "%s", hex(bytes, n));
+        CHECK(rs_java_hash_utf8_lossy(0, bytes, n) == expected, "%s", hex(bytes, n));
     }
 }
 
@@ -270,6 +301,7 @@ static void check_utf8(void)
     check_every_code_point(memory);
     check_every_two_bytes(memory);
     check_malformed_sequences_decode_as_java_does(memory);
+    check_random_bytes_hash_as_their_repaired_text();
     fill_ascii(memory.begin, (size_t)(memory.end - memory.begin), 8);
     for (size_t n = 0; n <= LENGTHS; n++) {
         const uint8_t *p = memory.end - n;

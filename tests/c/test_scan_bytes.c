@@ -101,6 +101,16 @@ static void check_every_place(struct guarded memory, const uint8_t *code)
     }
 }
 
+/* Only two of the codes that differ in their last byte are those of messages. */
+static void check_other_codes(void)
+{
+    uint8_t data[6] = {'x', 0xDA, 0xA3, 0x20, 0, 'x'};
+    for (int last = 0; last < 256; last++) {
+        data[4] = (uint8_t)last;
+        check_find_magic(data, sizeof data);
+    }
+}
+
 /* Pieces of codes, cut and run together anywhere, and whole ones among them. */
 static void fill_with_pieces(uint8_t *p, size_t n, uint64_t seed)
 {
@@ -174,6 +184,7 @@ int main(void)
     check_only_two_values_separate();
     check_every_place(memory, CODES[0]);
     check_every_place(memory, CODES[1]);
+    check_other_codes();
     check_pieces(memory);
     check_a_code_with_one_bit_wrong_is_none();
     check_find_space(memory);

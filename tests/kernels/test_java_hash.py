@@ -5,10 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from reference import java_decode, java_hash, key_for_hash, key_hash
+from reference import java_hash, key_for_hash, key_hash
 
 from rocketstore import hash_keys
-from rocketstore.kernels import csrc
 from rocketstore.kernels.keys import java_hash_codes
 
 ASCII = "".join(map(chr, range(1, 128)))
@@ -365,50 +364,3 @@ def test_a_dictionary_index_outside_the_dictionary_is_an_error():
 def test_malformed_numpy_bytes_are_an_error_that_names_its_row():
     with pytest.raises(ValueError, match=r"keys\[1\]"):
         hash_keys(np.array([b"good", b"\xe4\xb8"]))
-
-
-def check_decoding(strings):
-    wrong = [data for data in strings if csrc.java_hash_utf8(data) != java_hash(java_decode(data))]
-    assert wrong == []
-
-
-def test_every_string_of_one_or_two_bytes_hashes_as_java_decodes_it():
-    check_decoding([bytes(pair) for n in (0, 1, 2) for pair in itertools.product(range(256), repeat=n)])
-
-
-def test_random_strings_of_three_to_six_bytes_hash_as_java_decodes_them(seed):
-    rng = random.Random(seed)
-    edges = [
-        0x41,
-        0x7F,
-        0x80,
-        0x8F,
-        0x90,
-        0x9F,
-        0xA0,
-        0xBF,
-        0xC0,
-        0xC1,
-        0xC2,
-        0xDF,
-        0xE0,
-        0xE1,
-        0xED,
-        0xEF,
-        0xF0,
-        0xF1,
-        0xF4,
-        0xF5,
-        0xFE,
-        0xFF,
-    ]
-    check_decoding([bytes(rng.choices(edges, k=rng.randint(3, 6))) for _ in range(30_000)])
-
-
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_bytes_at_any_place_of_a_long_string_hash_as_java_decodes_them(name):
-    check_decoding([b"a" * lead + MALFORMED[name] + b"b" * tail for lead in range(140) for tail in (0, 1, 40)])
-
-
-def test_valid_bytes_of_every_length_hash_as_their_text(keys):
-    assert [csrc.java_hash_utf8(key.encode()) for key in keys] == codes(keys)
