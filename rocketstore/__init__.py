@@ -21,172 +21,12 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rocketstore.config import StoreConfig
-    from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
-    from rocketstore.disk.remote.remote_path import RemotePath
     from rocketstore.disk.store_path import StorePath
-    from rocketstore.dispatch.follow import DispatchRequest
-    from rocketstore.errors import (
-        CorruptFileError,
-        DiskReadError,
-        PutMessageError,
-        StoreClosedError,
-        StoreError,
-        StoreLockedError,
-        UnsupportedFormatError,
-    )
-    from rocketstore.index.index_file import IndexFile
-    from rocketstore.index.index_header import IndexHeader
-    from rocketstore.index.index_service import IndexService
-    from rocketstore.index.query_offset_result import QueryOffsetResult
-    from rocketstore.kernels.keys import hash_keys
-    from rocketstore.kernels.phy_offsets import PhyOffsets
-    from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
-    from rocketstore.log.commit_log import CommitLog
-    from rocketstore.log.scan import Scan
-    from rocketstore.messages.message import Message
-    from rocketstore.messages.message_batch import MessageBatch
-    from rocketstore.messages.message_id import create_uniq_id
-    from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
-    from rocketstore.query.by_time import PhyOffsetByTime
-    from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
-    from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
-    from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-    from rocketstore.queue.consume_queue import ConsumeQueue
-    from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
-    from rocketstore.rebuild.rebuild import RebuildReport, rebuild
-    from rocketstore.recovery.recover import RecoveryReport, recover
-    from rocketstore.salvage.salvage import LostRange, SalvageReport, UnverifiedRange, salvage
-    from rocketstore.state.checkpoint import StoreCheckpoint
-    from rocketstore.store.expiry import ExpiredFiles
+    from rocketstore.public_names import *  # noqa: F403
     from rocketstore.store.message_store import MessageStore
-    from rocketstore.store.overview.lag import ConsumerLag
-    from rocketstore.store.overview.summary import StoreSummary
-    from rocketstore.store.scan_polars import scan_polars
-    from rocketstore.store.topic import Topic
-    from rocketstore.survey.broker_config import BrokerConfig
-    from rocketstore.verify.report import Finding, VerifyReport
-    from rocketstore.verify.verify import verify
-
-__all__ = [
-    "BatchConsumeQueue",
-    "BinaryColumn",
-    "BrokerConfig",
-    "CommitLog",
-    "ConsumeQueue",
-    "ConsumeQueueExt",
-    "ConsumerLag",
-    "CorruptFileError",
-    "DiskReadError",
-    "DispatchRequest",
-    "ExpiredFiles",
-    "Finding",
-    "GetMessageResult",
-    "GetMessageStatus",
-    "IndexFile",
-    "IndexHeader",
-    "IndexService",
-    "ListColumn",
-    "LostRange",
-    "MapColumn",
-    "MappedFile",
-    "Message",
-    "MessageBatch",
-    "MessageStore",
-    "PhyOffsetByTime",
-    "PhyOffsets",
-    "PutMessageError",
-    "PutMessageResult",
-    "PutMessagesResult",
-    "QueryMessageResult",
-    "QueryMessagesResult",
-    "QueryOffsetResult",
-    "RebuildReport",
-    "RecoveryReport",
-    "RemotePath",
-    "SalvageReport",
-    "Scan",
-    "SelectMappedBufferResult",
-    "StoreCheckpoint",
-    "StoreClosedError",
-    "StoreConfig",
-    "StoreError",
-    "StoreLockedError",
-    "StoreSummary",
-    "StringColumn",
-    "Topic",
-    "UnsupportedFormatError",
-    "UnverifiedRange",
-    "VerifyReport",
-    "create_uniq_id",
-    "hash_keys",
-    "open",
-    "rebuild",
-    "recover",
-    "salvage",
-    "scan_polars",
-    "verify",
-]
 
 __version__ = "0.1.0"
 
-MODULES = {  # of the public names; each module is imported when a name is first used, since all take 80 ms
-    "BatchConsumeQueue": "rocketstore.queue.batch_consume_queue",
-    "BinaryColumn": "rocketstore.kernels.value_columns",
-    "BrokerConfig": "rocketstore.survey.broker_config",
-    "CommitLog": "rocketstore.log.commit_log",
-    "ConsumeQueue": "rocketstore.queue.consume_queue",
-    "ConsumeQueueExt": "rocketstore.queue.consume_queue_ext",
-    "ConsumerLag": "rocketstore.store.overview.lag",
-    "CorruptFileError": "rocketstore.errors",
-    "DiskReadError": "rocketstore.errors",
-    "DispatchRequest": "rocketstore.dispatch.follow",
-    "ExpiredFiles": "rocketstore.store.expiry",
-    "Finding": "rocketstore.verify.report",
-    "GetMessageResult": "rocketstore.query.get_message",
-    "GetMessageStatus": "rocketstore.query.get_message",
-    "IndexFile": "rocketstore.index.index_file",
-    "IndexHeader": "rocketstore.index.index_header",
-    "IndexService": "rocketstore.index.index_service",
-    "ListColumn": "rocketstore.kernels.value_columns",
-    "LostRange": "rocketstore.salvage.salvage",
-    "MapColumn": "rocketstore.kernels.value_columns",
-    "MappedFile": "rocketstore.disk.mapped_file",
-    "Message": "rocketstore.messages.message",
-    "MessageBatch": "rocketstore.messages.message_batch",
-    "MessageStore": "rocketstore.store.message_store",
-    "PhyOffsetByTime": "rocketstore.query.by_time",
-    "PhyOffsets": "rocketstore.kernels.phy_offsets",
-    "PutMessageError": "rocketstore.errors",
-    "PutMessageResult": "rocketstore.messages.put_result",
-    "PutMessagesResult": "rocketstore.messages.put_result",
-    "QueryMessageResult": "rocketstore.query.query_messages",
-    "QueryMessagesResult": "rocketstore.query.query_messages",
-    "QueryOffsetResult": "rocketstore.index.query_offset_result",
-    "RebuildReport": "rocketstore.rebuild.rebuild",
-    "RecoveryReport": "rocketstore.recovery.recover",
-    "RemotePath": "rocketstore.disk.remote.remote_path",
-    "SalvageReport": "rocketstore.salvage.salvage",
-    "Scan": "rocketstore.log.scan",
-    "SelectMappedBufferResult": "rocketstore.disk.mapped_file",
-    "StoreCheckpoint": "rocketstore.state.checkpoint",
-    "StoreClosedError": "rocketstore.errors",
-    "StoreConfig": "rocketstore.config",
-    "StoreError": "rocketstore.errors",
-    "StoreLockedError": "rocketstore.errors",
-    "StoreSummary": "rocketstore.store.overview.summary",
-    "StringColumn": "rocketstore.kernels.value_columns",
-    "Topic": "rocketstore.store.topic",
-    "UnsupportedFormatError": "rocketstore.errors",
-    "UnverifiedRange": "rocketstore.salvage.salvage",
-    "VerifyReport": "rocketstore.verify.report",
-    "create_uniq_id": "rocketstore.messages.message_id",
-    "hash_keys": "rocketstore.kernels.keys",
-    "rebuild": "rocketstore.rebuild.rebuild",
-    "recover": "rocketstore.recovery.recover",
-    "salvage": "rocketstore.salvage.salvage",
-    "scan_polars": "rocketstore.store.scan_polars",
-    "verify": "rocketstore.verify.verify",
-}
 for name in ("rebuild", "salvage", "verify"):
     # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
     importlib.import_module(f"rocketstore.{name}")
@@ -194,15 +34,23 @@ for name in ("rebuild", "salvage", "verify"):
 del name
 
 
+def find_public_names() -> dict[str, object]:
+    """Import ``public_names``, and return its names with their objects."""
+    names = vars(importlib.import_module("rocketstore.public_names"))
+    return {name: value for name, value in names.items() if not name.startswith("_")}
+
+
 def __getattr__(name: str) -> object:
-    if name not in MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(MODULES[name]), name)
-    return value
+    if name == "__all__" or not name.startswith("_"):
+        names = find_public_names()
+        globals().update(names, __all__=sorted([*names, "open"]))
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *MODULES})
+    return sorted({*globals(), *find_public_names()})
 
 
 def open(

@@ -43,6 +43,7 @@ ROOMS = [  # each imports only itself and those before it
     "rebuild",
     "verify",
     "salvage",
+    "public_names",
     "__init__",
     "report",
     "spark",
@@ -99,7 +100,7 @@ def own_imports(path):
 
 def test_every_source_is_in_a_room_of_the_list():
     assert {room(path) for path in SOURCES} == set(ROOMS)
-    assert "kernels" in set(own_imports(PACKAGE / "__init__.py"))
+    assert "kernels" in set(own_imports(PACKAGE / "public_names.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -176,7 +177,7 @@ def test_the_help_of_the_command_imports_nothing_of_an_extra_but_click():
 
 
 def test_every_public_name_is_found():
-    assert {*rocketstore.MODULES, "open"} == {*rocketstore.__all__}
+    assert {"open", "MessageStore", "StoreError", "verify"} < {*rocketstore.__all__}
     assert all(hasattr(rocketstore, name) for name in rocketstore.__all__)
     assert {*rocketstore.__all__} <= {*dir(rocketstore)}
 

@@ -1,0 +1,61 @@
+"""The public names of the package besides ``open``, in the only list of them. ``rocketstore`` has each of these names.
+
+This module imports most of the package, and is imported when one of the names is first used.
+"""
+
+from rocketstore.config import StoreConfig as StoreConfig
+from rocketstore.disk.mapped_file import MappedFile as MappedFile
+from rocketstore.disk.mapped_file import SelectMappedBufferResult as SelectMappedBufferResult
+from rocketstore.disk.remote.remote_path import RemotePath as RemotePath
+from rocketstore.dispatch.follow import DispatchRequest as DispatchRequest
+from rocketstore.errors import CorruptFileError as CorruptFileError
+from rocketstore.errors import DiskReadError as DiskReadError
+from rocketstore.errors import PutMessageError as PutMessageError
+from rocketstore.errors import StoreClosedError as StoreClosedError
+from rocketstore.errors import StoreError as StoreError
+from rocketstore.errors import StoreLockedError as StoreLockedError
+from rocketstore.errors import UnsupportedFormatError as UnsupportedFormatError
+from rocketstore.index.index_file import IndexFile as IndexFile
+from rocketstore.index.index_header import IndexHeader as IndexHeader
+from rocketstore.index.index_service import IndexService as IndexService
+from rocketstore.index.query_offset_result import QueryOffsetResult as QueryOffsetResult
+from rocketstore.kernels.keys import hash_keys as hash_keys
+from rocketstore.kernels.phy_offsets import PhyOffsets as PhyOffsets
+from rocketstore.kernels.value_columns import BinaryColumn as BinaryColumn
+from rocketstore.kernels.value_columns import ListColumn as ListColumn
+from rocketstore.kernels.value_columns import MapColumn as MapColumn
+from rocketstore.kernels.value_columns import StringColumn as StringColumn
+from rocketstore.log.commit_log import CommitLog as CommitLog
+from rocketstore.log.scan import Scan as Scan
+from rocketstore.messages.message import Message as Message
+from rocketstore.messages.message_batch import MessageBatch as MessageBatch
+from rocketstore.messages.message_id import create_uniq_id as create_uniq_id
+from rocketstore.messages.put_result import PutMessageResult as PutMessageResult
+from rocketstore.messages.put_result import PutMessagesResult as PutMessagesResult
+from rocketstore.query.by_time import PhyOffsetByTime as PhyOffsetByTime
+from rocketstore.query.get_message import GetMessageResult as GetMessageResult
+from rocketstore.query.get_message import GetMessageStatus as GetMessageStatus
+from rocketstore.query.query_messages import QueryMessageResult as QueryMessageResult
+from rocketstore.query.query_messages import QueryMessagesResult as QueryMessagesResult
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue as BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue as ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt as ConsumeQueueExt
+from rocketstore.rebuild.rebuild import RebuildReport as RebuildReport
+from rocketstore.rebuild.rebuild import rebuild as rebuild
+from rocketstore.recovery.recover import RecoveryReport as RecoveryReport
+from rocketstore.recovery.recover import recover as recover
+from rocketstore.salvage.salvage import LostRange as LostRange
+from rocketstore.salvage.salvage import SalvageReport as SalvageReport
+from rocketstore.salvage.salvage import UnverifiedRange as UnverifiedRange
+from rocketstore.salvage.salvage import salvage as salvage
+from rocketstore.state.checkpoint import StoreCheckpoint as StoreCheckpoint
+from rocketstore.store.expiry import ExpiredFiles as ExpiredFiles
+from rocketstore.store.message_store import MessageStore as MessageStore
+from rocketstore.store.overview.lag import ConsumerLag as ConsumerLag
+from rocketstore.store.overview.summary import StoreSummary as StoreSummary
+from rocketstore.store.scan_polars import scan_polars as scan_polars
+from rocketstore.store.topic import Topic as Topic
+from rocketstore.survey.broker_config import BrokerConfig as BrokerConfig
+from rocketstore.verify.report import Finding as Finding
+from rocketstore.verify.report import VerifyReport as VerifyReport
+from rocketstore.verify.verify import verify as verify
