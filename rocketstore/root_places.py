@@ -12,10 +12,11 @@ from typing import Generic
 
 from rocketstore.disk.store_path import AnyPath
 
-__all__ = ["INDEX", "QUEUE_PARTS", "ROCKSDB_QUEUES", "SAVED_CUTS", "RootPlaces"]
+__all__ = ["INDEX", "LOG_DIRECTORY", "QUEUE_PARTS", "ROCKSDB_QUEUES", "SAVED_CUTS", "RootPlaces"]
 
 QUEUE_PARTS = PLAIN_QUEUES, BATCH_QUEUES, EXT_FILES = "consumequeue", "batchconsumequeue", "consumequeue_ext"
 INDEX = "index"
+LOG_DIRECTORY = "commitlog"  # new files get the mode of the files in it
 ROCKSDB_QUEUES = "consumequeue_rocksdb"
 SAVED_CUTS = "rocketstore-cut"
 
@@ -33,7 +34,7 @@ class RootPlaces(Generic[AnyPath]):
     @property
     def default_log(self) -> AnyPath:
         """The directory of a commit log for which the configuration names no other one."""
-        return self.root / "commitlog"
+        return self.root / LOG_DIRECTORY
 
     # ---- queues and index ----------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ from rocketstore.index.key_lookup import KeySpan
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
-from rocketstore.log.log_files import LOG_DIRECTORY
 from rocketstore.made_by import made_by
+from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.text_values import Time, time_as_long
 
 __all__ = ["IndexFile"]

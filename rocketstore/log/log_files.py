@@ -15,10 +15,9 @@ from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
+from rocketstore.root_places import LOG_DIRECTORY
 
-__all__ = ["LOG_DIRECTORY", "LogFileWriter"]
-
-LOG_DIRECTORY = "commitlog"  # in the root of a store; its files are the model for the modes of others
+__all__ = ["LogFileWriter"]
 
 
 class LogFileWriter:

@@ -10,7 +10,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import INT_MIN, LONG_MIN
-from rocketstore.log.log_files import LOG_DIRECTORY
+from rocketstore.root_places import LOG_DIRECTORY
 
 __all__ = ["LARGEST_UNIT", "MAX_ADDRESS", "ConsumeQueueExtWriter"]
 

@@ -12,8 +12,8 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.layout import UNIT, read_field
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.log_files import LOG_DIRECTORY
 from rocketstore.queue.unit_run import RECOVERED_FILES, find_invalid_unit
+from rocketstore.root_places import LOG_DIRECTORY
 
 __all__ = ["UnitWriter"]
 

@@ -41,7 +41,6 @@ from rocketstore.survey.sizes import hint_at_store, require_store
 from rocketstore.text_values import counted
 
 STATE = "rocketstore-import.json"  # in config/
-ALLOWED_ENTRIES = {"config", "lock", "lost+found"}  # a directory with only these may become a store
 SAVE_SECONDS = 1.0  # between writes of the state file
 STAGES = ("running", "stopped", "done")
 
@@ -132,7 +131,8 @@ def check_place(path: Path, config: StoreConfig | None) -> None:
     except FileNotFoundError:
         pass
     except StoreError:
-        if {entry.name for entry in path.iterdir()} - ALLOWED_ENTRIES:
+        places = StorePlaces.of(path)
+        if {*path.iterdir()} - {places.config, places.lock, path / "lost+found"}:
             hint = hint_at_store(path) or ": give a store or a new directory"
             raise click.ClickException(f"{path}: is not a store, and is not empty{hint}") from None
 
