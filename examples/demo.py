@@ -34,8 +34,9 @@ from rich.console import Console
 import rocketstore
 from rocketstore import IndexService, PhyOffsets, StoreConfig, rebuild
 from rocketstore.cli import prepare_streams
-from rocketstore.cli.group import errors_in_one_line
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
+from rocketstore.cli.group import errors_in_one_line, log_to_standard_error
+from rocketstore.cli.options import PATH, broker_conf_option, geometry_options
+from rocketstore.cli.settings import broker_config
 from rocketstore.cli.tables import cell, print_table, table_of
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
@@ -292,4 +293,5 @@ def report(steps: list[Step]) -> None:
 
 if __name__ == "__main__":
     prepare_streams()
+    log_to_standard_error()
     demo()
