@@ -11,9 +11,6 @@ from typing import NamedTuple
 from rocketstore.java_text import trim
 from rocketstore.logger import logger
 
-__all__ = ["BrokerFile", "Property", "read_properties", "warn_once"]
-
-
 # A backslash at the end of a line, or of the file, joins the next line without its blanks. The groups that are repeated
 # are not possessive: Python before 3.11.5 does not go back to where such a group began when it fails.
 _JOIN = r"\\(?:\r\n?|\n|\Z)[ \t\f]*+"

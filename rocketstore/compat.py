@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DEFAULT_COMPAT", "NEWEST", "OLDEST", "Compat", "parse_release"]
-
 DEFAULT_COMPAT = "5.5.1"
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 1)

@@ -21,9 +21,6 @@ from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.root_places import RootPlaces
 from rocketstore.text_values import parse_integer
 
-__all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "AnyConfig", "SizedConfig", "StoreConfig", "camel_case"]
-__all__ += ["config_text", "is_same_directory", "parse_value", "require_config", "size_problem"]
-
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
 DEFAULT_SIZES: dict[str, Any] = {

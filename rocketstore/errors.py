@@ -5,22 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 
-__all__ = [
-    "DAMAGE_ADVICE",
-    "GAP_ADVICE",
-    "CorruptFileError",
-    "DiskReadError",
-    "NestedCallError",
-    "PutMessageError",
-    "SettingError",
-    "StoreClosedError",
-    "StoreError",
-    "StoreLockedError",
-    "UnsupportedFormatError",
-    "advice_for",
-    "text_of",
-]
-
 DAMAGE_ADVICE = (
     "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --cut-at-damage cuts the "
     "log here and loses them; rocketstore recover STORE --policy broker does what a broker does at its next start: it "

@@ -6,8 +6,6 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["find_imported", "import_extra"]
-
 
 def import_extra(module: str, extra: str) -> Any:
     """Import a module of an extra. Raises: ModuleNotFoundError that names the extra to install."""

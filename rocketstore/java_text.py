@@ -5,8 +5,6 @@ from __future__ import annotations
 from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
-__all__ = ["is_blank", "parse_boolean", "parse_int", "parse_java_number", "parse_long", "trim"]
-
 TRIMMED = "".join(map(chr, range(0x21)))  # what String.trim removes
 WHITESPACE = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029"
 WHITESPACE += "\u205f\u3000"  # the chars for which Character.isWhitespace of JDK 17 is true

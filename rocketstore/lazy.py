@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
-__all__ = ["lazy_property"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from rocketstore.text_values import shorten, utc
 
-__all__ = ["WIDE_CELL", "Preview", "Previewed", "ends_of", "first_of"]
-
 SHOWN_ENDS = 5  # rows of each end
 SHOWN_FIRST = 20  # rows
 CELL, WIDE_CELL = 40, 80  # characters

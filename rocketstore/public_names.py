@@ -40,13 +40,13 @@ from rocketstore.query.query_messages import QueryMessagesResult as QueryMessage
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue as BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue as ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt as ConsumeQueueExt
-from rocketstore.rebuild.rebuild import RebuildReport as RebuildReport
 from rocketstore.rebuild.rebuild import rebuild as rebuild
-from rocketstore.recovery.recover import RecoveryReport as RecoveryReport
+from rocketstore.rebuild.report import RebuildReport as RebuildReport
 from rocketstore.recovery.recover import recover as recover
-from rocketstore.salvage.salvage import LostRange as LostRange
+from rocketstore.recovery.report import RecoveryReport as RecoveryReport
+from rocketstore.salvage.find import LostRange as LostRange
+from rocketstore.salvage.find import UnverifiedRange as UnverifiedRange
 from rocketstore.salvage.salvage import SalvageReport as SalvageReport
-from rocketstore.salvage.salvage import UnverifiedRange as UnverifiedRange
 from rocketstore.salvage.salvage import salvage as salvage
 from rocketstore.state.checkpoint import StoreCheckpoint as StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles as ExpiredFiles

@@ -12,8 +12,6 @@ from typing import Generic
 
 from rocketstore.disk.store_path import AnyPath
 
-__all__ = ["INDEX", "LOG_DIRECTORY", "QUEUE_PARTS", "ROCKSDB_QUEUES", "SAVED_CUTS", "RootPlaces"]
-
 QUEUE_PARTS = PLAIN_QUEUES, BATCH_QUEUES, EXT_FILES = "consumequeue", "batchconsumequeue", "consumequeue_ext"
 INDEX = "index"
 LOG_DIRECTORY = "commitlog"  # new files get the mode of the files in it

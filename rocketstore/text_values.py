@@ -13,9 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["Time", "counted", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
-__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "time_as_long", "utc", "wrong_unit"]
-
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXPECTED_TIME = "give epoch milliseconds, a datetime or an ISO 8601 time"

@@ -17,8 +17,6 @@ import pyarrow as pa
 from rocketstore.dataset.bounds import FLIPPED, OPERATORS, Bounds, both, compare, either, one_of
 from rocketstore.kernels.arrow_metadata import read_metadata
 
-__all__ = ["FilterTree", "read_filter"]
-
 PER_MILLISECOND = {"s": Fraction(1, 1000), "ms": Fraction(1), "us": Fraction(1000), "ns": Fraction(1_000_000)}
 
 

@@ -11,9 +11,6 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import join_tags
 from rocketstore.text_values import wrong_unit
 
-__all__ = ["FLIPPED", "OPERATORS", "Bounds", "Interval", "Values", "both", "compare", "either", "is_impossible"]
-__all__ += ["one_of", "scan_conditions"]
-
 TEXTS = {"topic", "tags", "uniqKey", "keys"}
 NUMBERS = {"queueId", "phyOffset", "storeTimestamp", "storeTimestampMs"}
 OPERATORS = {  # the operators of ``compare``, by their names in pyarrow and in polars

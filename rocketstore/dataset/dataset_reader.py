@@ -21,8 +21,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
 
-__all__ = ["ROWS_AT_ONCE", "THREADS", "DatasetReader", "KeyedStore", "find_phy_offsets"]
-
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
 THREADS = min(os.cpu_count() or 1, 8)  # each holds the messages of some 32 MiB of the log

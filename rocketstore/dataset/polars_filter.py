@@ -16,8 +16,6 @@ import polars as pl
 
 from rocketstore.dataset.bounds import FLIPPED, OPERATORS, Bounds, both, compare, either, one_of
 
-__all__ = ["read_predicate"]
-
 PER_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 

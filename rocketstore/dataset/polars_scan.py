@@ -12,8 +12,6 @@ from rocketstore.dataset.polars_filter import read_predicate
 from rocketstore.kernels.arrow_export import OneStream, export_stream
 from rocketstore.kernels.message_columns import message_fields
 
-__all__ = ["lazy_frame"]
-
 
 def lazy_frame(reader: DatasetReader, columns: Iterable[str] | None) -> pl.LazyFrame:
     """Return a lazy frame of messages. Parameters: columns: as for ``CommitLog.scan``."""

@@ -16,8 +16,6 @@ from rocketstore.dataset.store_scanner import StoreScanner
 from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["StoreDataset"]
-
 FEW_ROWS = 256  # in a batch, if a query needs fewer
 NO_FILES = "a store has no files that Arrow can read: use to_table, to_batches or scanner of the dataset"
 

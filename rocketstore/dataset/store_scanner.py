@@ -11,8 +11,6 @@ import pyarrow.dataset as ds
 
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["StoreScanner"]
-
 
 class StoreScanner:
     """Some columns of the messages of a store that pass a filter. Each method reads the store again.

@@ -9,8 +9,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["iterate_ahead", "read_ahead"]
-
 Chunk = TypeVar("Chunk", bound=tuple[object, ...])
 Result = TypeVar("Result")
 Item = TypeVar("Item")

@@ -10,8 +10,6 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 
-__all__ = ["AllocateMappedFileService"]
-
 
 class AllocateMappedFileService:
     """Creates one file at a time in its own thread, while its owner lives. Source: AllocateMappedFileService."""

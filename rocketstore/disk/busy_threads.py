@@ -16,8 +16,6 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from rocketstore.errors import NestedCallError
 
-__all__ = ["BusyThreads", "marks_thread_busy"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 W = TypeVar("W", bound=Any)  # an object with ``busy``, its BusyThreads

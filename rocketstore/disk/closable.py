@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, Self
 
-__all__ = ["Closable"]
-
 
 class Closable:
     """Holds files open until ``close`` is called, or until the end of a ``with`` block.

@@ -15,8 +15,6 @@ from pathlib import Path
 from rocketstore.disk.held_directory import HeldDirectory, make_path, open_path, stat_path, unlink_path
 from rocketstore.disk.small_file import open_regular
 
-__all__ = ["create_directory", "create_file", "open_own_file"]
-
 DEFAULT_FILE_MODE = 0o644
 DEFAULT_DIRECTORY_MODE = 0o777  # less the umask
 MODEL_LEVELS = 5  # directories above a new file that are searched for the model of its mode

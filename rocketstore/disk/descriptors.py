@@ -9,14 +9,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "closing",
-    "descriptor_share",
-    "require_descriptors_to_expire",
-    "require_descriptors_to_read",
-    "require_descriptors_to_write",
-]
-
 OPEN_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # directories with an entry for each open descriptor
 TO_READ = 8  # descriptors that a reader needs
 TO_WRITE = 16  # descriptors that a writer needs besides those of the queues that it keeps open

@@ -17,9 +17,6 @@ from pathlib import Path
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.held_directory import HeldDirectory, link_path, open_path, rename_path, stat_path, unlink_path
 
-__all__ = ["UNSUPPORTED", "ZEROS", "allocate", "make_directory", "make_root", "replace_file", "sync", "sync_path"]
-__all__ += ["zero_range"]
-
 CHUNK = 1 << 20  # bytes of zeros to write at once
 ZEROS = bytes(CHUNK)
 UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)  # a file system lacks the operation

@@ -21,8 +21,6 @@ from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 
-__all__ = ["FileRun"]
-
 
 class FileRun(ABC):
     """A run of sparse files that grows at its end. Each file is named by the offset of its first byte.

@@ -15,8 +15,6 @@ from pathlib import Path
 from rocketstore.disk.descriptors import closing
 from rocketstore.errors import StoreClosedError, StoreError
 
-__all__ = ["HeldDirectory", "exists", "link_path", "make_path", "open_path", "rename_path", "stat_path", "unlink_path"]
-
 CHECK_SECONDS = 1.0  # between two checks of the paths
 
 

@@ -13,9 +13,6 @@ from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 
-__all__ = ["data_ranges", "nonzero_end", "ranges_to_search"]
-
-
 NEAR = 1 << 16  # bytes in which most searches find a record
 
 

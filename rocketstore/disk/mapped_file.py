@@ -26,8 +26,6 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.mapping import Mapping
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["MappedFile", "Mode", "SelectMappedBufferResult", "check_mode", "is_offset_name"]
-
 Mode = Literal["r", "r+", "a"]
 MODES = ("r", "r+", "a")  # read; also write existing files; also make missing files
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}

@@ -24,8 +24,6 @@ from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["FindEnd", "LogFile", "MappedFileQueue", "Mappings", "Window"]
-
 MAX_MAPPED = 64  # files of one run that are mapped at a time
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped

@@ -9,8 +9,6 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import DiskReadError
 
-__all__ = ["read_at", "read_path_at", "read_readable"]
-
 
 def read_at(fd: int, size: int, position: int, path: object) -> bytes:
     """Return ``size`` bytes at a position of an open file, or as many as the file has.

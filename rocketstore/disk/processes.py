@@ -7,8 +7,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["has_files_open", "is_alive", "read_command", "start_time"]
-
 PROC = Path("/proc")  # missing on macOS, where it is only known whether a process runs
 STATE, START = 0, 19  # places of the fields behind the name of the program in /proc/PID/stat
 ENDED = ("Z", "X")

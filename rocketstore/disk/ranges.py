@@ -6,8 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-__all__ = ["find_overlap", "merge_ranges"]
-
 END = itemgetter(1)
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from rocketstore.disk.busy_threads import BusyThreads
 
-__all__ = ["ASK_SECONDS", "ServiceThread", "Wakeup"]
-
 ASK_SECONDS = 0.1  # between two checks whether a thread still lives
 
 

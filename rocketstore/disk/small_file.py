@@ -12,8 +12,6 @@ from rocketstore.disk.storage import is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 
-__all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
-
 MAX_SMALL_FILE = 64 << 20  # bytes
 SIZE_OF_PROC_FILE = 1 << 16  # bytes to read of a file whose size is reported as 0
 

@@ -15,8 +15,6 @@ from rocketstore.disk.remote.remote_path import ListedEntry, RemotePath
 from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 
-__all__ = ["held_lists", "identity", "is_remote", "local_path", "scandir", "sparing_reads", "to_path"]
-
 LOCAL_PATH = type(Path())
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeVar
 
-__all__ = ["AnyPath", "StorePath"]
-
 
 class StorePath(Protocol):
     """A path that is read: a ``pathlib.Path`` or a ``RemotePath``. It has the methods that readers use, and no others.

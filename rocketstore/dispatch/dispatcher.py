@@ -30,9 +30,6 @@ from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["Dispatcher"]
-
-
 MAX_CHUNK = 32 << 20  # bytes of the log whose requests are in memory at the same time
 BEYOND_BODY = 65536  # bytes of a record besides its body, at most
 LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # descriptors of queues that stay open

@@ -16,8 +16,6 @@ from rocketstore.messages.message import Message, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.text_values import datetime_or_none
 
-__all__ = ["DispatchRequest", "follow", "follow_batches"]
-
 COLUMNS = [
     "topic",
     "queue_id",

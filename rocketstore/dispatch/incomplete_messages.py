@@ -13,8 +13,6 @@ from rocketstore.messages.put_rules import illegal, message_num
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, split_names
 
-__all__ = ["check_incomplete_message", "names_of_light_queues"]
-
 
 def check_incomplete_message(message: Message, config: StoreConfig, batch_topics: set[str]) -> int:
     """Return the number of messages in an inner batch, 1 for a message for light queues.

@@ -25,17 +25,6 @@ from rocketstore.logger import logger
 from rocketstore.messages.put_rules import illegal
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name, split_names
 
-__all__ = [
-    "check_more_queues",
-    "find_unreadable_offset",
-    "is_multi_dispatched",
-    "more_queues",
-    "names_and_offsets",
-    "with_light_queues",
-    "with_more",
-]
-
-
 MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # a higher offset would leave no room for the offsets behind it
 
 

@@ -14,8 +14,6 @@ from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["OwnDispatcher", "ReputMessageService"]
-
 WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # to wait for more records before a round
 PAUSES = 10  # a round waits for this multiple of the last round's time, since small rounds slow the writers down
 # Records. A round begins at once when so many wait: its cost hardly depends on their number, and it has the GIL.

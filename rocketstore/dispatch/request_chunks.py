@@ -23,8 +23,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.record_reader import SPAN
 
-__all__ = ["RequestChunk", "RequestChunks"]
-
 CHUNK = 8 << 20  # bytes of the log
 ROOM = 16 << 20  # bytes of requests and items
 THREADS = min(os.cpu_count() or 1, 4)

@@ -28,9 +28,6 @@ from rocketstore.survey.formats import look_at_store
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted
 
-__all__ = ["DeletedTopics", "KnownTopics", "LeftOutRecords", "Restarts", "TopicLives", "UnitFilter"]
-__all__ += ["are_earlier", "topic_notes"]
-
 MAX_NAMED = 10  # queues and topics in a note
 TAIL = 3  # records: one that may be a restart, and two before it
 

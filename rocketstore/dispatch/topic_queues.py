@@ -12,8 +12,6 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.state.json_tables import JsonTables, batch_topics
 
-__all__ = ["MAX_DECLARED_QUEUES", "TopicQueues"]
-
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps memory for each queue that topics.json declares
 
 

@@ -20,20 +20,6 @@ from rocketstore.kernels.index_select import walk_to_item
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = [
-    "IndexGeometry",
-    "checked_geometry",
-    "default_geometry",
-    "geometry_of",
-    "given_geometry",
-    "infer_geometry",
-    "longest_first",
-    "other_geometry",
-    "require_items",
-    "shown_geometry",
-    "slot_offset",
-]
-
 GEOMETRY_SETTINGS = ("max_hash_slot_num", "max_index_num")
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = INDEX_HEADER.itemsize, INDEX_SLOT.itemsize, INDEX_ITEM.itemsize
 CHUNK = 1 << 20

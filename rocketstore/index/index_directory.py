@@ -19,8 +19,6 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList, ListedIndexFile, max_open_files
 from rocketstore.java_text import parse_long
 
-__all__ = ["IndexDirectory", "index_file_name", "index_paths", "is_index_name"]
-
 
 class IndexDirectory:
     """The index files of one directory. A bounded number of them is open.

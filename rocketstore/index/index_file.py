@@ -38,8 +38,6 @@ from rocketstore.made_by import made_by
 from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.text_values import Time, time_as_long
 
-__all__ = ["IndexFile"]
-
 
 @made_by("IndexFile.open(path)")
 class IndexFile(IndexFileKernel, Closable):

@@ -11,8 +11,6 @@ from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.index_file import IndexFile
 
-__all__ = ["IndexFileList", "ListedIndexFile", "max_open_files"]
-
 LEAST_OPEN, MOST_OPEN = 16, 1024
 
 

@@ -11,8 +11,6 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import INDEX_HEADER, struct_of
 from rocketstore.text_values import datetime_or_none
 
-__all__ = ["IndexHeader", "read_header", "unpack_header", "write_header"]
-
 HEADER: struct.Struct = struct_of(INDEX_HEADER)
 
 

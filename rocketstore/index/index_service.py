@@ -36,8 +36,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.text_values import Time, counted, epoch_ms
 
-__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "IndexType", "index_key_prefix", "open_index"]
-
 MAX_MSGS_NUM_BATCH = 64
 IndexType = Literal["K", "U", "T"]
 INDEX_TYPES = (None, "K", "U", "T")

@@ -24,9 +24,6 @@ from rocketstore.index.index_header import IndexHeader
 from rocketstore.logger import logger
 from rocketstore.state.checkpoint import StoreCheckpoint
 
-__all__ = ["IndexWriter"]
-
-
 CREATE_ATTEMPTS = 3
 CREATE_RETRY_SECONDS = 1.0
 MAX_UNFLUSHED = 8  # full files that are being flushed; each of them is open

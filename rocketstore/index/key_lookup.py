@@ -11,8 +11,6 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.phy_offsets import PhyOffsets
 
-__all__ = ["IndexPart", "IndexParts", "KeyIndex", "KeyLookup", "KeySpan"]
-
 
 class KeyLookup(Protocol):
     """Finds the physical offsets of keys by their hashes: one index file, or all of a directory."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["QueryOffsetResult"]
-
 
 class QueryOffsetResult(NamedTuple):
     """The answer of ``IndexService.query_offset``: physical offsets, and the end of the newest index file.

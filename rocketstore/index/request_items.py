@@ -11,8 +11,6 @@ from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.value_columns import ListColumn
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["INDEXED_COLUMNS", "RequestItems", "find_items"]
-
 REQUIRED = ("topic", "phy_offset", "store_timestamp")
 INDEXED_COLUMNS = (*REQUIRED, "uniq_key", "keys", "tags", "sys_flag")
 

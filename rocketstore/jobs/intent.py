@@ -32,16 +32,6 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.logger import logger
 from rocketstore.text_values import counted
 
-__all__ = [
-    "WRITE_PREFIX",
-    "UncommittedRecords",
-    "UnfinishedWrite",
-    "WriteIntent",
-    "find_unfinished",
-    "intent_path",
-    "prepared_path",
-]
-
 WRITE_PREFIX = "rocketstore-write-"  # before the job's id, in the name of a directory under the root
 NO_HOST = "0.0.0.0:0"
 KEPT_TIMES = 10  # the answer is kept for this multiple of the time that it took to find it

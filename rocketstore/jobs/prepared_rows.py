@@ -29,8 +29,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import check_queue, illegal
 from rocketstore.messages.system_flags import INNER_BATCH
 
-__all__ = ["ANY_QUEUE", "Block", "PreparedRows", "PreparedRowsWriter", "read_blocks"]
-
 ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
 
 

@@ -17,8 +17,6 @@ from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.held_directory import HeldDirectory, rename_path, unlink_path
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["Transaction", "commit_transaction", "last_version"]
-
 DIRECTORY = "rocketstore-transactions"
 
 

@@ -9,17 +9,6 @@ import numpy as np
 from rocketstore.extras import find_imported
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
-__all__ = [
-    "aligned",
-    "checked_hashes",
-    "checked_offsets",
-    "int32_column",
-    "int64_column",
-    "require_int64",
-    "require_sound_buffers",
-    "require_unmasked",
-]
-
 
 def checked_hashes(key_hashes: Any) -> np.ndarray:
     """Return key hashes as int32[n]; raises if one is negative or they are of another type."""

@@ -3,8 +3,6 @@
 import socket
 import struct
 
-__all__ = ["parse_host"]
-
 
 def parse_host(host: str) -> bytes:
     """Return the bytes that a record stores for a host.

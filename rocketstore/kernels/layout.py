@@ -10,31 +10,6 @@ import struct
 
 import numpy as np
 
-__all__ = [
-    "BATCH_UNIT",
-    "BLANK_HEAD",
-    "BORN_HOST_V6",
-    "CHECKPOINT",
-    "EXT_UNIT",
-    "INDEX_HEADER",
-    "INDEX_ITEM",
-    "INDEX_SLOT",
-    "INNER_MESSAGE_HEAD",
-    "MAGIC_BLANK",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MIN_RECORD",
-    "PROPERTIES_LENGTH",
-    "RECORD_HEAD",
-    "RECORD_MAGICS",
-    "STORE_HOST_V6",
-    "UNIT",
-    "read_field",
-    "record_head",
-    "struct_of",
-    "topic_length_size",
-]
-
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # bits of sysFlag

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["BATCH_NAMES", "MESSAGE_FIELDS", "Field", "message_fields"]
-
 
 class Field(NamedTuple):
     """A column of a table. Its schema says nullable in any case, as Spark's do."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["QueueId"]
-
 
 class QueueId(NamedTuple):
     """A queue of a topic. A plain ``(topic, queue_id)`` tuple is equal to it."""

@@ -14,8 +14,6 @@ from rocketstore.kernels.arrow_export import export_column
 from rocketstore.kernels.take_values import take_values
 from rocketstore.text_values import shorten
 
-__all__ = ["BinaryColumn", "ListColumn", "MapColumn", "StringColumn", "ValueColumn", "VarColumn", "values_of"]
-
 CHUNK = 4096  # rows that become Python objects at once
 SHOWN_HEAD, SHOWN_TAIL, SHOWN_LENGTH = 5, 2, 60  # rows of a repr, and characters of each
 T = TypeVar("T")

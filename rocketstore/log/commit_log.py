@@ -46,8 +46,6 @@ from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.text_values import Time, counted, end_ms, epoch_ms
 
-__all__ = ["CommitLog"]
-
 ON_CORRUPT = ("raise", "skip")
 
 

@@ -13,8 +13,6 @@ from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.to_put import to_put
 
-__all__ = ["at_row", "encode_batch", "encoder_of", "naming_row"]
-
 
 def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> RecordEncoder:
     """Make the encoder of a store's records. find_queue_id: returns the queue of a topic, for messages without one."""

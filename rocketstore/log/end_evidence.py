@@ -7,8 +7,6 @@ from typing import Protocol
 from rocketstore.log.log_end import EndCandidate, LogEnd, StoreState
 from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["EndEvidence", "UnfinishedRecords"]
-
 
 class EndEvidence(Protocol):
     """The files beside a log that tell where it ends.

@@ -14,8 +14,6 @@ from rocketstore.log.log_end import EndCandidate, LogEnd, LogView, StoreState, W
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
-__all__ = ["EndFinder", "find_stopped_end"]
-
 LOOK_AHEAD_SECONDS = 10.0
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
 

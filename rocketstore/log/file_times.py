@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_heads import read_store_timestamps
 
-__all__ = ["CLOCK_SLACK", "ChosenFiles", "choose_files", "describe_skipped"]
-
 # Milliseconds: one day. A clock with the local time instead of UTC, or of another time zone, is wrong by less. A larger
 # value skips fewer files: a query also reads the files of a day before and of a day after its range.
 CLOCK_SLACK = 86_400_000

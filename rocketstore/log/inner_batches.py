@@ -8,8 +8,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import find_inner_batch
 
-__all__ = ["count_batch_messages"]
-
 
 def count_batch_messages(log: CommitLog, phy_offset: int) -> int:
     """Return the number of messages in an inner batch; 1 if its record cannot be read."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-__all__ = ["ReadChunk", "join_chunks"]
-
 
 class ReadChunk(Protocol):
     """What was read of a chunk: the records from physical offset ``begin`` to before ``end``."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["EndCandidate", "LogEnd", "LogView", "StoreState", "Why"]
-
 
 class StoreState(StrEnum):
     """How the last writer left a store: it stopped cleanly, it still runs, or it crashed."""

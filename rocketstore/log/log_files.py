@@ -17,8 +17,6 @@ from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
 from rocketstore.root_places import LOG_DIRECTORY
 
-__all__ = ["LogFileWriter"]
-
 
 class LogFileWriter:
     """Writes the files of a log in turn, and makes the next file before it is needed.

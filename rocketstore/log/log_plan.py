@@ -12,8 +12,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD
 
-__all__ = ["LogPlan"]
-
 
 class LogPlan(NamedTuple):
     """The files of a part of a log, and the file behind them. A task opens them without listing the directories.

@@ -36,8 +36,6 @@ from rocketstore.messages.put_rules import (
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_TYPE
 from rocketstore.messages.to_put import to_put
 
-__all__ = ["IncompleteMessageError", "LogWriter", "QueueNumbers"]
-
 new_tuple: Any = tuple.__new__  # a NamedTuple's own ``__new__`` takes twice the time
 ADDED = 4096  # messages that are encoded before other threads may run
 

@@ -7,8 +7,6 @@ from rocketstore.kernels.commit_log import BLANK, END, HALF, bad_reason
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["read_error"]
-
 
 def read_error(log: RecordReader, end_finder: EndFinder, offset: int, status: int) -> Exception:
     """Return the error that says why no message can be read at a physical offset.

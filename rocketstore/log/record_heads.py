@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
 
-__all__ = ["BYTES_BEHIND_RECORD", "find_record_end", "read_store_timestamps"]
-
 BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
 HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
 CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")

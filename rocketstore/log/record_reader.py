@@ -23,8 +23,6 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
 
-__all__ = ["LARGE_RECORD", "LOOK_BACK", "MAX_BATCH_BYTES", "SPAN", "RecordReader"]
-
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
 LARGE_RECORD = 8 << 20  # bytes; a search for the record around an offset is slow for larger records, but not wrong

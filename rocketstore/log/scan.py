@@ -26,8 +26,6 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of
 
-__all__ = ["Scan", "Skipped"]
-
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 

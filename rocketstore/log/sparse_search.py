@@ -10,8 +10,6 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import find_record
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK, RecordReader
 
-__all__ = ["SparseSearch"]
-
 PROBE = 16 << 10  # bytes to read at a place that may be behind the end
 FAR_PROBE = 4 << 10  # bytes to read at a place far behind the end
 BEHIND = 64 << 10  # bytes from the end on that are all searched for records behind damage

@@ -21,8 +21,6 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp, illegal, message_num, with_flags_and_properties
 
-__all__ = ["StandaloneLogWriter"]
-
 DEFAULT_SIZE = 1 << 30
 
 

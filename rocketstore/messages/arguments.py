@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["integer_list", "join_tags", "split_tags", "text_list"]
-
 
 def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:
     """Return an argument that is one text or several as a list; None for None.

@@ -15,8 +15,6 @@ from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = ["check_buffers", "check_names", "join_columns", "read_columns"]
-
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"

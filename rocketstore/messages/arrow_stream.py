@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["ArrowStream"]
-
 
 class ArrowStream(ABC):
     """An object with rows and columns. DuckDB, polars and all that takes Arrow streams accept it."""

@@ -12,8 +12,6 @@ from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
 from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text, decompress
 from rocketstore.text_values import counted
 
-__all__ = ["BadBodies", "Bodies", "body_error_column", "decompress_bodies"]
-
 
 class Bodies(NamedTuple):
     """Bodies as a column, and the rows of the batch that they belong to: None for all rows.

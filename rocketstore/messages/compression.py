@@ -9,17 +9,6 @@ from typing import Any
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = [
-    "BODY_ERRORS",
-    "COMPRESSED",
-    "COMPRESSION",
-    "BodyError",
-    "OversizedBodyError",
-    "body_error_text",
-    "compress",
-    "decompress",
-]
-
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
 COMPRESSED, COMPRESSION_TYPE_SHIFT = 0x1, 8  # of sysFlag

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["FoundMessages"]
-
 
 class FoundMessages(Previewed):
     """The messages that a query or a read found. Without a message it is false.

@@ -8,8 +8,6 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, split_names
 
-__all__ = ["is_in_queue", "rows_in_queue"]
-
 
 def is_in_queue(message: Message, topic: str, queue_id: int) -> bool:
     """Return whether a queue may have a unit of a message: it is the message's own, or INNER_MULTI_DISPATCH names it.

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
-from rocketstore.java_text import parse_java_number
+from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
@@ -30,8 +30,6 @@ from rocketstore.messages.message_id import make_msg_id
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
 from rocketstore.preview import Preview
 from rocketstore.text_values import Time, datetime_or_none, epoch_ms, utc
-
-__all__ = ["Message"]
 
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)

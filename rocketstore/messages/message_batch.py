@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "empty_batch", "in_parts", "is_arrow"]
-__all__ += ["lazy_batch_of"]
 
 CHUNK = 256  # messages that are made at once
 MESSAGES_TOGETHER = 4096  # of an iterator that are put together

@@ -12,8 +12,6 @@ import struct
 import time
 from datetime import datetime, timedelta
 
-__all__ = ["create_uniq_id", "make_msg_id", "phy_offset_of"]
-
 FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
 counter = itertools.count()
 month = 0, 0  # when it begins and ends, epoch ms, in one object: threads see both of one month

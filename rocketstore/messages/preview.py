@@ -9,8 +9,6 @@ from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.preview import Preview, ends_of
 
-__all__ = ["preview_messages", "shown_columns"]
-
 SHOWN = ("store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys", "body")
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from rocketstore.messages.message_id import make_msg_id
 from rocketstore.text_values import datetime_or_none
 
-__all__ = ["PutMessageResult", "PutMessagesResult"]
-
 
 class PutMessageResult(NamedTuple):
     """Where a message was put: physical offset and size of its record, bytes; store time, epoch ms.

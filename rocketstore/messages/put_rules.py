@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketstore.errors import PutMessageError
-from rocketstore.java_text import parse_java_number
+from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.message_slots import has_fields, own_field
 from rocketstore.kernels.value_columns import values_of
 from rocketstore.messages.message import MAX_BATCH, Message
@@ -16,9 +16,6 @@ from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.messages.to_put import to_put
 from rocketstore.messages.topics import is_file_name
 from rocketstore.text_values import Time, epoch_ms
-
-__all__ = ["GivenTime", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num"]
-__all__ += ["put_time", "require_message", "require_time", "with_flags_and_properties"]
 
 StoreTimestamp = int | str | None  # epoch ms; "given": the messages' own; None: now
 GivenTime = Time | None  # as a caller gives a StoreTimestamp

@@ -15,8 +15,6 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.preview import Preview, Previewed, first_of
 
-__all__ = ["Rows", "export_rows"]
-
 R = TypeVar("R", bound=tuple[Any, ...])
 DTYPES: dict[str, type[np.generic]] = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64, "b": np.bool_}
 

@@ -1,14 +1,5 @@
 """Bits of the field sysFlag of a record. Source: MessageSysFlag."""
 
-__all__ = [
-    "INNER_BATCH",
-    "NEEDS_UNWRAP",
-    "TRANSACTION_COMMIT",
-    "TRANSACTION_PREPARED",
-    "TRANSACTION_ROLLBACK",
-    "TRANSACTION_TYPE",
-]
-
 TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8
 TRANSACTION_ROLLBACK = 0xC

@@ -12,8 +12,6 @@ from rocketstore.messages.bodies import body_error_column
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import BASE64, BODY_ERROR
 
-__all__ = ["batch_lines"]
-
 
 def batch_lines(
     batch: MessageBatch, names: Sequence[str], *, is_csv: bool = False, is_safe: bool = False

@@ -16,9 +16,6 @@ from rocketstore.messages.arrow_import import check_names
 from rocketstore.messages.message import Message
 from rocketstore.text_values import parse_integer
 
-__all__ = ["BODY_ERROR", "Row", "check_row_names", "message_fields_of", "message_rows", "parse_csv_row"]
-__all__ += ["parse_json_row", "row_names"]
-
 Row = dict[str, Any]
 BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # columns of text, and the columns that they stand for
 BODY_ERROR = MESSAGE_FIELDS["body_error"].name

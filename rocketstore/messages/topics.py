@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["LIGHT_QUEUE_PREFIX", "SCHEDULE_TOPIC", "SYSTEM_TOPIC_PREFIXES", "is_file_name", "split_names"]
-
 LIGHT_QUEUE_PREFIX = "%LMQ%"  # of light queues, which dispatch/light_queues.py explains
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SYSTEM_TOPIC_PREFIXES = (LIGHT_QUEUE_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user creates

@@ -9,8 +9,6 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
 
-__all__ = ["PhyOffsetByTime", "find_phy_offset_by_time"]
-
 
 class PhyOffsetByTime(NamedTuple):
     """Where the messages of a store time begin.

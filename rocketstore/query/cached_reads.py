@@ -30,8 +30,6 @@ from rocketstore.query.query_messages import KINDS, QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["CachedReads"]
-
 MAX_AGE = 1_000_000_000  # ns that a state is used, since some file systems do not report changes of a directory
 MAX_FILES = 64  # index files; a store keeps only some files of a larger index open
 MAX_MESSAGES = 8  # in an answer

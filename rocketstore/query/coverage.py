@@ -16,8 +16,6 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 from rocketstore.query.index_holes import FileId, IndexHoles, hashes_at
 
-__all__ = ["Coverage", "overlaps"]
-
 MAX_KEPT = 10_000  # cached answers about parts of the log
 MOST_SEARCHED = 64  # files for the entries of one message; two have them after a full file
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first

@@ -24,9 +24,6 @@ from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
 from rocketstore.text_values import counted
 
-__all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
-
-
 # What a broker's configuration limits a read to.
 MAX_FILTER_MESSAGE_SIZE = 16000
 MAX_TRANSFER_IN_MEMORY = 262_144, 32  # bytes, messages

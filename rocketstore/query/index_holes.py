@@ -16,8 +16,6 @@ from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["FileId", "IndexHoles", "hashes_at"]
-
 FileId = tuple[str, object]  # name and identity of an index file
 MAX_COMPARED = 32 << 20  # bytes of the log whose messages are all compared with the index, in one call
 SAMPLES = 128  # places that are compared in one call, in all files whose part of the log is larger

@@ -28,8 +28,6 @@ from rocketstore.preview import Preview, Previewed
 from rocketstore.query.coverage import Coverage, overlaps
 from rocketstore.text_values import counted
 
-__all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
-
 MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 

@@ -14,8 +14,6 @@ from rocketstore.queue.unit_run import BatchUnitRun
 from rocketstore.queue.units import queue_offsets_of
 from rocketstore.text_values import Time, time_as_long
 
-__all__ = ["QUEUE_KINDS", "BatchConsumeQueue"]
-
 
 class BatchConsumeQueue(ConsumeQueue):
     """The units of a queue of batches, by the queue offset of any of their messages.

@@ -11,8 +11,6 @@ from rocketstore.kernels.consume_queue import pack_batch_units
 from rocketstore.kernels.layout import BATCH_UNIT, read_field, struct_of
 from rocketstore.queue.unit_writer import UnitWriter
 
-__all__ = ["BatchConsumeQueueWriter"]
-
 BATCH_UNIT_FIELDS = struct_of(BATCH_UNIT)
 
 

@@ -32,8 +32,6 @@ from rocketstore.queue.unit_writer import UnitWriter
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit, queue_offsets_of
 from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["Boundary", "ConsumeQueue", "beside_expiry"]
-
 FIRST = operator.itemgetter(0)
 ITERATED_UNITS = 4096  # read at once by an iteration
 COUNTED_OFFSETS = 1 << 20  # queue offsets whose units are read at once to count bytes

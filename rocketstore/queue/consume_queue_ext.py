@@ -22,8 +22,6 @@ from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_ext_writer import LARGEST_UNIT, MAX_ADDRESS, ConsumeQueueExtWriter
 from rocketstore.text_values import Time, datetime_or_none, time_as_long
 
-__all__ = ["ConsumeQueueExt", "ExtUnit"]
-
 
 class ExtUnit(NamedTuple):
     """An ext unit: the store time in epoch milliseconds; the bitmap of filters that the message passes, or b""."""

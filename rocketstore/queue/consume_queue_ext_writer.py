@@ -12,8 +12,6 @@ from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import INT_MIN, LONG_MIN
 from rocketstore.root_places import LOG_DIRECTORY
 
-__all__ = ["LARGEST_UNIT", "MAX_ADDRESS", "ConsumeQueueExtWriter"]
-
 MAX_ADDRESS = INT_MIN - 1  # every hash of a tag is larger
 LARGEST_UNIT = 2**15 - 1  # bytes
 SIZE_LENGTH = EXT_UNIT["size"].itemsize

@@ -14,8 +14,6 @@ from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueue
 from rocketstore.queue.unit_writer import UnitWriter
 from rocketstore.queue.units import FILLER
 
-__all__ = ["ConsumeQueueWriter"]
-
 UNIT_FIELDS = struct_of(UNIT)
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 
-__all__ = ["are_delivery_times"]
-
 
 def are_delivery_times(topic: str, tags_codes: np.ndarray, store_timestamps: np.ndarray | int) -> np.ndarray:
     """Return which tags codes of a topic's units may be the delivery times of delayed messages, bool[n].

@@ -14,8 +14,6 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 
-__all__ = ["FileQueues"]
-
 
 @dataclass(frozen=True)
 class FileQueues:

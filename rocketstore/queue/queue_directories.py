@@ -12,8 +12,6 @@ from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.limits import INT_MAX, INT_MIN
 
-__all__ = ["is_queue_name", "queue_directories", "queue_ids_in", "topics_in"]
-
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

@@ -14,8 +14,6 @@ from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LOOK_BACK
 from rocketstore.queue.unit_run import Span, UnitRun
 
-__all__ = ["QueueEnding", "find_own_end", "find_truncated_end"]
-
 
 class BoundedEnd(NamedTuple):
     """An end of a queue that was found, and the files for which it is right.

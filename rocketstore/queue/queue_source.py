@@ -10,8 +10,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time
 
-__all__ = ["Boundary", "QueueSource", "StoredQueue"]
-
 Boundary = Literal["lower", "upper"]
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.units import ConsumeQueueUnits
 
-__all__ = ["search_all_units", "search_batches", "search_units"]
-
 SEARCHED_OFFSETS = 1 << 16  # queue offsets whose records are read at once
 
 

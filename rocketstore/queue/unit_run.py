@@ -34,8 +34,6 @@ from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
-__all__ = ["READ_UNITS", "RECOVERED_FILES", "BatchUnitRun", "Span", "UnitRun", "find_invalid_unit"]
-
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for its end
 READ_UNITS = 4096  # units read at once where the end is searched: behind the units the rest of a file is one hole
 HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed

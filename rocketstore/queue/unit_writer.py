@@ -15,8 +15,6 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.queue.unit_run import RECOVERED_FILES, find_invalid_unit
 from rocketstore.root_places import LOG_DIRECTORY
 
-__all__ = ["UnitWriter"]
-
 
 class UnitWriter(FileRun):
     """The common part of the writers of plain and of batch queues. Attribute: ``unit_size``, bytes."""

@@ -16,8 +16,6 @@ from rocketstore.limits import INT_MAX
 from rocketstore.preview import Preview, Previewed, ends_of
 from rocketstore.text_values import counted, datetime_or_none
 
-__all__ = ["FILLER", "ConsumeQueueUnits", "CqUnit", "are_fillers", "are_valid", "queue_offsets_of"]
-
 FILLER = struct_of(UNIT).pack(0, INT_MAX, 0)
 
 

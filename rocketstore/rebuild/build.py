@@ -9,8 +9,6 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
 from rocketstore.root_places import INDEX, QUEUE_PARTS, ROCKSDB_QUEUES
 
-__all__ = ["INDEX_SIZES", "QUEUE_SIZES", "Build", "topics_of"]
-
 QUEUE_SIZES = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",

@@ -11,8 +11,6 @@ import numpy as np
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.kernels.queue_id import QueueId
 
-__all__ = ["Builder"]
-
 
 class Builder:
     """Writes units in one thread and index items in another one, in order.

@@ -15,16 +15,6 @@ from rocketstore.index.index_directory import index_file_name, index_paths
 from rocketstore.index.index_header import IndexHeader, read_header
 from rocketstore.survey.places import StorePlaces
 
-__all__ = [
-    "index_headers",
-    "name_index_files",
-    "remove_other_topics",
-    "require_replaceable",
-    "swap",
-    "take_back",
-    "zone_of",
-]
-
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 
 

@@ -65,8 +65,6 @@ from rocketstore.survey.sizes import (
     with_default_sizes,
 )
 
-__all__ = ["RebuildReport", "rebuild"]
-
 STAGING = "rocketstore-rebuild"
 INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
 RUN_AGAIN = "it has abort, as after a crash; run rebuild again before a broker starts"

@@ -11,8 +11,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 
-__all__ = ["RebuildReport"]
-
 REPORT_FIELDS = (
     Field("minPhyOffset", "l"), Field("maxPhyOffset", "l"), Field("queues", "l"), Field("indexFiles", "l"),
     Field("indexItems", "l"), Field("out", "u"),

@@ -23,8 +23,6 @@ from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import save_tail
 from rocketstore.state.abort import make_abort
 
-__all__ = ["apply_log_repair", "apply_plan", "finish_repair", "save_checkpoint"]
-
 
 def apply_plan(plan: RecoveryPlan) -> list[Path]:
     """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays.

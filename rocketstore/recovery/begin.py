@@ -15,8 +15,6 @@ from rocketstore.kernels.layout import (
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.state.checkpoint import StoreCheckpoint
 
-__all__ = ["find_dispatch_begin", "is_head_before_checkpoint", "is_index_safe"]
-
 DEFAULT_RECOVER_MAX_NUM = 10
 MARGIN_MILLIS = 3000  # by which releases before 5.5 trust the checkpoint less
 HEAD_SIZE = record_head(BORN_HOST_V6).fields["store_host"][1]  # type: ignore[index]  # bytes up to the store time

@@ -44,8 +44,6 @@ from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
-
 RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
 DEFAULT_RECOVER_MAX_NUM = 10
 COPIED_FILES = 4  # last files of a queue that a dry run copies: recovery writes to no other files

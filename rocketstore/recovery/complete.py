@@ -15,8 +15,6 @@ from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
 from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
 
-__all__ = ["complete_store"]
-
 
 def complete_store(
     root: Path, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None

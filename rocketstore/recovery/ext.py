@@ -13,8 +13,6 @@ from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.errors import CorruptFileError
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
-__all__ = ["QueueExt", "queue_files"]
-
 
 def queue_files(directory: Path, mapped_file_size: int) -> list[tuple[int, str, int]]:
     """Return offset, path and length of each file, in order. Raises: CorruptFileError for another length."""

@@ -21,16 +21,6 @@ from rocketstore.index.index_header import IndexHeader, read_header, unpack_head
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.log.commit_log import CommitLog
 
-__all__ = [
-    "IndexCut",
-    "SoundItems",
-    "cut_index",
-    "find_sound_items",
-    "first_item",
-    "hashes_of",
-    "sound_phy_offsets",
-]
-
 
 class SoundItems(NamedTuple):
     """The items of an index file.

@@ -8,8 +8,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import StoreState
 from rocketstore.recovery.tail import tails
 
-__all__ = ["count_leftover_bytes", "describe_leftovers"]
-
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
 

@@ -16,8 +16,6 @@ from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.log.log_end import Why
 from rocketstore.messages.system_flags import INNER_BATCH
 
-__all__ = ["LOST_FIELDS", "LostMessages", "count_lost"]
-
 COLUMNS = ("phy_offset", "sys_flag", "topic", "store_timestamp")
 
 

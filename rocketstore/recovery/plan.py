@@ -34,8 +34,6 @@ from rocketstore.recovery.settings import Assumptions, BrokerSettings
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable
 
-__all__ = ["RecoveryPlan", "plan_files", "plan_recovery"]
-
 
 @dataclass(frozen=True)
 class RecoveryPlan:

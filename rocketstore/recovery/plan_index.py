@@ -27,8 +27,6 @@ from rocketstore.recovery.plan_log import LogRepair, find_record_end
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.survey.sizes import read_saved
 
-__all__ = ["IndexRepair", "paths_of_index", "plan_index", "plan_index_after_stop"]
-
 NEAR = 16 << 20  # bytes behind the newest item that are searched for a record without items
 NO_TAGS = "5.3"  # a release without items of tags
 

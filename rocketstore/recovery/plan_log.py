@@ -20,20 +20,6 @@ from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import Tail, is_saved, tails
 from rocketstore.root_places import SAVED_CUTS
 
-__all__ = [
-    "LogRepair",
-    "check_log_files",
-    "describe_saved_records",
-    "find_file_before",
-    "find_flushed_record",
-    "find_record_end",
-    "find_tail_begin",
-    "has_records_behind_end",
-    "plan_log",
-    "plan_log_from",
-    "require_sound_records",
-]
-
 TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop
 
 

@@ -16,16 +16,6 @@ from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.survey.owners import require_log_directory
 
-__all__ = [
-    "QueueRepair",
-    "are_ends_sound",
-    "find_last_units",
-    "find_newest_end",
-    "find_queue_ends",
-    "plan_queues",
-    "plan_queues_after_stop",
-]
-
 
 @dataclass(frozen=True)
 class QueueRepair:

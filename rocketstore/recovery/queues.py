@@ -34,9 +34,6 @@ from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["MissingUnits", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back"]
-__all__ += ["units_agree"]
-
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
 COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")

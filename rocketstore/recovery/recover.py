@@ -17,7 +17,7 @@ from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
-from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.state.json_tables import batch_topics
@@ -32,8 +32,6 @@ from rocketstore.survey.sizes import (
     save_geometry,
     writing_config,
 )
-
-__all__ = ["RecoveryAction", "RecoveryReport", "recover"]
 
 POLICIES = ("complete", "broker")
 LAST_PATCH = {release.rpartition(".")[0]: release for release in RELEASES}  # as Compat takes "5.3"

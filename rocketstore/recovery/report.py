@@ -15,8 +15,6 @@ from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.text_values import counted
 
-__all__ = ["RecoveryAction", "RecoveryReport"]
-
 
 class RecoveryAction(NamedTuple):
     """One step of a recovery, on ``size`` bytes at ``offset`` of the file ``path``.

@@ -39,9 +39,6 @@ from rocketstore.survey.places import AnyPlaces, StorePlaces
 from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
 
-__all__ = ["LEARNED", "Assumptions", "BrokerSettings", "find_settings", "find_unstated", "warn_of"]
-
-
 SAMPLED_UNITS = 16  # at each end of a queue
 SAMPLED_QUEUES = 64
 MAX_LEVELS = 64

@@ -25,8 +25,6 @@ from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import AnyPlaces, StorePlaces
 
-__all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
-
 OTHER_TYPE = (  # of plain queues, and of batch queues
     "topics.json says that {0} has queue.type BatchCQ; these have not",
     "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "

@@ -21,8 +21,6 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
 
-__all__ = ["Tail", "is_saved", "save_tail", "tails"]
-
 CHUNK = 1 << 20
 
 

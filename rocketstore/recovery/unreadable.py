@@ -16,8 +16,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.text_values import counted
 
-__all__ = ["UnreadableRecords", "count_unreadable"]
-
 KINDS = {  # the field of Compat, and the records that a release without it cannot read
     "has_v2": "with a topic of more than 127 bytes",
     "has_ipv6": "with IPv6 hosts",

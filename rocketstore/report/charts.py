@@ -18,9 +18,6 @@ from rocketstore.report.parts import LONGEST, Expiry, IndexNumbers, QueueBounds
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.text_values import format_time
 
-__all__ = ["CONFIG", "NO_TAG", "body_sizes", "by_tag", "chain_lengths", "coverage", "expiry", "gaps", "lag"]
-__all__ += ["over_time", "slot_use"]
-
 Spec = dict[str, Any]
 SHOWN_TOPICS = 7
 SHOWN_TAGS = 15

@@ -15,9 +15,6 @@ from rocketstore.log.scan import Skipped
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.report.text_codes import TextCodes
 
-__all__ = ["LATEST", "MAX_GAPS", "SAMPLES", "Gap", "LogBounds", "LogNumbers", "TopicNumbers", "read_log"]
-__all__ += ["sample_ranges"]
-
 COLUMNS = ("topic", "tags", "size", "phy_offset", "store_timestamp_ms", "raw_body")
 SAMPLES = 160  # ranges of the log that are read if the log is larger than the limit
 BINS, SAMPLED_BINS = 120, 40  # of time, at most; in a sample each bin needs several ranges

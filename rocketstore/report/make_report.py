@@ -15,8 +15,6 @@ from rocketstore.report.page import Section, render_page
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_time
 
-__all__ = ["SAMPLE", "make_report"]
-
 SAMPLE = 10 << 30  # bytes of the log that are read at most
 
 

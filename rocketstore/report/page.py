@@ -15,8 +15,6 @@ from typing import Any
 from rocketstore.report.charts import CONFIG
 from rocketstore.text_values import counted
 
-__all__ = ["Section", "Table", "render_page", "script_json"]
-
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"  # for Vega
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2126; --soft: #5a646e; --line: #c9cfd6; --page: #f4f6f8; --card: #fff;

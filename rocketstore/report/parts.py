@@ -15,8 +15,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.store.expiry import expired_files
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["ExpiringFile", "Expiry", "IndexNumbers", "QueueBounds", "find_expiry", "read_index", "read_queues"]
-
 MAX_QUEUES = 2000
 MAX_INDEX_FILES = 8
 LONGEST = 30  # items: longer chains are counted as chains of this length

@@ -25,9 +25,6 @@ from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify
 
-__all__ = ["body_section", "expiry_section", "find_log_bounds", "findings_section", "gaps_section", "index_section"]
-__all__ += ["lag_section", "queues_section", "read_numbers", "summary_section", "time_section", "with_unit"]
-
 MAX_ROWS = 200  # of a table
 MAX_PROBLEMS = 20  # of one kind in a section
 Progress = Callable[[int, int], None]

@@ -8,8 +8,6 @@ import numpy as np
 
 from rocketstore.kernels.value_columns import VarColumn
 
-__all__ = ["TextCodes"]
-
 WORD = np.iinfo(np.uint64).max
 
 

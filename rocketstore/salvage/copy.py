@@ -22,8 +22,6 @@ from rocketstore.kernels.layout import (
 )
 from rocketstore.kernels.salvage import copy_records
 
-__all__ = ["LOG_SIZE", "LogCopy", "with_property"]
-
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 1 << 18  # bytes; they stay in the cache from one record to the write of all
 MAX_BLANK_FILES = 16

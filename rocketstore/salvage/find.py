@@ -30,8 +30,6 @@ from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, UNVERIFIED, PieceFinder
 from rocketstore.kernels.salvage import PIECE as PIECES
 
-__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "RecordRun", "UnverifiedRange"]
-
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
 BEGIN = itemgetter(0)

@@ -19,8 +19,6 @@ from rocketstore.recovery.lost import LostMessages
 from rocketstore.salvage.find import RecordRun
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["count_lost_messages"]
-
 STEP = 1 << 16  # queue offsets that are read at once
 UNKNOWN = -1  # the time of a unit that has no time
 

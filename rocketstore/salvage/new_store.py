@@ -29,8 +29,6 @@ from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import save_geometry
 
-__all__ = ["NewStore", "RunPart"]
-
 
 class RunPart(NamedTuple):
     """The requests, REQUEST[n], and items, ITEM[n], of the records of a run from ``begin`` to ``end``, old offsets."""

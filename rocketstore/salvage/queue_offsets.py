@@ -19,8 +19,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.salvage import assign_queue_offsets, count_messages
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["QueueOffsets"]
-
 ONE = np.ones(1, np.int64)
 MIN_INNER_MESSAGE = INNER_MESSAGE_HEAD.itemsize + 2  # bytes of a message in a batch; 2 for the length of properties
 

@@ -52,8 +52,6 @@ from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import hint_at_store, known_config, with_default_sizes
 from rocketstore.text_values import counted
 
-__all__ = ["LostRange", "SalvageReport", "UnverifiedRange", "salvage"]
-
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
 MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied

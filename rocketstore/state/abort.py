@@ -16,8 +16,6 @@ from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.state.lock_file import is_held
 
-__all__ = ["make_abort", "remove_abort", "require_no_writer"]
-
 MAX_PID_DIGITS = 10
 WRITERS = ("java", "rocketmq", "python")  # words in the command lines of programs that write stores
 START_SLACK = 2  # seconds by which the time of a file and the start of a process may be off

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from rocketstore.disk.store_path import StorePath
 from rocketstore.state.config_values import OFFSETS, SubscriptionGroupConfig, TopicConfig
 
-__all__ = ["BrokerTables", "ConfigProblem", "TableContents"]
-
 
 class ConfigProblem(NamedTuple):
     """A file of the configuration and its problem."""

@@ -15,8 +15,6 @@ from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import CHECKPOINT, struct_of
 
-__all__ = ["StoreCheckpoint"]
-
 FILE_SIZE = 4096
 FIELDS = struct_of(CHECKPOINT)
 

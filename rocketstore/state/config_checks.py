@@ -20,8 +20,6 @@ from rocketstore.state.config_values import (
     read_table,
 )
 
-__all__ = ["OTHER_FILES"]
-
 LONG, INT = 64, 32  # bits
 NOTHING = (None, "", "null")
 Check = Callable[[Any], object]

@@ -16,8 +16,6 @@ from typing import Any
 
 from rocketstore.kernels.csrc import utf8_repair
 
-__all__ = ["Number", "parse_json"]
-
 BYTE_ORDER_MARK = "\ufeff"
 MOST = sys.float_info.max
 MOST_DIGITS = 4000  # of an integer: Python refuses to convert more than 4,300

@@ -12,27 +12,6 @@ from typing import Any
 from rocketstore.config import camel_case
 from rocketstore.state.config_json import MOST_DIGITS, Number
 
-__all__ = [
-    "GROUPS",
-    "LMQ_OFFSETS",
-    "OFFSETS",
-    "OFFSET_TABLE",
-    "TABLE_NAMES",
-    "TOPICS",
-    "TOPIC_TABLE",
-    "TYPED_FILES",
-    "SubscriptionGroupConfig",
-    "TopicConfig",
-    "decode_bean",
-    "decode_lmq_offset_table",
-    "decode_topics",
-    "decode_version",
-    "read_boolean",
-    "read_integer",
-    "read_object",
-    "read_table",
-]
-
 TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
 GROUPS, GROUP_TABLE = "subscriptionGroup.json", "subscriptionGroupTable"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"

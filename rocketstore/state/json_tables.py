@@ -36,8 +36,6 @@ from rocketstore.state.config_values import (
     decode_version,
 )
 
-__all__ = ["JsonTables", "batch_topics"]
-
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
 MISSING = "is missing"

@@ -17,8 +17,6 @@ from rocketstore.disk.storage import is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, StoreLockedError
 
-__all__ = ["StoreLock", "is_held"]
-
 # The layout of struct flock, which differs on macOS, and the places of the type and of the holder's process in it.
 FLOCK, TYPE, PID = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
 

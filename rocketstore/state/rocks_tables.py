@@ -27,8 +27,6 @@ from rocketstore.state.config_values import (
 from rocketstore.state.json_tables import JsonTables
 from rocketstore.state.rocksdb import ALL_IN_ONE, VERSION_2
 
-__all__ = ["RocksTables"]
-
 PARTS = {TOPICS: "topics", GROUPS: "consumer groups", OFFSETS: "consumer offsets"}
 FAMILIES = {TOPICS: "topic", GROUPS: "subscriptionGroup", OFFSETS: "consumerOffset"}  # of the single database
 DEFAULT_FAMILY = "default"

@@ -13,19 +13,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.java_text import parse_boolean, trim
 from rocketstore.state.config_values import GROUPS, LMQ_OFFSETS, OFFSETS, TOPICS
 
-__all__ = [
-    "ALL_IN_ONE",
-    "FILES",
-    "ROCKSDB",
-    "VERSION_2",
-    "find_config_databases",
-    "has_rocksdb_data",
-    "holds_index",
-    "is_double_write_enabled",
-    "is_rocksdb",
-    "store_type",
-]
-
 ROCKSDB, FILES = "defaultrocksdb", "default"
 VERSION_2, ALL_IN_ONE = "rdb", "metadata"  # directories in ``config``; each has the tables of all these files
 # The directory, in ``config``, of the database that a broker has in place of a file, by the name of the file.

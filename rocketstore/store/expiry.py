@@ -18,8 +18,6 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
-__all__ = ["Deleted", "ExpiredFiles", "delete_expired_files", "expired_files"]
-
 
 class Deleted(NamedTuple):
     """Files of one kind, oldest first, and their size together, bytes."""

@@ -12,8 +12,6 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.log.log_writer import LogWriter
 
-__all__ = ["FlushService"]
-
 QUEUE_FLUSH_SECONDS = 10.0
 PAGE = 4096
 

@@ -6,8 +6,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.messages.message_id import make_msg_id, phy_offset_of
 from rocketstore.store.parts import StoreParts
 
-__all__ = ["explain_missing_message"]
-
 CLIENT_ID = "a client's message id is a unique key: query --topic TOPIC --unique-key ID"
 
 

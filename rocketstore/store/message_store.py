@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from rocketstore.dispatch.reput import OwnDispatcher
     from rocketstore.store.writer import StoreWriter
 
-__all__ = ["MessageStore"]
-
 
 class MessageStore(Previewed, StoreReader, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.

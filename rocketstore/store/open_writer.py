@@ -26,9 +26,6 @@ from rocketstore.survey.owners import acquire_locks, require_log_directory, requ
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_batch_size, require_new_place, writing_config
 
-__all__ = ["open_writer"]
-
-
 USED_BY_WRITERS = (
     "flush_interval_commit_log",
     "flush_commit_log_least_pages",

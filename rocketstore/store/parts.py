@@ -40,7 +40,6 @@ from rocketstore.survey.store_index import open_store_index
 if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
 
-__all__ = ["StoreParts", "commit_log_or_none"]
 
 MAX_QUEUES = 256  # queues that are kept open
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256

@@ -37,7 +37,6 @@ from rocketstore.text_values import Time, end_ms, epoch_ms
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
 
-__all__ = ["StoreReader"]
 
 P = ParamSpec("P")
 

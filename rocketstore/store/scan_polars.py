@@ -15,7 +15,6 @@ from rocketstore.store.message_store import MessageStore
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["scan_polars"]
 
 LEAST_POLARS = 1, 35  # older releases lose filters that they cannot pass on
 

@@ -17,8 +17,6 @@ from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.reader import StoreReader
 from rocketstore.text_values import Time, counted
 
-__all__ = ["Topic"]
-
 
 class ScanOptions(TypedDict, total=False):
     """The options of ``CommitLog.scan``, without the topics."""

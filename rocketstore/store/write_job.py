@@ -19,9 +19,6 @@ from rocketstore.messages.put_rules import StoreTimestamp, illegal
 from rocketstore.store.open_writer import open_writer
 from rocketstore.store.writer import StoreWriter
 
-__all__ = ["write_pieces"]
-
-
 END_FILE_MIN_BLANK_LENGTH = 8
 ABANDONED = 7 * 24 * 3600  # seconds without a change after which a job counts as dead
 

@@ -39,8 +39,6 @@ from rocketstore.survey.broker_config import open_json_tables
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import require_batch_size
 
-__all__ = ["StoreWriter"]
-
 
 class StoreWriter:
     """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.

@@ -17,8 +17,6 @@ from rocketstore.state.rocks_tables import RocksTables
 from rocketstore.state.rocksdb import find_config_databases
 from rocketstore.survey.places import AnyPlaces, StorePlaces
 
-__all__ = ["BrokerConfig", "open_json_tables", "open_tables"]
-
 
 @made_by("BrokerConfig.open(path)")
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.queue_units import OwnUnit, QueueUnits, read_queue_units
 from rocketstore.survey.store_index import read_item_offsets
 
-__all__ = ["StoreEvidence", "read_lock_timestamp"]
-
 MAX_TRIED = 4096  # records behind the bad bytes that are looked up in their queues
 WITHOUT_UNIT = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 

@@ -30,15 +30,6 @@ from rocketstore.state.rocksdb import (
 )
 from rocketstore.survey.places import StorePlaces
 
-__all__ = [
-    "StoreLayout",
-    "find_elsewhere",
-    "has_dledger_log",
-    "has_file_queues",
-    "look_at_store",
-    "require_file_log",
-]
-
 GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
 
 

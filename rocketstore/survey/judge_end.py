@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.log.log_end import EndCandidate, LogEnd, StoreState, Why
 
-__all__ = ["CutProof", "RunProof", "judge_end"]
-
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
 
 

@@ -10,8 +10,6 @@ from rocketstore.disk.mapped_file_queue import LogFile, Window
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, find_record, read_message
 from rocketstore.log.record_reader import RecordReader
 
-__all__ = ["LastFile", "find_last_file", "read_last_file"]
-
 FIELDS = ("phy_offset", "size", "store_timestamp", "born_timestamp")
 
 

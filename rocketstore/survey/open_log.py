@@ -8,8 +8,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.survey.places import AnyPlaces
 
-__all__ = ["open_log"]
-
 
 def open_log(
     places: AnyPlaces,

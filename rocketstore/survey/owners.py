@@ -27,8 +27,6 @@ from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
-
 LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 
 

@@ -12,8 +12,6 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.root_places import RootPlaces
 
-__all__ = ["AnyPlaces", "QueueKind", "StorePlaces"]
-
 QueueKind = type[ConsumeQueue] | type[ConsumeQueueExt]
 
 

@@ -19,8 +19,6 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["OwnUnit", "QueueUnits", "read_queue_units"]
-
 STEP = 1 << 16  # units that are read at once
 MAX_REMOTE_BYTES = 1 << 30  # of all queues of a remote store; they would be fetched completely
 NO_UNITS = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)

@@ -32,23 +32,6 @@ from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.survey.formats import has_dledger_log
 from rocketstore.survey.places import StorePlaces
 
-__all__ = [
-    "has_messages",
-    "hint_at_store",
-    "is_stated",
-    "known_config",
-    "planning_config",
-    "read_saved",
-    "require_batch_size",
-    "require_directory",
-    "require_new_place",
-    "require_sizes",
-    "require_store",
-    "save_geometry",
-    "with_default_sizes",
-    "writing_config",
-]
-
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000

@@ -15,8 +15,6 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import read_saved
 
-__all__ = ["open_store_index", "read_item_offsets"]
-
 
 def open_store_index(root: StorePath, config: StoreConfig) -> IndexService:
     """Open the index. If its files do not show their geometry, use the geometry that their writer saved.

@@ -12,8 +12,6 @@ from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.log_verifier import LogVerifier
 from rocketstore.verify.report import Findings
 
-__all__ = ["check_checkpoint", "find_lost_end"]
-
 PLACES = {name: place for name, (_, place, *_) in (CHECKPOINT.fields or {}).items()}  # offsets of fields, bytes
 # Fields with the store times, and the physical offsets, of the last record on the disk.
 TIMES = ("physic_msg_timestamp", "logics_msg_timestamp")

@@ -7,8 +7,6 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 from rocketstore.verify.start import is_on
 
-__all__ = ["kind_of_problem"]
-
 TIMER_METRICS = "timermetrics"
 # A broker does not start if one of these managers cannot load its file.
 MUST_LOAD = {

@@ -26,8 +26,6 @@ from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.report import Findings
 from rocketstore.verify.start import stray_files
 
-__all__ = ["FileListing", "is_lock_held"]
-
 
 class FileListing:
     """Lists the files of a store. Reports entries that are not the store's, or have a wrong name or length.

@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["KINDS", "SEVERITIES", "Kind", "mend_commands"]
-
 SEVERITIES = ("error", "warning", "info")
 
 

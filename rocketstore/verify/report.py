@@ -21,8 +21,6 @@ from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.text_values import counted
 from rocketstore.verify.kinds import KINDS, SEVERITIES
 
-__all__ = ["Finding", "Findings", "Place", "VerifyReport"]
-
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
 SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
 

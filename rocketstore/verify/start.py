@@ -13,8 +13,6 @@ from rocketstore.java_text import parse_boolean, parse_int
 from rocketstore.survey.places import StorePlaces
 from rocketstore.verify.report import Findings
 
-__all__ = ["check_start_files", "is_on", "stray_files"]
-
 TIMER_LOG_SIZE = 100 << 20  # bytes. Source: MessageStoreConfig.mappedFileSizeTimerLog
 TIMER_WHEEL_SIZE = 7 * 24 * 3600 * 2 * 32  # bytes: two slots a second of seven days. Source: TimerWheel
 PAGE = 4096

@@ -50,8 +50,6 @@ from rocketstore.verify.queues.unit_verifier import UnitVerifier
 from rocketstore.verify.report import Findings, VerifyReport
 from rocketstore.verify.start import check_start_files
 
-__all__ = ["verify"]
-
 MOST_THREADS = 4
 KNOWN = re.compile(
     r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"

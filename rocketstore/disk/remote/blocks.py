@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Protocol, cast
 
-__all__ = ["BLOCK", "Blocks"]
-
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
 ALL_BLOCKS: weakref.WeakSet[Blocks] = weakref.WeakSet()

@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["DirectoryLists", "Listing"]
-
 Entry = TypeVar("Entry")
 
 

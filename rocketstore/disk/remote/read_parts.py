@@ -15,8 +15,6 @@ from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.extras import import_extra
 
-__all__ = ["open_copy", "read_parts"]
-
 THREADS = 16  # to read parts of files, if the file system itself reads one part after the other
 COPIES = 16  # local copies of whole files that are kept for the next reader
 COPYING = threading.Lock()

@@ -17,8 +17,6 @@ from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["RemoteFileQueue", "open_queue"]
-
 AHEAD = 3  # blocks to read ahead of a sequential reader
 HEAD = 16 << 10  # bytes of an entry to read before its size is known
 MOST = 1 << 20  # bytes of neighbouring entries to read at once

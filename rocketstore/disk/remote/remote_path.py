@@ -18,8 +18,6 @@ from rocketstore.disk.remote.directory_lists import DirectoryLists, Listing
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["ListedEntry", "RemotePath"]
-
 LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
 AT_REST = 60  # seconds after its last change; a file at rest has no writer
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # names of the time of change

@@ -15,8 +15,6 @@ from rocketstore.disk.storage import is_remote, local_path, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import UnsupportedFormatError
 
-__all__ = ["REMOTE_COPY_LIMIT", "link_files", "read_stamp"]
-
 NAMES = re.compile(r"CURRENT|IDENTITY|MANIFEST-[0-9]+|OPTIONS-[0-9]+|[0-9]+\.(sst|ldb|log|blob)")
 CURRENT = "CURRENT"
 MAX_CURRENT = 4096  # bytes

@@ -21,8 +21,6 @@ from rocketstore.disk.rocksdb.child import HEADER, MAX_BYTES, MAX_ROW, MAX_ROWS
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 
-__all__ = ["Answer", "ReaderProcess"]
-
 MAX_TEXT = 1 << 20  # bytes
 READ_AT_ONCE = 1 << 20  # bytes
 END_SECONDS = 2.0

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from rocketstore.disk.rocksdb import child
 
-__all__ = ["find_missing_reader", "reader_command"]
-
 PACKAGE, EXTRA = "rocksdict", "rocksdb"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 CHECK = f"import sysconfig, {PACKAGE}; raise SystemExit(bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"

@@ -22,8 +22,6 @@ from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 
-__all__ = ["KeyRange", "RocksDatabase", "Rows"]
-
 MEMORY = 2 << 30  # bytes of address space of the child
 SECONDS = 120.0  # for each answer of the child
 TRIES = 5

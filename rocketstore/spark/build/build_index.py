@@ -24,8 +24,6 @@ from rocketstore.spark.build.places import BuildReport, new_place, working_place
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
 
-__all__ = ["build_index"]
-
 MODES = ("auto", "rescan", "spill")
 
 

@@ -22,8 +22,6 @@ from rocketstore.spark.build.places import Places, publish
 from rocketstore.spark.build.spill import ENTRY, Slice, slices_of
 from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 
-__all__ = ["IndexForm", "build_file", "build_files", "plan_files", "publish_index"]
-
 
 class IndexForm(NamedTuple):
     """The properties that all files of an index share. Attributes: compat: the RocketMQ release to write as."""

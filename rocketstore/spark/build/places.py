@@ -18,8 +18,6 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.text_values import counted
 
-__all__ = ["BuildReport", "Places", "new_place", "publish", "sweep", "working_places"]
-
 SWEEPS = 5  # attempts to remove a directory
 
 

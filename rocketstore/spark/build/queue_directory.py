@@ -9,8 +9,6 @@ import pandas as pd
 
 from rocketstore.kernels.queue_id import QueueId
 
-__all__ = ["ROW", "SLICE", "QueueDirectory"]
-
 # The requests of a queue in one block of a spill file. run: number of the file. start, items: the first request and the
 # number of requests. first_offset, last_offset: queue offsets of the first and the last request. first_end, last_end:
 # where the records of these two end. follows: whether each request follows the one before it without a gap. falls:

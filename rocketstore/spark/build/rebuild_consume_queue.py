@@ -39,9 +39,6 @@ from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log
 from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 
-__all__ = ["rebuild_consume_queue"]
-
-
 BLOCK = 64 << 20  # bytes of requests that are sorted at once
 TASK_UNITS = 2 << 20  # units that one task builds, approximately
 

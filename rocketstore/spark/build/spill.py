@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from rocketstore.messages.arrow_import import check_buffers
 
-__all__ = ["ENTRY", "ORDINAL", "Run", "Slice", "Spill", "check_order", "read_entries", "slices_of", "write_spill"]
-
 ENTRY = np.dtype([("key_hash", "<i4"), ("phy_offset", "<i8"), ("store_timestamp", "<i8")])
 COLUMNS = ("keyHash", "phyOffset", "storeTimestamp")
 ORDINAL = "ordinal"

@@ -17,8 +17,6 @@ from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.spark.build.tasks import Row, attempt_name, read_task, run, write_tasks
 
-__all__ = ["LogReader", "SplitPlan", "read_log"]
-
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory
 SPLITS = 16  # the least number of splits, unless they would be smaller than MIN_SPLIT
 CHUNK = 16 << 20  # bytes of the log that are read at once

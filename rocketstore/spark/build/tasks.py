@@ -16,8 +16,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-__all__ = ["Row", "attempt_name", "read_task", "run", "run_all", "schema_of", "write_tasks"]
-
 SQL_TYPES = {int: "long", str: "string"}
 Row = TypeVar("Row", bound=Any)
 

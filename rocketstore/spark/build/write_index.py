@@ -27,8 +27,6 @@ from rocketstore.spark.build.spill import ORDINAL, Spill, check_order, read_entr
 from rocketstore.spark.build.tasks import attempt_name, schema_of
 from rocketstore.spark.lookup.udfs import hash_keys
 
-__all__ = ["write_index"]
-
 
 def write_index(
     df: DataFrame,

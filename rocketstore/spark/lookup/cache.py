@@ -21,8 +21,6 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import StorePlaces
 
-__all__ = ["WorkerCache", "index_cache", "open_index", "open_store", "store_cache"]
-
 # Address space, not memory: the pages are the system's page cache, which all workers of a machine share.
 MAX_BYTES = 16 << 30
 MAX_STORES = 8

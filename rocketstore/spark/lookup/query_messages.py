@@ -28,8 +28,6 @@ from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
 from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["query_messages"]
-
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 MESSAGE, COMPLETE = "message", "complete"
 

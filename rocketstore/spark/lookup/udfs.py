@@ -25,8 +25,6 @@ from rocketstore.spark.lookup.cache import open_index, open_store
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["hash_keys", "select_phy_offset"]
-
 ENGINES = ("arrow", "pandas")
 
 # PySpark's own type hints do not cover UDFs that derive their kind from the hints of the function.

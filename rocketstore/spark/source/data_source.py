@@ -20,8 +20,6 @@ from rocketstore.spark.source.tables import TABLE_READERS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RocketStoreDataSource", "register"]
-
 
 class RocketStoreDataSource(DataSource):  # type: ignore[misc]
     """The data source of ``format("rocketstore")``. ``register`` describes its options."""

@@ -51,8 +51,6 @@ from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, Ta
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import wrong_unit
 
-__all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
 LOG_APPEND_TIME = 1  # the value of Kafka's timestampType

@@ -15,8 +15,6 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import split_tags
 from rocketstore.text_values import parse_integer, parse_size
 
-__all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
-
 LATEST, EARLIEST = -1, -2  # the numbers that Spark's Kafka source uses in JSON
 TABLES = ("messages", "consumequeue", "index", "offsets")
 STYLES = ("rocketmq", "kafka")

@@ -21,9 +21,6 @@ from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.formats import find_elsewhere
 
-__all__ = ["Range", "begin_of", "files_of_time", "find_committed_end", "last_end", "naming_options", "parts_of"]
-__all__ += ["planning", "record_end_around", "report_loss", "require_start", "times_of", "warn_elsewhere"]
-
 Range = tuple[int, int]  # begin and end, physical offsets in bytes
 
 

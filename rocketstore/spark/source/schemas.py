@@ -10,9 +10,6 @@ import pyspark.sql.types as T
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
 from rocketstore.spark.source.options import ReadOptions
 
-__all__ = ["BINARY", "CORRUPT_RECORD", "HEADERS", "TABLES", "TIMESTAMP", "TableColumn", "TableSchema"]
-__all__ += ["default_schema", "table_schema"]
-
 CORRUPT_RECORD = "_corrupt_record"
 
 

@@ -35,8 +35,6 @@ from rocketstore.survey.owners import require_own_places
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import PATHS, read_saved, writing_config
 
-__all__ = ["MessageWriter", "writer_of"]
-
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
 BROKER_NAME = "brokerName"  # a column of the table of messages that is not a field of a message

@@ -56,7 +56,6 @@ try:
 except ImportError:  # PySpark 4.1 has no limits of a batch
     SupportsTriggerAvailableNow = None
 
-__all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
 MARKED = 1 << 12  # bytes of a record that a mark covers

@@ -29,8 +29,6 @@ from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
 
-__all__ = ["TABLE_READERS"]
-
 UNITS = 1 << 22  # units that one task reads
 QUEUES = 500  # queues that one task opens
 

@@ -10,8 +10,6 @@ from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import find_similar
 
-__all__ = ["explain_unknown_group", "explain_unknown_topic", "warn_unknown_topics"]
-
 
 def explain_unknown_topic(store: StoreParts, topic: str) -> str | None:
     """Return a text about a topic that the store does not have, with the most similar name. None for any other topic.

@@ -16,8 +16,6 @@ from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
 
-__all__ = ["ConsumerLag", "consumer_lag"]
-
 
 class ConsumerLag(NamedTuple):
     """How far a group is behind in a queue: ``lag`` messages from ``consumer_offset``, the next, to ``max_offset``.

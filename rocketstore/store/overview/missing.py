@@ -20,8 +20,6 @@ from rocketstore.survey.formats import has_file_queues
 from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import find_similar
 
-__all__ = ["describe_lost_queues", "describe_unknown_queue", "describe_unknown_topic", "missing_parts"]
-
 MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
 
 

@@ -15,8 +15,6 @@ from rocketstore.store.parts import StoreParts
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import counted, datetime_or_none, utc
 
-__all__ = ["StoreSummary", "count_queues", "describe", "summarize"]
-
 COUNTED_QUEUES = 1000  # a repr counts the messages of at most this many queues
 
 

@@ -15,8 +15,6 @@ from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
 
-__all__ = ["preview_store", "preview_topic", "read_times"]
-
 COLUMNS = "messages", "bytes", "begin_time", "end_time"
 MAX_MEASURED = 1 << 16  # messages whose sizes are read; those of longer queues are samples
 SAMPLE = 1 << 12  # messages

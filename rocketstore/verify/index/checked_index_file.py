@@ -14,8 +14,6 @@ from rocketstore.index.index_header import read_header
 from rocketstore.kernels.layout import INDEX_ITEM, read_field
 from rocketstore.verify.report import Place
 
-__all__ = ["CheckedIndexFile"]
-
 
 class CheckedIndexFile:
     """One index file, read without a mapping. Ordinals of items begin with 1.

@@ -31,8 +31,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.report import Findings, Place, log_place
 
-__all__ = ["IndexDifferences", "IndexVerifier"]
-
 MAX_PLACES = 64  # findings of one kind that get a place
 FAULTS = {
     WRONG_LINK: ("index-chain", "prevIndex is not the item before it in its slot"),

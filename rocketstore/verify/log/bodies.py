@@ -9,8 +9,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.messages.compression import OversizedBodyError, decompress
 
-__all__ = ["bad_bodies"]
-
 BAD, NOT_CHECKED = "log-body-compression", "not-checked"
 
 

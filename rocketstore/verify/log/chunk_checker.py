@@ -24,8 +24,6 @@ from rocketstore.verify.index.index_verifier import IndexDifferences, IndexVerif
 from rocketstore.verify.log.bodies import bad_bodies
 from rocketstore.verify.queues.queue_verifier import QueueRows, QueueVerifier
 
-__all__ = ["KIND_OF_FIELD", "CheckedChunk", "ChunkChecker"]
-
 STEP = 1 << 20  # bytes; small enough that both passes over a step hit the CPU cache
 NO_FILE = -1  # status of an offset that no file has
 KIND_OF_FIELD = {

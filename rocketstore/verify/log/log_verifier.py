@@ -21,8 +21,6 @@ from rocketstore.verify.log.chunk_checker import KIND_OF_FIELD, CheckedChunk, Ch
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.report import Findings
 
-__all__ = ["LogVerifier"]
-
 CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
 SPAN = 1 << 20  # bytes to read at once if a file cannot be mapped
 SAMPLE = 64 << 10  # bytes of the log in one sample of a quick verification

@@ -14,8 +14,6 @@ from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.verify.report import Place
 
-__all__ = ["ExtFiles"]
-
 MOST = 16 << 20  # bytes to read at once
 MAX_PLACES = 16  # findings of one kind that get a place
 END = -1  # stands in place of a size: the next unit is in the next file

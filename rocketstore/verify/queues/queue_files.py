@@ -19,8 +19,6 @@ from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings, Place
 
-__all__ = ["NEAR", "QueueFiles"]
-
 NEAR = 64  # units around where a unit should be, among which it is looked for
 FIRST = itemgetter(0)
 

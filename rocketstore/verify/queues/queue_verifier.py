@@ -25,8 +25,6 @@ from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings
 
-__all__ = ["QueueRows", "QueueVerifier"]
-
 FIELDS = {
     "size": "unit-size",
     "tags_code": "unit-tags-code",

@@ -11,8 +11,6 @@ import numpy as np
 from rocketstore.disk.ranges import merge_ranges
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["Ranges"]
-
 END = itemgetter(1)
 
 

@@ -27,8 +27,6 @@ from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.report import Findings
 
-__all__ = ["UnitVerifier"]
-
 BLOCK = 8192  # units to read at once
 SAMPLES = 8  # units of a file in a quick verification
 MAX_PLACES = 16  # findings of one kind that get a place
