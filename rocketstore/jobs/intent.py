@@ -251,7 +251,7 @@ class UncommittedRecords:
 def find_sound_end(log: RecordReader, intent: WriteIntent) -> int:
     """Return where the sound records within the range of a write end now."""
     log.refresh()
-    return log.walk(log.scanner(()), intent.begin, intent.end)
+    return log.find_sound_end(intent.begin, intent.end).end
 
 
 def intent_path(root: AnyPath) -> AnyPath:

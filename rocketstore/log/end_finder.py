@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
 
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.commit_log import HALF
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
-from rocketstore.log.log_end import EndCandidate, LogEnd, LogView, StoreState, Why
+from rocketstore.log.log_end import EndCandidate, LogEnd, LogView, SoundEnd, StoreState, Why
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
 LOOK_AHEAD_SECONDS = 10.0
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
-
-
-class Walked(NamedTuple):
-    """Where a walk over sound records ended, and where the last of them begins; None without a record."""
-
-    end: int
-    last_phy_offset: int | None
 
 
 class EndFinder:
@@ -49,8 +41,8 @@ class EndFinder:
         self._planned = planned
         self._is_remote = is_remote(log.directories[0])
         self._sparse = SparseSearch(log)
-        self._sound: Walked | None = None  # to the first bad bytes
-        self._records: Walked | None = None  # to the last record, over damage
+        self._sound: SoundEnd | None = None  # to the first bad bytes
+        self._records: SoundEnd | None = None  # to the last record, over damage
         self._committed_end = 0
         self._stopped_end: LogEnd | None = None
         self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
@@ -73,7 +65,7 @@ class EndFinder:
         if self._stopped_end is None:
             self._stopped_end = found = find_stopped_end(self._log, self.find_begin(), self.evidence)
             if found.why != Why.DAMAGED:
-                self._sound = Walked(found.end, found.last_phy_offset if found.last_phy_offset >= 0 else None)
+                self._sound = SoundEnd(found.end, found.last_phy_offset)
         return StoreState.CRASHED if self._stopped_end.why == Why.DAMAGED else state
 
     def is_end_known(self) -> bool:
@@ -103,7 +95,7 @@ class EndFinder:
     @property
     def last_phy_offset(self) -> int | None:
         """Where the last record begins that ``find_end`` saw, bytes; None without a record."""
-        return None if self._sound is None else self._sound.last_phy_offset
+        return None if self._sound is None else none_if_negative(self._sound.last_phy_offset)
 
     def find_limit(self) -> int:
         """Return an upper bound of the log's end, a physical offset; LONG_MAX without unfinished records."""
@@ -131,7 +123,7 @@ class EndFinder:
             self._searched = time.monotonic()
         return self._view(state, end, self._find_records())
 
-    def _view(self, state: StoreState, end: int, records: Walked) -> LogView:
+    def _view(self, state: StoreState, end: int, records: SoundEnd) -> LogView:
         sound, limit = self._sound or records, self.find_limit()
         is_damaged = records.end > sound.end
         why = Why.DAMAGED if is_damaged else WITHOUT_LATER[state]
@@ -141,26 +133,26 @@ class EndFinder:
             why = Why.UNCOMMITTED
         is_known = state == StoreState.STOPPED or (state == StoreState.RUNNING and not is_damaged)
         queue_end = end if is_known else limit
-        return LogView(end, why, min(records.end, limit), records.last_phy_offset, queue_end)
+        return LogView(end, why, min(records.end, limit), none_if_negative(records.last_phy_offset), queue_end)
 
     def _look_at_remote(self) -> LogView:
-        state, search, later = self.find_left_state(), self._sparse, None
+        state, search = self.find_left_state(), self._sparse
         search.begin()
-        while (later := search.find_later()) is not None and not self.is_hidden(
-            search.end, later, search.last_phy_offset
-        ):
+        while (later := search.find_later()) is not None:
+            if self.is_hidden(search.end, later, search.last_phy_offset):
+                break
             search.pass_to(later)
         why = WITHOUT_LATER[state] if later is None else Why.CUT
-        return LogView(search.end, why, search.end, search.last_phy_offset, search.end)
+        return LogView(search.end, why, search.end, none_if_negative(search.last_phy_offset), search.end)
 
-    def _find_records(self) -> Walked:
+    def _find_records(self) -> SoundEnd:
         """Return where the last known record ends now."""
-        sound, known = self._sound or Walked(0, None), self._records
+        sound, known = self._sound or SoundEnd(0, -1), self._records
         if known is None or known.end <= sound.end:
             return sound
         return self._resume(known) or sound
 
-    def _search_behind(self, records: Walked) -> Walked:
+    def _search_behind(self, records: SoundEnd) -> SoundEnd:
         """Search for records behind bad bytes, up to the last one that is no old record."""
         while (later := self._log.find_later(records.end, LONG_MAX)) not in (None, records.end):
             if self.is_hidden(records.end, later, records.last_phy_offset):
@@ -219,18 +211,18 @@ class EndFinder:
         found = self._stopped_end
         return found is not None and found.why == Why.CUT and offset >= found.end
 
-    def is_hidden(self, end: int, later: int, last_phy_offset: int | None = None) -> bool:
+    def is_hidden(self, end: int, later: int, last_phy_offset: int = -1) -> bool:
         """Return whether the record at ``later`` is an old one, behind the end of the log.
 
         A broker cut it off at its last start: after a clean stop this is proved, beside a running broker supposed.
 
-        Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
+        Parameters: last_phy_offset: where the last record before the end begins; -1 if that is not known.
         """
         if self.evidence is None or self.find_state() == StoreState.CRASHED:
             return False
-        if last_phy_offset is None and self.find_end() == end:
-            last_phy_offset = self.last_phy_offset
-        candidate = EndCandidate(end, -1 if last_phy_offset is None else last_phy_offset, later)
+        if last_phy_offset < 0 and self.find_end() == end and self._sound is not None:
+            last_phy_offset = self._sound.last_phy_offset
+        candidate = EndCandidate(end, last_phy_offset, later)
         why = self._judged.get(candidate)
         if why is None:
             why = self.evidence.judge(self._log, candidate).why
@@ -251,13 +243,12 @@ class EndFinder:
 
     # ---- walks ---------------------------------------------------------------------------------------------
 
-    def _walk(self, begin: int, last_phy_offset: int | None = None) -> Walked:
-        """Walk over sound records. Parameters: last_phy_offset: is kept if there is no record."""
-        scanner = self._log.scanner(())
-        end = self._log.walk(scanner, begin)
-        return Walked(end, int(scanner.last_phy_offset) if scanner.last_phy_offset >= 0 else last_phy_offset)
+    def _walk(self, begin: int, last_phy_offset: int = -1) -> SoundEnd:
+        """Walk over sound records. Parameters: last_phy_offset: of the last record before them."""
+        found = self._log.find_sound_end(begin)
+        return found if found.last_phy_offset >= 0 else SoundEnd(found.end, last_phy_offset)
 
-    def _resume(self, known: Walked | None) -> Walked | None:
+    def _resume(self, known: SoundEnd | None) -> SoundEnd | None:
         """Walk on from the last known record. Return None without one, or if that record was cut off.
 
         If a write was rolled back, another record may stand in its place.
@@ -265,7 +256,7 @@ class EndFinder:
         if known is None:
             return None
         log, last, files = self._log, known.last_phy_offset, self._log.queue.files
-        if last is None or not files or last < files[0].file_from_offset:
+        if last < 0 or not files or last < files[0].file_from_offset:
             found = self._walk(known.end, last)
         else:
             found = self._walk(last)
@@ -297,3 +288,7 @@ def find_stopped_end(log: RecordReader, begin: int, evidence: EndEvidence) -> Lo
         candidate = log.find_bad_bytes(candidate.later)
         judged = evidence.judge(log, candidate)
     return first if judged.why == Why.COMPLETE else judged
+
+
+def none_if_negative(phy_offset: int) -> int | None:
+    return phy_offset if phy_offset >= 0 else None

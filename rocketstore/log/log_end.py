@@ -31,6 +31,17 @@ class Why(StrEnum):
     UNCOMMITTED = "not committed"
 
 
+class SoundEnd(NamedTuple):
+    """Where sound records that follow each other end. All offsets are physical offsets, in bytes.
+
+    Attributes: end: behind the last record or blank. last_phy_offset: where the last of these records begins; -1
+    without a record.
+    """
+
+    end: int
+    last_phy_offset: int
+
+
 class EndCandidate(NamedTuple):
     """A place where the log may end. All offsets are physical offsets, in bytes.
 

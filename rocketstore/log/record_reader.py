@@ -17,7 +17,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
 from rocketstore.kernels.layout import BLANK_HEAD, read_field
 from rocketstore.limits import INT_MAX, LONG_MAX
-from rocketstore.log.log_end import EndCandidate
+from rocketstore.log.log_end import EndCandidate, SoundEnd
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -278,22 +278,44 @@ class RecordReader:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
         return self.queue.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
 
-    def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
-        """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends."""
+    def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX, *, passes_zeros: bool = False) -> int:
+        """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends.
+
+        Parameters: passes_zeros: whether a record that ends in zeros, and so may be half written, is sound if another
+        record follows it. The scanner does not collect this record.
+        """
         while offset < end and (step := self.step(scanner, offset, end)) is not None:
-            if step[0] == offset and step[1] not in (OK, BLANK):
+            following, status = step
+            if passes_zeros and status == HALF:
+                following += self._find_followed_size(following)
+            if following == offset and status not in (OK, BLANK):
                 break
-            offset = step[0]
+            offset = following
         return offset
+
+    def find_sound_end(
+        self, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False, passes_zeros: bool = False
+    ) -> SoundEnd:
+        """Find where the sound records end that begin from ``begin`` to before ``stop``, physical offsets.
+
+        Parameters: verify_crc: end before a record whose body does not match its CRC. passes_zeros: as for ``walk``.
+        """
+        scanner = self.scanner((), verify_crc=verify_crc)
+        end = self.walk(scanner, begin, stop, passes_zeros=passes_zeros)
+        return SoundEnd(end, int(scanner.last_phy_offset))
+
+    def _find_followed_size(self, offset: int) -> int:
+        """Return the size of a record that ends in zeros, if another one follows it; 0 if it may be torn."""
+        window = self.queue.read(offset, 1, "sequential")
+        fields = None if window is None else read_message(*window, offset, at_rest=True)[1]
+        return fields["size"] if fields is not None and self.begins_record(offset + fields["size"]) else 0
 
     def find_bad_bytes(self, begin: int) -> EndCandidate:
         """Find the first bytes from ``begin`` on that are no record, and the first record behind them.
 
         Parameters: begin: a physical offset at which a file or a record begins, bytes.
         """
-        scanner = self.scanner(())
-        end = self.walk(scanner, begin)
-        last = int(scanner.last_phy_offset)
+        end, last = self.find_sound_end(begin)
         before = self.queue.find(begin - 1)
         if last < 0 and before is not None:  # the last record is in an earlier file
             last = self.find_bad_bytes(before.file_from_offset).last_phy_offset

@@ -22,12 +22,12 @@ class SparseSearch:
     distance that is twice the one before.
 
     Attributes: end: where the records end that were found so far, bytes. last_phy_offset: where the last of them
-    begins, bytes; None without a record.
+    begins, bytes; -1 without a record.
     """
 
     def __init__(self, log: RecordReader) -> None:
         self.end = 0
-        self.last_phy_offset: int | None = None
+        self.last_phy_offset = -1
         self._log = log
         self._stop = 0  # where the last file ends
 
@@ -37,7 +37,7 @@ class SparseSearch:
         log.refresh()
         files = log.queue.files
         if not files:
-            self.last_phy_offset, self.end, self._stop = None, 0, 0
+            self.last_phy_offset, self.end, self._stop = -1, 0, 0
             return
         begin, self._stop = max(self._first_place(), log.last_begun_file()), files[-1].end_offset
         self.end = self._search(begin, self._stop)
@@ -48,7 +48,7 @@ class SparseSearch:
         found = self._probe(end, stop, BEHIND)[0] if end < stop else None
         if found is None:
             found = self._probe_far(end, stop)
-        return None if found is None or self._walk(found) == found else found
+        return None if found is None or self._log.find_sound_end(found).end == found else found
 
     def pass_to(self, later: int) -> None:
         """Search on from a record that ``find_later`` found."""
@@ -57,7 +57,7 @@ class SparseSearch:
     def _first_place(self) -> int:
         """Return where to begin: at the end that was found before, or at 0 if the last record is not there any more."""
         last, end, log = self.last_phy_offset, self.end, self._log
-        if last is None:
+        if last < 0:
             return 0
         return end if log.walk(log.scanner(()), last, last + 1) == end else 0
 
@@ -75,11 +75,10 @@ class SparseSearch:
                 begin, high = end, stop
 
     def _walk(self, record: int) -> int:
-        scanner = self._log.scanner(())
-        end = self._log.walk(scanner, record)
-        if scanner.last_phy_offset >= 0:
-            self.last_phy_offset = scanner.last_phy_offset
-        return end
+        found = self._log.find_sound_end(record)
+        if found.last_phy_offset >= 0:
+            self.last_phy_offset = found.last_phy_offset
+        return found.end
 
     def _narrow(self, low: int, high: int) -> tuple[int, int]:
         """Halve a range until it is short. Return where one of its records begins, and a bound of the log's end."""

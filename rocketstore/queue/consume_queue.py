@@ -24,7 +24,7 @@ from rocketstore.kernels.columns import int32_column, int64_column
 from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.queue.queue_end import QueueEnding
+from rocketstore.queue.queue_end import QueueEndFinder
 from rocketstore.queue.queue_source import Boundary
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
@@ -73,7 +73,7 @@ class ConsumeQueue(Closable):
     (100, 0, array([10, 11]))
     """
 
-    __slots__ = ("_closed", "_commit_log", "_ending", "_known_spans", "_writer", "directory", "mode", "run")
+    __slots__ = ("_closed", "_commit_log", "_end_finder", "_known_spans", "_writer", "directory", "mode", "run")
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # the field of StoreConfig
     run_type: ClassVar[type[UnitRun]] = UnitRun
     writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter
@@ -85,7 +85,7 @@ class ConsumeQueue(Closable):
         self.mode = mode
         self.run = run
         self._commit_log = commit_log
-        self._ending = QueueEnding(run, commit_log)
+        self._end_finder = QueueEndFinder(run, commit_log)
         self._known_spans: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, end, spans of both
         self._closed = False
         self._writer: Any = None
@@ -142,7 +142,7 @@ class ConsumeQueue(Closable):
     @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: ConsumeQueue.getMaxOffsetInQueue."""
-        return self._ending.find() // self.unit_size
+        return self._end_finder.find_end() // self.unit_size
 
     @property
     @beside_expiry
@@ -155,13 +155,13 @@ class ConsumeQueue(Closable):
         self.run.list_files()
         spans = self._spans()
         at = bisect.bisect_left(spans, True, key=lambda span: self._find_live(span) < span[1])
-        return (self._find_live(spans[at]) if at < len(spans) else self._ending.find()) // self.unit_size
+        return (self._find_live(spans[at]) if at < len(spans) else self._end_finder.find_end()) // self.unit_size
 
     @property
     @beside_expiry
     def leftover_units(self) -> int:
         """The number of valid units behind the end of the queue. They lead to records behind the end of the log."""
-        return self._ending.count_leftover_units()
+        return self._end_finder.count_leftover_units()
 
     @overload
     def __getitem__(self, key: int) -> CqUnit: ...
@@ -321,7 +321,7 @@ class ConsumeQueue(Closable):
 
     def _spans(self) -> list[Span]:
         """Return the spans of the units of the queue. They are found again only if the files or the end changed."""
-        end, files = self._ending.find(), self.run.files
+        end, files = self._end_finder.find_end(), self.run.files
         known = self._known_spans  # another thread may replace it
         if known is None or known[0] is not files or known[1] != end:
             known = self._known_spans = files, end, self.run.complete_spans_until(end)
@@ -347,7 +347,7 @@ class ConsumeQueue(Closable):
 
     def _end_after(self, first: int, stop: int) -> int:
         """Return the end as a queue offset. A range before the known end needs no search for the end."""
-        end = self._ending.known_end
+        end = self._end_finder.known_end
         return end // self.unit_size if first >= 0 and stop * self.unit_size <= end else self.max_queue_offset
 
     def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:

@@ -6,6 +6,8 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
@@ -15,38 +17,42 @@ from rocketstore.log.record_reader import LOOK_BACK
 from rocketstore.queue.unit_run import Span, UnitRun
 
 
-class BoundedEnd(NamedTuple):
-    """An end of a queue that was found, and the files for which it is right.
+class QueueEnd(NamedTuple):
+    """Where a queue ends: positions in its files, bytes.
 
-    Attributes: files: the files of the queue at that time. run_end: the position where their valid units ended.
-    end: the position where the queue ended.
+    Attributes: end: behind the last unit of the queue. run_end: behind the last valid unit. Units between the two are
+    leftovers, or their records are uncommitted.
     """
 
-    files: Sequence[LogFile]
-    run_end: int
     end: int
+    run_end: int
 
 
-class QueueEnding:
+class QueueEndFinder:
     """Finds where a queue ends.
 
     Without a commit log, or if the end of the log is not known, a queue ends where its valid units end. Otherwise it
     ends before its first unit that leads behind the log, as for a broker, and before units of uncommitted records.
 
-    Attributes: commit_log: as for ``ConsumeQueue.open``. known_end: the position that the last call of ``find``
+    Attributes: commit_log: as for ``ConsumeQueue.open``. known_end: the position that the last call of ``find_end``
     returned, -1 before the first call.
     """
 
-    __slots__ = ("_bounded", "commit_log", "known_end", "run")
+    __slots__ = ("_by_log", "_files", "commit_log", "known_end", "run")
 
     def __init__(self, run: UnitRun, commit_log: Any) -> None:
         self.run = run
         self.commit_log = commit_log
         self.known_end = -1
-        self._bounded: BoundedEnd | None = None
+        self._by_log = QueueEnd(-1, -1)  # the last end by the end of the log, also with uncommitted records
+        self._files: Sequence[LogFile] | None = None  # for which it is right
 
-    def find(self) -> int:
-        """Return the position where the queue ends now."""
+    def find_end(self) -> int:
+        """Return the position where the queue ends now, bytes."""
+        return self.find().end
+
+    def find(self) -> QueueEnd:
+        """Find where the queue and its valid units end now."""
         run_end, log = self.run.find_end(), self.commit_log
         finder = getattr(log, "end_finder", None)
         state = StoreState.CRASHED if finder is None else finder.find_state()
@@ -54,11 +60,11 @@ class QueueEnding:
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
         limit = LONG_MAX if finder is None else finder.find_limit()
         self.known_end = end if limit == LONG_MAX else self._find_end_before(limit, end)
-        return self.known_end
+        return QueueEnd(self.known_end, run_end)
 
     def count_leftover_units(self) -> int:
         """Return the number of valid units behind the end of the queue."""
-        end, run_end = self.find(), self.run.find_end()
+        end, run_end = self.find()
         if end == run_end:
             return 0
         behind = [(max(begin, end), stop) for begin, stop in self.run.spans_until(run_end) if stop > end]
@@ -73,17 +79,16 @@ class QueueEnding:
 
     def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
         """Return the end of the queue, limited by the end of the log. The last result is used while it is valid."""
-        files, known = self.run.files, self._bounded
-        if known is None or known.files is not files or known.end != known.run_end or known.run_end > run_end:
-            known = None
-        elif known.run_end == run_end:
+        files, known = self.run.files, self._by_log
+        is_right = self._files is files and known.end == known.run_end <= run_end
+        if is_right and known.run_end == run_end:
             return run_end
         if is_remote(self.run.directory):  # a walk over the log would fetch all of it: check the last unit's record
             end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
         else:
-            end = self._find_bounded_end(run_end, 0 if known is None else known.end, state)
+            end = self._find_bounded_end(run_end, known.end if is_right else 0, state)
             end = self._find_own_end(end) if state == StoreState.RUNNING else end
-        self._bounded = BoundedEnd(files, run_end, end)
+        self._by_log, self._files = QueueEnd(end, run_end), files
         return end
 
     def _find_bounded_end(self, run_end: int, checked: int, state: StoreState) -> int:
@@ -169,3 +174,30 @@ def find_own_end(spans: Sequence[Span], unit_size: int, is_own: Callable[[int], 
             units = range(begin, end, unit_size)
             return units[bisect.bisect_left(units, True, key=lambda position: not is_own(position))]
     return 0
+
+
+def find_end_of_records(run: UnitRun, spans: Sequence[Span], log_end: int) -> int | None:
+    """Return the position behind the last unit whose record ends by ``log_end``, a physical offset; None without one.
+
+    The unit must lead behind the unit before it. Parameters: spans: files with valid units, in order.
+    """
+    size = run.unit_size
+    for number, (begin, stop) in reversed(list(enumerate(spans))):
+        ahead = spans[number - 1][1] if number else 0
+        before = _phy_offset_before(run, stop - size if stop - begin > size else ahead)
+        last = run.unit_at(stop - size)
+        if not last.is_filler and before < last.phy_offset <= log_end - last.size:
+            return stop
+        units = run.decode([(begin, stop)])
+        order = np.where(units.is_filler, -1, units.phy_offsets)
+        order = np.concatenate([[_phy_offset_before(run, ahead)], order])
+        good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= log_end)
+        if good.any():
+            return begin + (int(good.nonzero()[0][-1]) + 1) * size
+    return None
+
+
+def _phy_offset_before(run: UnitRun, position: int) -> int:
+    """Return the physical offset in the unit that ends at a position, -1 without a unit or for a filler unit."""
+    unit = run.unit_at(position - run.unit_size) if position else None
+    return -1 if unit is None or unit.is_filler else unit.phy_offset

@@ -9,10 +9,9 @@ from pathlib import Path
 from rocketstore.compat import Compat
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
-from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import EndCandidate, Why
+from rocketstore.log.log_end import EndCandidate, SoundEnd, Why
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.report import RecoveryAction
@@ -77,10 +76,10 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     log = store.log
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
     whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
-    end, last = _walk(log.as_whole_to(whole_to), begin, LONG_MAX, verify_crc=verify_crc)
+    end, last = _find_sound_end(log.as_whole_to(whole_to), begin, verify_crc=verify_crc)
     log.note_whole_to(end)
     if _is_last_torn(store, end, last):
-        end, last = _walk_to(log, last)
+        end, last = _find_end_before(log, last)
     found = tails(log, end)
     write = find_unfinished(store.root, log, end)
     candidate = EndCandidate(end, last, _find_later(store, end, found, write))
@@ -89,7 +88,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
         raise _damage_error(store, end)
     lost = _count_lost(store, end) if why == Why.DAMAGED else ()
     if write is not None and write.what == "undo":
-        end, last = _walk_to(log, write.begin)
+        end, last = _find_end_before(log, write.begin)
         steps = _log_steps(store, end, found, write, tails(log, end))
     else:
         steps = _log_steps(store, end, found, write, found)
@@ -153,34 +152,19 @@ def find_record_end(log: CommitLog, phy_offset: int) -> int:
     return 0 if record is None else phy_offset + record.size
 
 
-def _walk(log: CommitLog, begin: int, stop: int, *, verify_crc: bool) -> tuple[int, int]:
-    """Return where the sound records from ``begin`` on end, before ``stop``; and the last of them, -1 without one."""
-    scanner = log.scanner((), verify_crc=verify_crc)
-    end = begin
-    while end < stop and (step := log.step(scanner, end, stop)) is not None:
-        following, status = step
-        if status == HALF and (size := _find_followed_size(log, following)):
-            following += size
-        elif following == end and status not in (OK, BLANK):
-            break
-        end = following
+def _find_sound_end(log: CommitLog, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False) -> SoundEnd:
+    """Find where the sound records from ``begin`` on end, before ``stop``. Begin earlier if there is no record."""
+    found = log.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True)
     before = log.queue.find(begin - 1)
-    if scanner.last_phy_offset < 0 and before is not None:  # the last record is in an earlier file
-        return _walk(log, before.file_from_offset, stop, verify_crc=verify_crc)
-    return end, int(scanner.last_phy_offset)
+    if found.last_phy_offset >= 0 or before is None:
+        return found
+    return _find_sound_end(log, before.file_from_offset, stop, verify_crc=verify_crc)
 
 
-def _walk_to(log: CommitLog, phy_offset: int) -> tuple[int, int]:
-    """Return as ``_walk``, for a log that ends before the record at an offset."""
+def _find_end_before(log: CommitLog, phy_offset: int) -> SoundEnd:
+    """Find where a log ends that ends before the record at an offset."""
     file = log.queue.find(phy_offset - 1)
-    return _walk(log, file.file_from_offset if file else phy_offset, phy_offset, verify_crc=False)
-
-
-def _find_followed_size(log: CommitLog, offset: int) -> int:
-    """Return the size of a record that ends in zeros, if another one follows it; 0 if it may be torn."""
-    window = log.queue.read(offset, 1, "sequential")
-    fields = read_message(*window, offset, at_rest=True)[1] if window is not None else None
-    return fields["size"] if fields is not None and log.begins_record(offset + fields["size"]) else 0
+    return _find_sound_end(log, file.file_from_offset if file else phy_offset, phy_offset)
 
 
 def _is_last_torn(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
@@ -218,7 +202,7 @@ def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
 
 def require_sound_records(store: StoreFiles, begin: int, end: int) -> None:
     """Raise CorruptFileError if the log has bytes that are no record between two physical offsets."""
-    found = store.log.walk(store.log.scanner(()), begin, end)
+    found = store.log.find_sound_end(begin, end).end
     if found < end:
         raise _damage_error(store, found)
 

@@ -11,7 +11,7 @@ from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
-from rocketstore.recovery.queues import MissingUnits, QueueEnd, find_missing, find_queues, step_back, units_agree
+from rocketstore.recovery.queues import MissingUnits, RecoveredQueue, find_missing, find_queues, step_back, units_agree
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.survey.owners import require_log_directory
@@ -26,26 +26,26 @@ class QueueRepair:
     None to leave out no records. deleted: the records that are left out.
     """
 
-    queues: tuple[QueueEnd, ...]
+    queues: tuple[RecoveredQueue, ...]
     begin: int
     lives: TopicLives | None
     deleted: DeletedTopics
     steps: tuple[RecoveryAction, ...] = ()
 
 
-def find_last_units(store: StoreFiles) -> list[QueueEnd]:
+def find_last_units(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last units, where a clean stop leaves them."""
     return [queue.at_last_file() for queue in find_queues(store.local_root, store.config)]
 
 
-def are_ends_sound(store: StoreFiles, log: LogRepair, queues: list[QueueEnd]) -> bool:
+def are_ends_sound(store: StoreFiles, log: LogRepair, queues: list[RecoveredQueue]) -> bool:
     """Return whether all queues end with the unit of a record, as a clean stop leaves them."""
     if not log.checked_from < find_newest_end(queues) <= log.end:
         return False
     return all(units_agree(store.log, queues, store.batch_topics))
 
 
-def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[QueueEnd]) -> QueueRepair | None:
+def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[RecoveredQueue]) -> QueueRepair | None:
     """Plan to dispatch the records without units in the part of the log that was read. None: a queue lacks more.
 
     A missing queue is not noticed for records before the newest unit: its topic may have been deleted.
@@ -56,12 +56,12 @@ def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[Queue
     return None if missing.wrong else QueueRepair((), missing.first, lives, lives.result(missing.left_out))
 
 
-def find_newest_end(queues: list[QueueEnd]) -> int:
+def find_newest_end(queues: list[RecoveredQueue]) -> int:
     """Return where the record of the newest unit ends, 0 without units."""
     return max((queue.phy_offset for queue in queues), default=0)
 
 
-def find_queue_ends(store: StoreFiles) -> list[QueueEnd]:
+def find_queue_ends(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last sound units, by the units alone. Raises: StoreError if the log is missing."""
     flushed, minimum = store.checkpoint.logics_physical_offset, store.log.min_phy_offset
     queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store.local_root, store.config, flushed)]
@@ -77,7 +77,7 @@ def find_queue_ends(store: StoreFiles) -> list[QueueEnd]:
 def plan_queues(
     store: StoreFiles,
     log: LogRepair,
-    queues: list[QueueEnd],
+    queues: list[RecoveredQueue],
     empty: list[Path],
     *,
     index_begin: int,
@@ -111,12 +111,12 @@ def plan_queues(
     return QueueRepair(tuple(queues), missing.first, lives, left_out, tuple(_queue_steps(queues, empty)))
 
 
-def _before_wrong_unit(queue: QueueEnd, store: StoreFiles, end: int) -> QueueEnd:
+def _before_wrong_unit(queue: RecoveredQueue, store: StoreFiles, end: int) -> RecoveredQueue:
     first_wrong = min(queue.first_wrong(store.log), end)
     return queue.before(first_wrong, store.log.min_phy_offset) if first_wrong < queue.phy_offset else queue
 
 
-def _is_queue_missing(store: StoreFiles, queues: list[QueueEnd]) -> bool:
+def _is_queue_missing(store: StoreFiles, queues: list[RecoveredQueue]) -> bool:
     """Return whether a topic has some of the queues that topics.json declares, but not all of them."""
     found = {queue.queue for queue in queues}
     known = {topic for topic, _ in found}
@@ -128,7 +128,7 @@ def _find_missing(
     store: StoreFiles,
     end: int,
     begin: int,
-    queues: list[QueueEnd],
+    queues: list[RecoveredQueue],
     lives: TopicLives | None,
     others_begin: int = 0,
 ) -> MissingUnits:
@@ -145,7 +145,7 @@ def _find_missing(
     return missing
 
 
-def _queue_steps(queues: list[QueueEnd], empty: list[Path]) -> Iterator[RecoveryAction]:
+def _queue_steps(queues: list[RecoveredQueue], empty: list[Path]) -> Iterator[RecoveryAction]:
     yield from (RecoveryAction(path, "delete") for path in empty)
     for queue in queues:
         for start, name, size in reversed(queue.files()):

@@ -29,6 +29,7 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.queue.queue_end import find_end_of_records
 from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
@@ -40,8 +41,8 @@ COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
 
 
 @dataclass(frozen=True)
-class QueueEnd:
-    """Where the units of a queue end.
+class RecoveredQueue:
+    """A queue, and where recovery ends it.
 
     Attributes: end: bytes of the queue up to there. unit: the last unit; None without one: the queue is built again.
     written: (begin, end) of the units in each file, bytes. begins_at: the physical offset of the first unit, if that
@@ -76,11 +77,11 @@ class QueueEnd:
         """Return where the record of the last unit ends, 0 without a unit."""
         return 0 if self.unit is None else self.unit.phy_offset + self.unit.size
 
-    def before(self, end: int, min_phy_offset: int) -> QueueEnd:
+    def before(self, end: int, min_phy_offset: int) -> RecoveredQueue:
         """Return the queue that ends with the last unit of a record that ends by ``end``, a physical offset."""
         with self._open_run() as run:
             written = self._find_written()
-            last = self._find_last(run, written, end)
+            last = find_end_of_records(run, written, end)
             if last is None:
                 return replace(self.emptied(), written=written)
             first = run.unit_at(written[0][0])
@@ -92,32 +93,9 @@ class QueueEnd:
     def _open_run(self) -> contextlib.closing[UnitRun]:
         return contextlib.closing(self.kind.run_type(self.directory, self.mapped_file_size))
 
-    def emptied(self) -> QueueEnd:
+    def emptied(self) -> RecoveredQueue:
         """Return the queue without units, so that it is built again."""
         return replace(self, end=0, unit=None, begins_at=0)
-
-    def _find_last(self, run: UnitRun, written: tuple[Span, ...], end: int) -> int | None:
-        """Return where the last unit of a record ends that ends by ``end``, bytes of the queue; None without one."""
-        size = run.unit_size
-        for number, (begin, stop) in reversed(list(enumerate(written))):
-            ahead = written[number - 1][1] if number else 0
-            before = self._phy_offset_at(run, stop - size if stop - begin > size else ahead)
-            last = run.unit_at(stop - size)
-            if not last.is_filler and before < last.phy_offset <= end - last.size:
-                return stop
-            units = run.decode([(begin, stop)])
-            order = np.where(units.is_filler, -1, units.phy_offsets)
-            order = np.concatenate([[self._phy_offset_at(run, ahead)], order])
-            good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
-            if good.any():
-                return begin + (int(good.nonzero()[0][-1]) + 1) * size
-        return None
-
-    @staticmethod
-    def _phy_offset_at(run: UnitRun, end: int) -> int:
-        """Return the physical offset in the unit that ends at ``end``, -1 without a unit or for a filler unit."""
-        unit = run.unit_at(end - run.unit_size) if end else None
-        return -1 if unit is None or unit.is_filler else unit.phy_offset
 
     def _find_written(self) -> tuple[Span, ...]:
         """Return where units begin and end in each file, up to the first unit that was not written.
@@ -142,7 +120,7 @@ class QueueEnd:
                 break
         return tuple(written)
 
-    def at_last_file(self) -> QueueEnd:
+    def at_last_file(self) -> RecoveredQueue:
         """Return the queue with its last unit where a clean stop leaves it; without a unit if it is not there."""
         *_, (start, path, size) = self.files() or [(0, "", 0)]
         if self.kind is not ConsumeQueue:
@@ -217,13 +195,13 @@ def _reader(path: str, start: int) -> Iterator[Callable[[int, int], bytes]]:
         yield lambda position, size: read_at(file.fileno(), size, position - start, path)
 
 
-def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[QueueEnd]:
-    """Return the queues of a store, without their ends. Parameters: flushed: as in ``QueueEnd``."""
+def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[RecoveredQueue]:
+    """Return the queues of a store, without their ends. Parameters: flushed: as in ``RecoveredQueue``."""
     places, found = StorePlaces.of(root), []
     for kind in QUEUE_KINDS:
         size = getattr(config, kind.size_name)
         for directory in queue_directories(places.queues(kind)):
-            queue = QueueEnd(directory, kind, size, flushed=flushed)
+            queue = RecoveredQueue(directory, kind, size, flushed=flushed)
             if config.enable_consume_queue_ext and kind is ConsumeQueue:
                 ext_size = config.mapped_file_size_consume_queue_ext or 0
                 queue = replace(queue, ext=QueueExt(queue.ext_directory, ext_size))
@@ -242,7 +220,7 @@ def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
     return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
 
 
-def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection[str]) -> list[bool]:
+def units_agree(log: CommitLog, queues: list[RecoveredQueue], batch_topics: Collection[str]) -> list[bool]:
     """Return whether the last unit of each queue belongs to a record of the queue. Units of expired records agree."""
     agree = [queue.unit is not None for queue in queues]
     rows = [i for i, queue in enumerate(queues) if queue.unit and queue.unit.phy_offset >= log.min_phy_offset]
@@ -257,7 +235,7 @@ def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection
     return agree
 
 
-def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], record: tuple[Any, ...]) -> bool:
+def _is_unit_of(log: CommitLog, queue: RecoveredQueue, batch_topics: Collection[str], record: tuple[Any, ...]) -> bool:
     """Parameters: record: its COLUMNS."""
     topic, queue_id, size, tags_code, store_timestamp = record
     unit: Any = queue.unit
@@ -273,7 +251,9 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
     return topic not in batch_topics and queue.queue[0] in more.split(",")
 
 
-def step_back(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> list[QueueEnd]:
+def step_back(
+    log: CommitLog, queues: list[RecoveredQueue], end: int, batch_topics: Collection[str]
+) -> list[RecoveredQueue]:
     """Return the queues, each ended at a unit that agrees with its record. A queue without one is emptied."""
     result = list(queues)
     rows = [i for i, queue in enumerate(result) if queue.unit is not None]
@@ -310,7 +290,7 @@ def find_missing(
     config: StoreConfig,
     begin: int,
     end: int,
-    queues: Iterable[QueueEnd],
+    queues: Iterable[RecoveredQueue],
     batch_topics: Collection[str],
     lives: TopicLives | None = None,
     others_begin: int = 0,

@@ -62,7 +62,7 @@ def compare(root, config, answer, what):
             if queue["max"] > 0 and queue["maxPhysicOffset"] > 0:
                 found = ours.consume_queue(queue["topic"], queue["queueId"])
                 # The zeros at the beginning of a queue's last file count as a unit for RocketMQ alone.
-                is_phantom = found._ending.find() % found.mapped_file_size == 0
+                is_phantom = found._end_finder.find_end() % found.mapped_file_size == 0
                 ends = (queue["max"], queue["max"] - is_phantom)
                 assert found.max_queue_offset in ends or has_later, (what, queue)
                 assert found.max_queue_offset >= min(ends), (what, queue)
