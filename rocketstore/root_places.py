@@ -122,6 +122,11 @@ class RootPlaces(Generic[AnyPath]):
         return self.root / "compaction" / "compactionLog"
 
     @property
+    def compacted_queues(self) -> AnyPath:
+        """The directory with the units of all compacted topics, as ``compacted_logs``."""
+        return self.root / "compaction" / "compactionCq"
+
+    @property
     def tiered_index(self) -> AnyPath:
         return self.root / "tiered_index_file"
 

@@ -41,7 +41,8 @@ def run(
         note_leftovers(store.commit_log)
         reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tags)
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
-    log = store.commit_log
+    queue = store.consume_queue(topic, queue_id)
+    log = store.commit_log if queue.log is None else queue.log
     bad_bodies = BadBodies()
     batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
     conditions = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
@@ -54,7 +55,7 @@ def run(
     ]
     write_messages([messages[:max_num]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
-    units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
+    units = queue[queue_offset : found.next_begin_offset]
     problems = [
         f"{place} {number}: {problem}: {command('hexdump', store.path, at)} shows its bytes"
         for number, at, problem in damaged_units(log, units, topic, queue_id)

@@ -88,7 +88,7 @@ def offset_of_queue(store: MessageStore, topic: str, queue_id: str, queue_offset
         raise click.UsageError(f"QUEUE and OFFSET: {error}") from None
     if problem := describe_unknown_queue(store, topic, number):
         raise click.ClickException(problem)
-    queue = store.consume_queue(topic, number)
+    queue = store.log_queue(topic, number)
     try:
         return int(queue[offset_from_end(queue, at)].phy_offset)
     except IndexError as error:

@@ -27,4 +27,4 @@ def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     queue = store.consume_queue(topic, queue_id)
     begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
     size = queue.count_bytes(begin, end)
-    return [dict(zip(QUEUES, (topic, queue_id, begin, end, end - begin, size), strict=True))]
+    return [dict(zip(QUEUES, (topic, queue_id, begin, end, len(queue), size), strict=True))]

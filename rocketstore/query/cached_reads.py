@@ -28,6 +28,7 @@ from rocketstore.query.coverage import Coverage, overlaps
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.query.query_messages import KINDS, QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.survey.places import StorePlaces
 
 MAX_AGE = 1_000_000_000  # ns that a state is used, since some file systems do not report changes of a directory
@@ -190,7 +191,7 @@ class CachedReads:
 
     # ---- by queue offset -----------------------------------------------------------------------------------
 
-    def cache_queue(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+    def cache_queue(self, topic: str, queue_id: int, queue: StoredQueue) -> None:
         """Cache the state of a queue and the log for the next read, unless it changes meanwhile."""
         log = self._find_log()
         if type(queue) is not ConsumeQueue or not log.queue.files or not queue.run.files:

@@ -113,11 +113,13 @@ def get_message(
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
     wanted = split_tags(tags)
     least, most = queue.min_queue_offset, queue.max_queue_offset
+    if queue.is_compacted and least < most:
+        least = queue[least].queue_offset
     misplaced = (
         (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
         if most == 0
         else (GetMessageStatus.OFFSET_TOO_SMALL, least)
-        if queue_offset < least
+        if queue_offset < (0 if queue.is_compacted else least)
         else (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset)
         if queue_offset == most
         else (GetMessageStatus.OFFSET_OVERFLOW_BADLY, most)

@@ -79,6 +79,7 @@ class ConsumeQueue(Closable):
     writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter
     unit_size: ClassVar[int] = UnitRun.unit_size
     has_batches: ClassVar[bool] = False  # whether a unit stands for many queue offsets
+    is_compacted: ClassVar[bool] = False  # whether older messages of a key are missing
 
     def __init__(self, run: UnitRun, commit_log: Any, mode: str = "r") -> None:
         self.directory = run.directory
@@ -123,6 +124,11 @@ class ConsumeQueue(Closable):
             make_directory(local_path(path))
         with scandir(path):
             return cls(run, commit_log, mode)
+
+    @property
+    def log(self) -> Any:
+        """The log into which the units lead, as it was given to ``open``."""
+        return self._commit_log
 
     @property
     def topic(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time
 
@@ -23,6 +24,14 @@ class StoredQueue(Protocol):
     @property
     def has_batches(self) -> bool:
         """Whether a unit stands for many queue offsets, and queue offsets may be missing between units."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether older messages of a key are missing. Then a read may begin at any queue offset, also at 0."""
+
+    @property
+    def log(self) -> CommitLog | None:
+        """The log into which the units lead; None if it is missing."""
 
     @property
     def min_queue_offset(self) -> int: ...
@@ -47,6 +56,8 @@ class StoredQueue(Protocol):
 
     def get_offset_by_time(self, timestamp: Time, boundary: Boundary = ..., *, exact_times: bool = ...) -> int:
         """Return the queue offset of a store time."""
+
+    def close(self) -> None: ...
 
     # ---- the parts in which a broker reads -----------------------------------------------------------------
 

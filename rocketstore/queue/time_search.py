@@ -106,11 +106,17 @@ def search_all_units(queue: Any, log: Any, timestamp: int, *, is_lower: bool) ->
     begins = range(max(queue.min_queue_offset, 0), end, SEARCHED_OFFSETS)
     for begin in begins if is_lower else reversed(begins):
         units = queue[begin : min(begin + SEARCHED_OFFSETS, end)]
-        messages, statuses = log.find_messages(units.phy_offsets, columns=["store_timestamp", "size"])
-        rows = np.flatnonzero(statuses == 0)
-        times = messages.store_timestamp
-        matched = (times >= timestamp) if is_lower else (times <= timestamp)
-        rows = rows[matched & (messages.size == units.sizes[rows])]
-        if len(rows):
-            return int(units.queue_offsets[rows[0 if is_lower else -1]])
+        found = find_time(units, log, timestamp, is_lower=is_lower)
+        if found is not None:
+            return found
     return None
+
+
+def find_time(units: ConsumeQueueUnits, log: Any, timestamp: int, *, is_lower: bool) -> int | None:
+    """Return the queue offset of a store time among some units. Parameters, returns: as of ``search_all_units``."""
+    messages, statuses = log.find_messages(units.phy_offsets, columns=["store_timestamp", "size"])
+    rows = np.flatnonzero(statuses == 0)
+    times = messages.store_timestamp
+    matched = (times >= timestamp) if is_lower else (times <= timestamp)
+    rows = rows[matched & (messages.size == units.sizes[rows])]
+    return int(units.queue_offsets[rows[0 if is_lower else -1]]) if len(rows) else None

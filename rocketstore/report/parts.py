@@ -52,7 +52,7 @@ def read_queues(store: MessageStore) -> tuple[list[QueueBounds], int]:
 
 def read_queue(store: MessageStore, name: QueueId) -> QueueBounds:
     try:
-        queue = store.consume_queue(*name)
+        queue = store.log_queue(*name)
         begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
         if begin >= end:
             return QueueBounds(*name, end, end)

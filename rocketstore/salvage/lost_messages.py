@@ -52,7 +52,7 @@ def count_lost_messages(
             found = [
                 lost
                 for name in queues
-                for units in read_units(store.consume_queue(*name))
+                for units in read_units(store.log_queue(*name))
                 if len((lost := find_lost_units(name[0], units, runs, begin, end)).phy_offset)
             ]
     except (StoreError, OSError, ValueError):

@@ -23,14 +23,15 @@ from rocketstore.log.log_end import StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.file_queues import FileQueues
-from rocketstore.queue.queue_source import QueueSource
+from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
+from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
@@ -65,10 +66,11 @@ class StoreParts:
         self.config = config
         self.leftovers = leftovers
         self._writer = writer
-        self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
+        self._queues: OrderedDict[tuple[str, int], StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._index: IndexService | None = None
         self._layout: StoreLayout | None = None
+        self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
         self._closed = False
 
     @lazy_property
@@ -196,8 +198,11 @@ class StoreParts:
             self._layout.require_file_queues("read", topic)
         return found
 
-    def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def consume_queue(self, topic: str, queue_id: int) -> StoredQueue:
         """Open a queue. Some hundred queues stay open; use a queue at once, or keep it and close it.
+
+        Of a compacted topic this is the queue from which consumers are served: its units lead into ``queue.log``, a log
+        of its own. A writer opens the queue of all messages.
 
         Raises: KeyError if the queue is missing; UnsupportedFormatError if queues are in RocksDB.
         """
@@ -223,9 +228,22 @@ class StoreParts:
                 )
         raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")
 
-    def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def log_queue(self, topic: str, queue_id: int) -> StoredQueue:
+        """Open the queue whose units lead into the commit log: of a compacted topic, that of all messages.
+
+        Raises: as ``consume_queue``.
+        """
+        self._require_open()
+        self._dispatch_pending()
+        if topic not in self._compacted_topics:
+            return self.consume_queue(topic, queue_id)
+        return self._require_queue(self._queues_of_log.open(topic, queue_id), topic, queue_id)
+
+    def _open_queue(self, topic: str, queue_id: int) -> StoredQueue:
         self._require_file_queues()
-        queue = self._queue_source.open(topic, queue_id)
+        return self._require_queue(self._queue_source.open(topic, queue_id), topic, queue_id)
+
+    def _require_queue(self, queue: StoredQueue | None, topic: str, queue_id: int) -> StoredQueue:
         if queue is not None:
             return queue
         if self._layout is not None:
@@ -233,7 +251,33 @@ class StoreParts:
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     @property
-    def _queue_source(self) -> QueueSource[ConsumeQueue]:
+    def _queue_source(self) -> QueueSource[StoredQueue]:
+        """The queues as consumers read them."""
+        topics = self._compacted_topics
+        if not topics:
+            return self._queues_of_log
+        directories = self._places.compacted_queues, self._places.compacted_logs
+        return CompactedQueues(
+            self._queues_of_log,
+            topics,
+            directories,
+            lambda path: open_compacted_log(path, self.config),
+            self._mappings,
+        )
+
+    @property
+    def _compacted_topics(self) -> frozenset[str]:
+        """The topics whose consumers are served from the compaction. A writer reads what it writes."""
+        if self._writer is not None:
+            return frozenset()
+        self._require_file_queues()
+        names = () if self._layout is None else self._layout.compacted_topics
+        if self._chosen_topics[0] != names:
+            self._chosen_topics = names, choose_compacted_topics(self._places, self.config, names)
+        return self._chosen_topics[1]
+
+    @property
+    def _queues_of_log(self) -> FileQueues:
         directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
         sizes = {kind: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         return FileQueues(directories, sizes, lambda: commit_log_or_none(self), self._mappings)

@@ -225,7 +225,8 @@ class StoreReader(StoreParts):
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        read = self.commit_log, queue, QueueId(topic, operator.index(queue_id)), *wanted, tags, limits, ext
+        log = self.commit_log if queue.log is None else queue.log  # the first raises the reason why it is not read
+        read = log, queue, QueueId(topic, operator.index(queue_id)), *wanted, tags, limits, ext
         try:
             return get_message(*read)
         except (CorruptFileError, FileNotFoundError):

@@ -12,7 +12,7 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
 from rocketstore.preview import Preview, Previewed
 from rocketstore.query.query_messages import QueryMessageResult
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.reader import StoreReader
 from rocketstore.text_values import Time, counted
@@ -52,7 +52,7 @@ class Topic(Previewed):
         self.name = name
 
     @property
-    def queues(self) -> dict[int, ConsumeQueue]:
+    def queues(self) -> dict[int, StoredQueue]:
         """The queues by queue id. Raises: UnsupportedFormatError if the queues are in RocksDB."""
         return {queue_id: self.store.consume_queue(self.name, queue_id) for queue_id in self.store.queue_ids(self.name)}
 

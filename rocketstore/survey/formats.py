@@ -183,8 +183,8 @@ def _is_tiered(places: StorePlaces[StorePath], names: Collection[str], in_config
 
 def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
     texts = [
-        f"{places.compaction}: topic {topic!r} is compacted: its consumers get the newest message of each "
-        "key from here, which is not read; log and queue have all messages"
+        f"{places.compaction}: topic {topic!r} is compacted: its consumers get the newest message of each key from "
+        "here, as get, ls, lag and offset do; the log has all messages that have not expired"
         for topic in compacted_topics
     ]
     if is_tiered:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rocketstore.config import StoreConfig
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.log.commit_log import CommitLog
@@ -32,13 +34,9 @@ def open_log(
     # The root has no files of a log.
     instead = [places.root] if may_be_missing else places.log_directories
     queue = open_queue(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
-    options = {
-        "force_verify_prop_crc": config.force_verify_prop_crc,
-        "message_delay_level": config.message_delay_level,
-    }
     log = CommitLog(
         queue,
-        options,
+        log_options(config),
         whole_to=whole_to,
         trusts_file_times=trusts_file_times,
         evidence=evidence,
@@ -46,3 +44,8 @@ def open_log(
     )
     log.refresh()
     return log
+
+
+def log_options(config: StoreConfig) -> dict[str, Any]:
+    """Return the options of a configuration for the scanners of records."""
+    return {"force_verify_prop_crc": config.force_verify_prop_crc, "message_delay_level": config.message_delay_level}

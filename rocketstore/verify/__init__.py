@@ -32,7 +32,12 @@ Small files (``verify``, ``start``, ``config``, ``checkpoint``)
     - The files of config are readable. No consumer's next offset is beyond the end of its queue.
     - The files that a broker opens at its start can be opened. No stray file is among the files that a broker loads.
 
+Compacted topics (``compaction``)
+    - Each file of a log has a file of units of the same name.
+    - Queue offsets rise. Each unit leads to a record with its CRC that has the queue, queue offset, size and time of
+      the unit.
+
 Caveats: ``quick`` checks samples of these. Records before the first log file have expired, and units and items of them
-are checked only for their order. While a broker writes, the newest units and items may be missing. Parts in RocksDB,
-tiered storage and compacted logs are reported as not checked.
+are checked only for their order. While a broker writes, the newest units and items may be missing. Parts in RocksDB
+and tiered storage are reported as not checked.
 """

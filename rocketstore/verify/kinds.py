@@ -269,6 +269,21 @@ KINDS = {
         "a directory of a compacted topic is not named after a queue",
         "does not start, from 5.1 on and with enableCompaction=true, which is the default",
     ),
+    "compaction-queue-missing": Kind(
+        ERROR,
+        "a queue of a compacted topic has a log without units, or units without a log",
+        "does not serve this queue: its consumers get nothing",
+    ),
+    "compaction-file-missing": Kind(
+        ERROR,
+        "a file of a compacted log has no file of units of the same name, or the reverse",
+        "does not start, from 5.1 on and with enableCompaction=true, which is the default",
+    ),
+    "compaction-unit": Kind(
+        ERROR,
+        "a unit of a compacted topic does not lead to its message, or is not in order: consumers miss messages",
+        KEEPS,
+    ),
     "checkpoint-missing": Kind(
         WARNING,
         "the checkpoint is missing",

@@ -41,6 +41,7 @@ from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.sizes import PATHS, read_saved, require_store
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
+from rocketstore.verify.compaction import check_compacted_topics
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.file_listing import FileListing, is_lock_held
 from rocketstore.verify.index.index_verifier import IndexVerifier
@@ -206,7 +207,7 @@ class Verification:
     def _count_messages(self) -> int:
         """Return the number of messages in the queues that can be read."""
         with contextlib.suppress(StoreError, OSError), MessageStore.open(self.root, config=self.config) as store:
-            return count_queues(store, list(store.queues()), [])[0]
+            return count_queues(store.log_queue, list(store.queues()), [])[0]
         return 0
 
     def _find_cut(self, log: CommitLog) -> int | None:
@@ -263,9 +264,7 @@ class Verification:
             add("not-checked", layout.index_database, 0, "an index in RocksDB")
         elif layout.has_other_data:
             add("not-checked", self.places.rocksdb, 0, "timers or transactions in RocksDB")
-        for topic in layout.compacted_topics:
-            path = self.places.compacted_logs / topic
-            add("not-checked", path, 0, "the compacted log, of which consumers of this topic are given messages")
+        check_compacted_topics(self.places, self.config, layout.compacted_topics, self.findings)
         if layout.is_tiered:
             add("not-checked", self.places.tiered_index, 0, "tiered storage, which may have older messages")
 

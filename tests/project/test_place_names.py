@@ -14,7 +14,8 @@ PACKAGE = Path(rocketstore.__file__).parent
 NAMES = {
     "commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "consumequeue_rocksdb", "index", "config",
     "checkpoint", "abort", "abort.bak", "lock", "rocketstore.json", "rocketstore-cut", "rocksdbstore", "compaction",
-    "compactionLog", "tiered_index_file", "tieredStoreMetadata.json", "timerwheel", "timerlog", "timercheck",
+    "compactionLog", "compactionCq", "tiered_index_file", "tieredStoreMetadata.json", "timerwheel", "timerlog",
+    "timercheck",
 }  # fmt: skip
 DLEDGER = re.compile("dledger-.*")
 JOINS = {"Path", "PurePath", "glob", "join", "joinpath", "rglob", "with_name"}

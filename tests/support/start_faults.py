@@ -111,6 +111,10 @@ FAULTS["a stray file in a compacted log"] = (
     put(places=[("compaction/compactionLog/T/0/notes", b"x"), ("compaction/compactionCq/T/0", None)]),
     None,
 )
+FAULTS["a file of a compacted log without units"] = (
+    put(places=[(f"compaction/compactionLog/T/0/{FIRST}", b"x"), ("compaction/compactionCq/T/0", None)]),
+    "compaction-file-missing",
+)
 FAULTS["a damaged position of compaction"] = one("compaction/position-checkpoint", b"{{{"), None
 # ---- ext files
 FAULTS["ext: a stray file"] = one("consumequeue_ext/TopicTest/0/notes", b"x"), "ext-foreign-file-fatal"

@@ -153,7 +153,7 @@ def place_in_queue(
         return end
     # If no queue is found, its messages may not be dispatched yet, or its queues may be in RocksDB.
     with contextlib.suppress(KeyError, UnsupportedFormatError):
-        queue = store.consume_queue(topic, queue_id)
+        queue = store.log_queue(topic, queue_id)
         least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
         if EARLIEST < offset < least:
             problem = f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}"
@@ -185,7 +185,7 @@ def require_start(store: MessageStore, options: ReadOptions, end: int) -> None:
 def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
     """Return the queue offset after the last message of a queue, by units and records; None if it is unknown."""
     with contextlib.suppress(KeyError, UnsupportedFormatError):
-        queue = store.consume_queue(topic, queue_id)
+        queue = store.log_queue(topic, queue_id)
         most = queue.max_queue_offset
         last = store.commit_log.find_message(queue[most - 1].phy_offset) if queue.min_queue_offset < most else None
         if last is None or (last.topic, last.queue_id) != (topic, queue_id):  # a damaged unit

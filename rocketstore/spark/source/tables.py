@@ -124,7 +124,7 @@ class ConsumeQueueReader(TableReader):
         places: list[tuple[str, int, int, int]] = []  # topic, queue id, begin and end
         units = 0
         for topic, queue_id in self.queues(store):
-            queue = store.consume_queue(topic, queue_id)
+            queue = store.log_queue(topic, queue_id)
             start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
             while start < most:
                 end = min(end_of_place(queue, start), most)
@@ -139,7 +139,7 @@ class ConsumeQueueReader(TableReader):
 
     def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for topic, queue_id, first, last in places:
-            queue = store.consume_queue(topic, queue_id)
+            queue = store.log_queue(topic, queue_id)
             require_units(queue, last)
             most = self.options.batch_size
             step = last - first if queue.has_batches else most
@@ -216,7 +216,7 @@ class OffsetsReader(TableReader):
 def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None, int | None, int | None, int | None]:
     """Return the begin and the end of a queue, and the begin and the end of its records in the log."""
     try:
-        queue = store.consume_queue(topic, queue_id)
+        queue = store.log_queue(topic, queue_id)
     except KeyError:  # the queue has a consumer but no message
         return None, None, None, None
     least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset

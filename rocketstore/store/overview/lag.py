@@ -144,8 +144,9 @@ def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool, lost: str 
 def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> int | None:
     """Return the store time of the message at a queue offset, epoch ms; None if its record cannot be read."""
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
-        unit = store.consume_queue(lag.topic, lag.queue_id)[queue_offset]
-        message = store.commit_log.find_message(unit.phy_offset)
+        queue = store.consume_queue(lag.topic, lag.queue_id)
+        log = store.commit_log if queue.log is None else queue.log
+        message = log.find_message(queue[queue_offset].phy_offset)
         if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
             return int(message.store_timestamp)
     return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.parts import StoreParts
@@ -100,7 +101,7 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
     with collect_error(problems):
         queues = list(store.queues())
     if count_messages and queues is not None:
-        messages, units = count_queues(store, queues, problems)
+        messages, units = count_queues(store.consume_queue, queues, problems)
         leftover_units = units if store.is_bounded else None
     with collect_error(problems):
         problems += missing_parts(store, config, queues)
@@ -129,12 +130,14 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
     return StoreSummary(*parts, *state, leftover_bytes=leftover_bytes, leftover_units=leftover_units)
 
 
-def count_queues(store: StoreParts, queues: list[tuple[str, int]], problems: list[str]) -> tuple[int, int]:
+def count_queues(
+    open_queue: Callable[[str, int], StoredQueue], queues: list[tuple[str, int]], problems: list[str]
+) -> tuple[int, int]:
     """Return the number of messages in queues, and of leftover units. Queues that cannot be read are problems."""
     messages = units = 0
     for name in queues:
         with collect_error(problems):
-            queue = store.consume_queue(*name)
+            queue = open_queue(*name)
             messages += len(queue)
             units += queue.leftover_units
     return messages, units

@@ -95,8 +95,9 @@ def measure_records(queue: StoredQueue) -> tuple[int, bool]:
 def read_times(store: StoreParts, queue: StoredQueue) -> Iterator[datetime]:
     """Yield the store times of the first and the last message of a queue. Times beyond the year 9999 are left out."""
     first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    log = store.commit_log if queue.log is None else queue.log
     for queue_offset in (first, end - 1) if first < end else ():
-        timestamp = store.commit_log.read_store_timestamp(queue[queue_offset].phy_offset)
+        timestamp = log.read_store_timestamp(queue[queue_offset].phy_offset)
         time = datetime_or_none(timestamp)
         if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
             yield time

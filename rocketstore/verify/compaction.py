@@ -1,0 +1,88 @@
+"""Check compacted topics: the logs and units from which their consumers are served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.storage import local_path
+from rocketstore.queue.compacted_queue import CompactedQueue
+from rocketstore.queue.queue_directories import queue_ids_in
+from rocketstore.queue.unit_run import BatchUnitRun
+from rocketstore.queue.units import ConsumeQueueUnits
+from rocketstore.survey.compacted_topics import open_compacted_log
+from rocketstore.survey.places import StorePlaces
+from rocketstore.verify.report import Findings
+
+COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
+
+
+def check_compacted_topics(
+    places: StorePlaces[Path], config: StoreConfig, topics: tuple[str, ...], findings: Findings
+) -> None:
+    """Report units of compacted topics that lead to no record of their message, and files that do not match.
+
+    Parameters: topics: those that have a directory of compacted logs.
+    """
+    for topic in topics:
+        logs, units = places.compacted_logs / topic, places.compacted_queues / topic
+        of_log, of_units = set(queue_ids_in(logs)), set(queue_ids_in(units))
+        for queue_id in sorted(of_log ^ of_units):
+            path = (logs if queue_id in of_log else units) / str(queue_id)
+            other = units if queue_id in of_log else logs
+            findings.add("compaction-queue-missing", path, 0, f"{other / str(queue_id)} is missing")
+        for queue_id in sorted(of_log & of_units):
+            path = units / str(queue_id)
+            with findings.reporting_errors(path):
+                log = open_compacted_log(logs / str(queue_id), config)
+                with CompactedQueue(BatchUnitRun(path, None), log, None) as queue:
+                    _check_queue(queue, topic, queue_id, findings)
+
+
+def _check_queue(queue: CompactedQueue, topic: str, queue_id: int, findings: Findings) -> None:
+    files = queue.run.list_files().files
+    logs = {file.file_from_offset for file in queue.log.queue.files}
+    for start in sorted(logs ^ {file.file_from_offset for file in files}):
+        of_log, of_units = (place / f"{start:020}" for place in (queue.log.directories[0], queue.directory))
+        path, other = (of_log, of_units) if start in logs else (of_units, of_log)
+        findings.add("compaction-file-missing", local_path(path), 0, f"{other} is missing")
+    before = -1
+    for file in files:
+        before = _check_file(queue, file, before, topic, queue_id, findings)
+
+
+def _check_file(
+    queue: CompactedQueue, file: LogFile, before: int, topic: str, queue_id: int, findings: Findings
+) -> int:
+    """Check the units of one file. Return the last queue offset. Parameters: before: that of the file before."""
+    for position, units in queue.units_of(file):
+        offsets = units.queue_offsets
+        falls = np.flatnonzero(np.diff(np.concatenate([[before], offsets])) <= 0)
+        bad = {int(row): f"queue offset {offsets[row]} does not rise" for row in falls}
+        bad |= _find_bad_records(queue, units, topic, queue_id)
+        for row, detail in sorted(bad.items()):
+            place = position - file.file_from_offset + row * queue.unit_size
+            findings.add("compaction-unit", file.path, place, detail)
+        before = int(offsets[-1])
+    return before
+
+
+def _find_bad_records(queue: CompactedQueue, units: ConsumeQueueUnits, topic: str, queue_id: int) -> dict[int, str]:
+    """Return the rows of the units that lead to no sound record of their message, and what is wrong."""
+    messages, statuses = queue.log.find_messages(units.phy_offsets, columns=COLUMNS, verify_crc=True)
+    rows = np.flatnonzero(statuses == 0)
+    expected = {
+        "queue_id": queue_id,
+        "queue_offset": units.queue_offsets[rows],
+        "size": units.sizes[rows],
+        "store_timestamp": units.store_timestamps[rows],  # type: ignore[index]
+    }
+    wrong = {int(row): "there is no sound record" for row in np.flatnonzero(statuses)}
+    for name, values in expected.items():
+        wrong |= {int(row): f"the record has another {name}" for row in rows[getattr(messages, name) != values]}
+    others = [row for row, message in zip(rows.tolist(), messages.topic.to_pylist(), strict=True) if message != topic]
+    wrong |= dict.fromkeys(others, "the record is of another topic")
+    return {row: f"at {units.phy_offsets[row]} of the compacted log: {text}" for row, text in wrong.items()}
