@@ -115,6 +115,7 @@ CLAIMS = {
     ),
     **dict.fromkeys(["unit-leftover", "log-leftovers"], "test_logical_ends"),
     "log-body-compression": KEPT,
+    "rocksdb-damaged": "Source: RocksDBConfigManager.init, RocksDBConfigManager.loadData",
     "compaction-queue-missing": "Source: CompactionStore.load, CompactionStore.getMessage",
     "compaction-unit": "Source: CompactionLog.getMessage",
     "log-file-name": "Source: MappedFileQueue.findMappedFileByOffset",

@@ -137,6 +137,7 @@ def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
     found |= {kind for _, kind in start_faults.FAULTS.values()}  # see test_verify_start.py
+    found.add("rocksdb-damaged")  # see state/
     found |= {"compaction-unit", "compaction-queue-missing"}  # see queue/test_compacted_queue.py
     assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
 
