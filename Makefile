@@ -118,8 +118,7 @@ SANITIZED := build/sanitize/$(SANITIZE)
 # a preloaded library of its own is the normal build's affair.
 # Thread: what runs threads.
 TESTS_address = tests --ignore tests/index/test_index_file_interrupt.py --ignore tests/store/test_store_memory.py \
-	--ignore tests/disk/test_small_file.py --ignore tests/examples/test_notebook.py \
-	$(addprefix --ignore ,$(filter tests/store/%,$(TESTS_crash)))
+	--ignore tests/disk/test_small_file.py --ignore tests/examples/test_notebook.py
 TESTS_thread := tests/index/test_index_file_threads.py tests/store/test_store_writer.py
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
@@ -135,7 +134,7 @@ sanitize: build $(SANITIZED)/built $(SANITIZED)/c
 	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:handle_sigbus=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 \
 		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
-		$(CURDIR)/$(RUN) $(PYTEST) -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
+		$(CURDIR)/$(RUN) $(PYTEST) -p no:cacheprovider -m "($(MARKERS)) and not normal_build and not interop and not java and not spark" \
 		$(TESTS_$(SANITIZE)) $(ARGS)
 
 # gcc, whose run-time libraries can be preloaded by name.
@@ -151,60 +150,12 @@ build/sanitize/address/c: $(wildcard csrc/*.[ch] tests/c/*.[ch])
 	$(MAKE) -C tests/c check CC=gcc BUILD=$(CURDIR)/$@ CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 	touch $@
 
-# ---- soak: a full set, round by round; what is done is in build/soak and is not done again ----
+# ---- soak: a part of the tests, round by round ----
 
-TESTS_crash := tests/index/test_index_file_crash.py tests/store/test_store_crash.py tests/store/test_store_faults.py \
-	tests/store/test_store_power.py tests/store/test_store_model.py tests/store/test_store_full_disk.py
-
-PARTS := differential flips crash sanitize spark-versions
 PART ?=
-ROUNDS_differential := 50
-ROUNDS_flips := 100
-ROUNDS_crash := 32
-ROUNDS_sanitize := 5
-SEEDS_spark-versions := 4.1 4.2 4.3
-SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
-# So many rounds at once; RocketMQ's stores wait for seconds when they stop, what has workers takes both cores itself.
-JOBS_differential := 8
-JOBS_flips := 2
-JOBS_crash := 2
 
 soak: build
-	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
-	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
-
-# Half of the rounds begin with the files that wait for RocketMQ, while the others take the cores. They are many
-# themselves: tests that draw many times over are left to test-all.
-WAITING := $(addprefix tests/interop/test_,write.py salvage.py rebuild.py)
-INTEROP := $(filter-out $(WAITING),$(wildcard tests/interop/test_*.py))
-
-build/soak/differential/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m "seeded and not broker" -k "not many_times" \
-		$(if $(filter %1 %3 %5 %7 %9,$*),$(WAITING) $(INTEROP),$(INTEROP) $(WAITING)) \
-		tests/kernels/test_java_hash.py tests/index/test_index_file_bytes.py tests/index/test_index_service_bytes.py
-	@mkdir -p $(@D) && touch $@
-
-# Left to test-all: what all rounds together would do many times over.
-OFTEN_ENOUGH := index/test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items \
-	$(addprefix store/test_store_hostile.py::,test_a_pipe_or_directory_in_the_place_of_a_file_is_survived test_strange_names_are_survived \
-		$(patsubst %,test_damage_of_many_bytes_is_survived[%],1 2 3))
-
-build/soak/flips/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/index/test_index_file_hostile.py tests/store/test_store_hostile.py \
-		$(OFTEN_ENOUGH:%='--deselect=tests/%')
-	@mkdir -p $(@D) && touch $@
-
-build/soak/crash/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded $(TESTS_crash)
-	@mkdir -p $(@D) && touch $@
-
-build/soak/sanitize/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(MAKE) --no-print-directory sanitize MARKERS=seeded ARGS=-q
-	@mkdir -p $(@D) && touch $@
-
-build/soak/spark-versions/%: $(PACKAGE)
-	$(MAKE) --no-print-directory test-spark SPARK=$*
-	@mkdir -p $(@D) && touch $@
+	$(RUN) .ci/soak.py $(PART)
 
 # ---- distributions ----
 

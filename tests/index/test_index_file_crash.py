@@ -17,6 +17,8 @@ from reference import IndexFile as Reference
 
 from rocketstore import CorruptFileError, IndexFile
 
+pytestmark = pytest.mark.crash
+
 BEGIN = 10**12
 
 # ---- every prefix of the writes ----------------------------------------------------------------------------

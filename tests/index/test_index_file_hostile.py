@@ -168,6 +168,7 @@ def test_byte_flips_in_slots_and_items(seed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.no_soak
 def test_many_byte_flips_in_slots_and_items(seed, tmp_path):
     flip_bytes(seed + 1, 10_000, tmp_path / "index")
 

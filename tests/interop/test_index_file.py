@@ -28,6 +28,7 @@ def test_the_same_puts_give_the_same_files_and_answers(java, tmp_path, seed, num
 
 
 @pytest.mark.slow
+@pytest.mark.no_soak
 @pytest.mark.parametrize("number", range(6, 60))
 def test_the_same_puts_give_the_same_files_and_answers_many_times(java, tmp_path, seed, number):
     checks.check_index_file(java, random_of(seed, java, number), tmp_path)

@@ -38,6 +38,7 @@ def test_the_same_messages_give_the_same_files_and_answers(java, tmp_path, seed,
 
 
 @pytest.mark.slow
+@pytest.mark.no_soak
 @pytest.mark.parametrize("number", range(6, 40))
 def test_the_same_messages_give_the_same_files_and_answers_many_times(java, tmp_path, seed, number):
     checks.check_index_service(java, random_of(seed, java, number), tmp_path)

@@ -13,6 +13,8 @@ from support.sound_store import check_files, check_readable, check_recovery, cut
 import rocketstore
 from rocketstore import CorruptFileError
 
+pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
+
 # ---- real processes, really killed -------------------------------------------------------------------------
 
 KILLS = 10  # of each form

@@ -22,6 +22,8 @@ import rocketstore
 from rocketstore import Message, StoreError
 from rocketstore.index import index_writer
 
+pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
+
 ERRORS = [("EIO", False), ("ENOSPC", False), ("ENOSPC", True), ("SHORT", False)]
 CASES = [
     (kind, error, for_ever)

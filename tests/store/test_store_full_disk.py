@@ -12,6 +12,8 @@ from support.sound_store import check_files, check_readable, check_recovery
 import rocketstore
 from rocketstore import StoreError
 
+pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
+
 SIZE = 1 << 20
 BALLAST = 192 << 10
 

@@ -14,9 +14,10 @@ import rocketstore
 from rocketstore import CommitLog, CorruptFileError
 
 
-def parts(count):
-    """The first part is in `make test`, all are in test-all."""
-    return pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, count))])
+def parts(count, *others):
+    """The first part is in `make test`, all are in test-all. Parameters: others: marks of the other parts."""
+    marks = [pytest.mark.slow, *others]
+    return pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=marks) for n in range(1, count))])
 
 
 @pytest.fixture
@@ -31,16 +32,18 @@ def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(part, seed
     hostile.assert_survived("every byte", hostile_store.SHARES_OF_A_ROUND * seed + part, tmp_path)
 
 
-@parts(4)
+@parts(4, pytest.mark.no_soak)
 def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
     hostile.assert_survived("many bytes", 4 * seed + part, tmp_path)
 
 
+@pytest.mark.no_soak
 def test_a_pipe_or_directory_in_the_place_of_a_file_is_survived(seed, tmp_path):
     """One in eight of all there are, as the seed says; so with the names."""
     hostile.assert_survived("replacements", seed, tmp_path)
 
 
+@pytest.mark.no_soak
 def test_strange_names_are_survived(seed, tmp_path):
     hostile.assert_survived("strange names", seed, tmp_path)
 

@@ -11,6 +11,8 @@ from support.sound_store import check_files, only_message
 import rocketstore
 from rocketstore import Message
 
+pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
+
 hypothesis = pytest.importorskip("hypothesis", reason="needs hypothesis, from the group 'test'")
 stateful = pytest.importorskip("hypothesis.stateful")
 st = hypothesis.strategies

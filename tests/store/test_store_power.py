@@ -16,6 +16,8 @@ from support.sound_store import check_recovery
 import rocketstore
 from rocketstore import CorruptFileError
 
+pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
+
 SESSIONS = 6
 IMAGES = 4  # of each session
 OPERATIONS = 30
