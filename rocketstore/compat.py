@@ -40,6 +40,21 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "resets_empty_queues": {OLDEST: False, (5, 5, 1): True},
     "refuses_negative_sizes": {OLDEST: False, (5, 5, 1): True},
     "limits_recovery": {OLDEST: False, (5, 4, 0): True},
+    "reads_queue_ends_again": {OLDEST: False, (5, 4, 0): True},
+    "starts_with_empty_queue_files": {OLDEST: False, (5, 4, 0): True},
+    "has_multi_path": {OLDEST: False, (4, 9, 2): True},
+    "trims_texts": {OLDEST: False, (5, 2, 0): True},
+}
+
+# The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
+TAKEN_SINCE: dict[str, tuple[int, ...]] = {
+    "mapper_file_size_batch_consume_queue": (5, 0, 0),
+    "enable_multi_dispatch": (4, 9, 3),
+    "enable_lmq": (4, 9, 3),
+    "enabled_append_prop_crc": (5, 2, 0),
+    "force_verify_prop_crc": (5, 2, 0),
+    "commit_log_recover_max_num": (5, 4, 0),
+    "read_only_commit_log_store_paths": (4, 9, 2),
 }
 
 
@@ -67,6 +82,10 @@ class Compat:
     resets_empty_queues : when the minimum of a queue without files is corrected, the queue starts at offset 0 again.
     refuses_negative_sizes : a blank with a negative size ends the log. Before, it only ended its file.
     limits_recovery : a start after a crash reads at most the last ``commit_log_recover_max_num`` files.
+    reads_queue_ends_again : a start also cuts units behind the log's end that it has dispatched itself.
+    starts_with_empty_queue_files : a broker starts if the last file of a queue has no units.
+    has_multi_path : storePathCommitLog may be several directories.
+    trims_texts : blanks around a text of the properties file are removed. Source: MixAll.properties2Object.
     """
 
     release: str
@@ -89,6 +108,10 @@ class Compat:
     resets_empty_queues: bool
     refuses_negative_sizes: bool
     limits_recovery: bool
+    reads_queue_ends_again: bool
+    starts_with_empty_queue_files: bool
+    has_multi_path: bool
+    trims_texts: bool
 
     @classmethod
     @functools.cache

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from rocketstore.broker_file import BrokerFile, read_properties, warn_once
-from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
+from rocketstore.compat import DEFAULT_COMPAT, OLDEST, TAKEN_SINCE, Compat, parse_release
 from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT
 from rocketstore.disk.storage import to_path
 from rocketstore.disk.store_path import StorePath
@@ -50,19 +50,6 @@ OUR_OWN = (
     "compat",
     "other",
 )
-
-# The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
-TAKEN_SINCE: dict[str, tuple[int, ...]] = {
-    "mapper_file_size_batch_consume_queue": (5, 0, 0),
-    "enable_multi_dispatch": (4, 9, 3),
-    "enable_lmq": (4, 9, 3),
-    "enabled_append_prop_crc": (5, 2, 0),
-    "force_verify_prop_crc": (5, 2, 0),
-    "commit_log_recover_max_num": (5, 4, 0),
-    "read_only_commit_log_store_paths": (4, 9, 2),
-}
-MULTI_PATH = (4, 9, 2)  # the first release whose storePathCommitLog may be several directories
-TRIMS = (5, 2, 0)  # the first release that removes blanks around a text. Source: MixAll.properties2Object
 
 
 def camel_case(name: str) -> str:
@@ -227,7 +214,7 @@ class StoreConfig:
                 if reason:
                     warn_once(f"{where} has no effect: {reason}")
                 continue
-            value, problem = _value_of(name, text, trims=release >= TRIMS)
+            value, problem = _value_of(name, text, trims=Compat.of(compat).trims_texts)
             if problem:
                 warn_once(f"{where}: {problem}")
             if value is None:
@@ -273,7 +260,7 @@ class StoreConfig:
         """
         root = to_path(store_path_root_dir)
         text = trim(self.store_path_commit_log or "")
-        is_multi_path = "," in text and parse_release(self.compat) >= MULTI_PATH
+        is_multi_path = "," in text and Compat.of(self.compat).has_multi_path
         given = list(dict.fromkeys(filter(None, text.split(",")))) if is_multi_path else [text] * bool(text)
         read_only = trim(self.read_only_commit_log_store_paths or "").split(",") if is_multi_path else []
         names = [*given, *(name for name in read_only if name and name not in given)]

@@ -44,7 +44,7 @@ from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import StorePlaces
 
-RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
+RELEASES = ("5.3.3", "5.5.0", "5.5.1")
 DEFAULT_RECOVER_MAX_NUM = 10
 COPIED_FILES = 4  # last files of a queue that a dry run copies: recovery writes to no other files
 
@@ -98,7 +98,7 @@ class BrokerRecovery:
             self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
             dispatcher.dispatch(begin, end)
         writers = list(dispatcher.queues().values())
-        if self.config.compat != OLD:
+        if Compat.of(self.config.compat).reads_queue_ends_again:
             max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
         if max_phy_offset >= scanned.end:
             for writer in writers:
@@ -185,7 +185,7 @@ class BrokerRecovery:
     def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
         """Return the number of the first file to read. Source: CommitLog.recoverNormally, recoverAbnormally."""
         files, last = log.queue.files, len(log.queue.files) - 1
-        if self.config.compat == OLD:
+        if not Compat.of(self.config.compat).limits_recovery:
             if self.last_exit_ok:
                 return next((i for i in range(last, 0, -1) if files[i].file_from_offset <= max_phy_offset), 0)
             return next((i for i in range(last, -1, -1) if self._is_before_checkpoint(log, files[i])), 0)
@@ -273,8 +273,10 @@ class BrokerRecovery:
 
     def _unstartable(self, writers: list[Writer]) -> Path | None:
         """Return a queue that ends in an empty file: 5.3.3 does not start. Source: ConsumeQueue.correctMinOffset."""
+        if Compat.of(self.config.compat).starts_with_empty_queue_files:
+            return None
         for writer in writers:
-            if self.config.compat == OLD and isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
+            if isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
                 end = writer.max_queue_offset * ConsumeQueueWriter.unit_size
                 if files_of(writer.directory)[-1].name == f"{end:020}":
                     return writer.directory
@@ -284,7 +286,7 @@ class BrokerRecovery:
         self.checkpoint.confirm_phy_offset = scanned.last_phy_offset
         if scanned.last_request is not None:
             self.checkpoint.logics_msg_timestamp = scanned.last_request["store_timestamp"]
-            if self.config.compat != OLD:
+            if Compat.of(self.config.compat).has_logics_physical_offset:
                 self.checkpoint.logics_physical_offset = scanned.last_request["phy_offset"]
         self.checkpoint.flush()
 

@@ -126,11 +126,11 @@ def recover(queue):
     return read
 
 
-def correct_min_offset(queue, min_phy_offset, release="5.5.1"):
+def correct_min_offset(queue, min_phy_offset, release=(5, 5, 1)):
     """ConsumeQueue.correctMinOffset, BatchConsumeQueue.correctMinOffset. Returns the unit that was found, or None."""
     if queue.is_batch:
         return correct_min_batch_offset(queue, min_phy_offset)
-    if release >= "5.5.1" and not queue.files:
+    if release >= (5, 5, 1) and not queue.files:
         queue.min_logic_offset, queue.max_physic_offset = 0, -1
         return None
     if queue.min_logic_offset >= queue.end:

@@ -78,7 +78,7 @@ class Broker:
     def __init__(self, root, config, release, batch_topics=()):
         self.root = Path(root)
         self.config = DEFAULTS | config
-        self.release = release
+        self.release = tuple(map(int, release.split(".")))
         self.batch_topics = batch_topics
         self.queues = {}  # (is_batch, topic, queue id) -> Queue
         self.exts = {}
@@ -105,7 +105,7 @@ class Broker:
     def fails_at_the_end(self):
         """ConsumeQueue.correctMinOffset of 5.3.3 reads a unit before the beginning of a last file that has none."""
         queues = [queue for queue in self.queues.values() if queue.files and not queue.is_batch]
-        return self.release < "5.4" and any(
+        return self.release < (5, 4, 0) and any(
             queue.end == queue.starts[-1] and queue.min_logic_offset < queue.end for queue in queues
         )
 
@@ -149,7 +149,7 @@ class Broker:
 
     def load_index(self):
         geometry = self.config["maxHashSlotNum"], self.config["maxIndexNum"]
-        self.index = IndexService(*geometry, index_tags=self.release >= "5.4")
+        self.index = IndexService(*geometry, index_tags=self.release >= (5, 4, 0))
         self.index.index_msg_timestamp = self.checkpoint[INDEX]
         self.index_names = []
         for path in sorted(path for path in self.root.glob("index/*") if path.name.isdecimal()):
@@ -169,7 +169,7 @@ class Broker:
         self.max_phy_offset = max([queue.max_physic_offset for queue in self.queues.values()], default=-1)
         end = self.scan(self.first_file())
         limit = self.max_phy_offset
-        if self.release >= "5.4":  # which looks again, after dispatching
+        if self.release >= (5, 4, 0):  # which looks again, after dispatching
             limit = max([queue.max_physic_offset for queue in self.queues.values()], default=-1)
         if limit >= end:
             for queue in self.queues.values():
@@ -182,13 +182,13 @@ class Broker:
             position,
             check_crc=self.config["checkCRCOnRecover"],
             force_verify_prop_crc=self.config["forceVerifyPropCRC"],
-            negative_blank=self.release < "5.5.1",
+            negative_blank=self.release < (5, 5, 1),
         )
 
     def first_file(self):
         """The number of the file that recovery begins with."""
         starts, last = sorted(self.log), len(self.log) - 1
-        if self.release < "5.4":
+        if self.release < (5, 4, 0):
             if self.last_exit_ok:
                 return next((i for i in range(last, 0, -1) if starts[i] <= self.max_phy_offset), 0)
             return next((i for i in range(last, -1, -1) if self.is_before_checkpoint(self.log[starts[i]])), 0)
@@ -322,7 +322,7 @@ class Broker:
         self.save_index()
         if self.dispatched is not None:  # the flush service's first round, a second after the start
             self.checkpoint[LOGICS] = self.dispatched.store_timestamp
-            if self.release >= "5.5":
+            if self.release >= (5, 5, 0):
                 self.checkpoint[LOGICS_OFFSET] = self.dispatched.phy_offset
         self.checkpoint[INDEX] = self.index.index_msg_timestamp
         (self.root / "checkpoint").write_bytes(CHECKPOINT.pack(*self.checkpoint).ljust(4096, b"\0"))

@@ -12,8 +12,8 @@ import pytest
 from support.broker_files import LATER, LINES, UNUSABLE, changed
 
 from rocketstore import StoreConfig
-from rocketstore.compat import DIFFERENCES, NO_LMQ, Compat
-from rocketstore.config import DEFAULT_SIZES, TAKEN_SINCE, camel_case
+from rocketstore.compat import DIFFERENCES, NO_LMQ, TAKEN_SINCE, Compat
+from rocketstore.config import DEFAULT_SIZES, camel_case
 from rocketstore.survey.sizes import require_batch_size, with_default_sizes
 
 SIZES = {
@@ -477,6 +477,10 @@ CHANGES = [
     ("resets_empty_queues", "5.5.0", "5.5.1", False, True),
     ("limits_recovery", "5.3.3", "5.4.0", False, True),
     ("refuses_negative_sizes", "5.5.0", "5.5.1", False, True),
+    ("reads_queue_ends_again", "5.3.3", "5.4.0", False, True),
+    ("starts_with_empty_queue_files", "5.3.3", "5.4.0", False, True),
+    ("has_multi_path", "4.9.1", "4.9.2", False, True),
+    ("trims_texts", "5.1.4", "5.2.0", False, True),
 ]
 
 

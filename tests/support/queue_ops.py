@@ -38,6 +38,7 @@ class Life:
         self.queue = oracle.Queue(self.file_size, unit_size)
         self.ext = oracle.Ext(ext_file_size) if ext_file_size else None
         self.release = release
+        self.numbers = tuple(map(int, release.split(".")))  # of the release
         self.first = rng.choice([0, 0, 1, rng.randrange(40)])
         self.log_end = rng.choice([0, 0, rng.randrange(1000)])
         self.log_begin = 0
@@ -120,7 +121,7 @@ class Life:
 
     def correct(self, step="correct"):
         if self.may_correct():
-            unit = oracle.correct_min_offset(self.queue, self.log_begin, self.release)
+            unit = oracle.correct_min_offset(self.queue, self.log_begin, self.numbers)
             if unit and self.ext:
                 oracle.truncate_ext_by_min_address(self.ext, unit.tags_code)
             self.took(step, self.log_begin)
@@ -128,7 +129,7 @@ class Life:
     def may_correct(self):
         """RocketMQ 5.3.3 throws where a queue has files, but the last of them no unit."""
         queue = self.queue
-        return self.release > "5.3.3" or not queue.files or queue.written(queue.starts[-1]) > 0
+        return self.numbers > (5, 3, 3) or not queue.files or queue.written(queue.starts[-1]) > 0
 
     def damage(self):
         """A unit is overwritten while nobody has the queue open."""
