@@ -119,7 +119,7 @@ SANITIZED := build/sanitize/$(SANITIZE)
 # Thread: what runs threads.
 TESTS_address = tests --ignore tests/index/test_index_file_interrupt.py --ignore tests/store/test_store_memory.py \
 	--ignore tests/disk/test_small_file.py --ignore tests/examples/test_notebook.py
-TESTS_thread := tests/index/test_index_file_threads.py tests/store/test_store_writer.py
+TESTS_thread := tests/index/test_index_file_threads.py $(addprefix tests/store/test_store_,writer.py flush.py threads.py forks.py failures.py)
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
 PRELOAD_thread := libtsan.so
