@@ -70,6 +70,16 @@ cdef class Utf8Texts:
             raise MemoryError("the keys are more than 2 GiB: look up fewer at once")
         return 0
 
+    def to_list(self):
+        """Return the strings as bytes."""
+        cdef Slice text
+        cdef Py_ssize_t row
+        texts = []
+        for row in range(self.length):
+            self.get(row, &text)
+            texts.append((<const char *>text.data)[:text.size])
+        return texts
+
     cdef inline void get(self, Py_ssize_t row, Slice *text) noexcept nogil:
         cdef const int32_t *ends = <const int32_t *>self.values.offsets.data
         text.data, text.size = self.values.data.data + ends[row], ends[row + 1] - ends[row]

@@ -13,6 +13,7 @@ import numpy as np
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.index_service import index_key_prefix
 from rocketstore.index.key_lookup import IndexPart
+from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
@@ -165,7 +166,10 @@ def query_messages(
     log.refresh()
     # Before the search: messages that are indexed from now on may be missed, so they must not count as covered.
     reasons = coverage.reasons(index_type)
-    if index is not None:
+    if isinstance(index, RocksIndex):
+        texts = search.topics.to_list(), search.keys.to_list()
+        search.look_into(index.part_for_keys(hashes, *texts, index_type), hashes)
+    elif index is not None:
         for file in reversed(index.files):
             if overlaps(file, log):
                 search.look_into(file, hashes)
