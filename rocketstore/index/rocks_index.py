@@ -20,8 +20,6 @@ from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.message import Message
 
-__all__ = ["RocksIndex", "RocksIndexPart"]
-
 FAMILY = "default"
 HOUR, PHY_OFFSET, TIME = struct.Struct(">q"), struct.Struct(">q"), struct.Struct(">q")
 HOUR_MS = 3_600_000

@@ -51,6 +51,7 @@ PROPERTIES_LENGTH = np.dtype([("length", ">i2")])  # in front of the properties 
 MIN_RECORD = RECORD_HEAD.itemsize + topic_length_size(MAGIC_V1) + PROPERTIES_LENGTH.itemsize  # all texts are empty
 
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ROCKSDB_UNIT = np.dtype([*UNIT.descr, ("store_timestamp", ">i8")])  # the value of a row; its key has the queue offset
 BATCH_UNIT = np.dtype([
     *UNIT.descr, ("store_timestamp", ">i8"), ("msg_base_offset", ">i8"), ("batch_size", ">i2"),
     ("compacted_offset", ">i4"), ("reserved", ">i4"),

@@ -276,7 +276,8 @@ class MessageStore(Previewed, StoreReader, Closable):
                 raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
             self._writer.busy.require_idle("close")
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
-            for part in (self.__dict__.get("commit_log"), self._index):
+            databases = self._queue_database, self._index_database
+            for part in (self.__dict__.get("commit_log"), self._index, *databases):
                 if part is not None:
                     stack.callback(part.close)
             if self._writer is not None:

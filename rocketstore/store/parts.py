@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import Mappings
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, UnsupportedFormatError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
+from rocketstore.index.key_lookup import KeyIndex
+from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
@@ -26,7 +30,9 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.file_queues import FileQueues
+from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
+from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
@@ -69,6 +75,8 @@ class StoreParts:
         self._queues: OrderedDict[tuple[str, int], StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._index: IndexService | None = None
+        self._queue_database: RocksQueues | None = None
+        self._index_database: RocksIndex | None = None
         self._layout: StoreLayout | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
         self._closed = False
@@ -115,6 +123,25 @@ class StoreParts:
         return index
 
     @property
+    def key_index(self) -> KeyIndex | None:
+        """The index that queries by key use: its files, or else a RocksDB. None if the store has no index.
+
+        Raises: UnsupportedFormatError for an index in RocksDB, without its extra.
+        """
+        path = None if self._writer is not None else look_at_store(self.path, self.config).index_database
+        if path is None or find_missing_reader() is not None or self._has_index_files():
+            return self._readable_index
+        if self._index_database is None:
+            database = RocksDatabase(path, remote_copy_limit=self.config.remote_copy_limit)
+            self._index_database = RocksIndex(database, self.commit_log)
+        return self._index_database
+
+    def _has_index_files(self) -> bool:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return bool(index_paths(self._places.index))
+        return False
+
+    @property
     def _readable_index(self) -> IndexService | None:
         """The index without its damaged files."""
         self._require_open()
@@ -132,7 +159,7 @@ class StoreParts:
                 # The previous index is dropped, not closed: a query of another thread may still use it.
                 self._index = index = open_store_index(self.path, self.config)
                 return index
-        look_at_store(self.path, self.config).require_file_index("read")
+        look_at_store(self.path, self.config).require_file_index()
         return None
 
     # ---- small files ---------------------------------------------------------------------------------------
@@ -178,24 +205,22 @@ class StoreParts:
     def queues(self) -> Iterator[QueueId]:
         """Return an iterator of the ids (topic, queue_id) of all queues on disk, sorted.
 
-        Raises: UnsupportedFormatError if the queues are in RocksDB.
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
         """
         self._require_open()
         self._dispatch_pending()
-        self._require_file_queues()
         return self._queue_source.queues()
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic.
 
-        Raises: UnsupportedFormatError if the queues are in RocksDB.
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
         """
         self._require_open()
         self._dispatch_pending()
-        self._require_file_queues()
         found = self._queue_source.queue_ids(topic)
         if not found and self._layout is not None:
-            self._layout.require_file_queues("read", topic)
+            self._layout.require_readable_queues(topic)
         return found
 
     def consume_queue(self, topic: str, queue_id: int) -> StoredQueue:
@@ -204,7 +229,7 @@ class StoreParts:
         Of a compacted topic this is the queue from which consumers are served: its units lead into ``queue.log``, a log
         of its own. A writer opens the queue of all messages.
 
-        Raises: KeyError if the queue is missing; UnsupportedFormatError if queues are in RocksDB.
+        Raises: KeyError if the queue is missing; UnsupportedFormatError for queues in RocksDB, without its extra.
         """
         self._require_open()
         self._dispatch_pending()
@@ -240,14 +265,13 @@ class StoreParts:
         return self._require_queue(self._queues_of_log.open(topic, queue_id), topic, queue_id)
 
     def _open_queue(self, topic: str, queue_id: int) -> StoredQueue:
-        self._require_file_queues()
         return self._require_queue(self._queue_source.open(topic, queue_id), topic, queue_id)
 
     def _require_queue(self, queue: StoredQueue | None, topic: str, queue_id: int) -> StoredQueue:
         if queue is not None:
             return queue
         if self._layout is not None:
-            self._layout.require_file_queues("read", topic)
+            self._layout.require_readable_queues(topic)
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     @property
@@ -270,26 +294,49 @@ class StoreParts:
         """The topics whose consumers are served from the compaction. A writer reads what it writes."""
         if self._writer is not None:
             return frozenset()
-        self._require_file_queues()
-        names = () if self._layout is None else self._layout.compacted_topics
+        names = self._find_readable_layout().compacted_topics
         if self._chosen_topics[0] != names:
             self._chosen_topics = names, choose_compacted_topics(self._places, self.config, names)
         return self._chosen_topics[1]
 
     @property
-    def _queues_of_log(self) -> FileQueues:
+    def _queues_of_log(self) -> QueueSource[StoredQueue]:
+        """The queues whose units lead into the commit log, in the format from which consumers are served."""
+        layout = self._find_readable_layout()
+        if layout.queue_database is not None and layout.are_queues_in_database:
+            return self._open_queue_database(layout.queue_database)
+        if layout.queue_database is not None and layout.has_light_queues and find_missing_reader() is None:
+            return LightQueuesBeside(self._file_queues, self._open_queue_database(layout.queue_database))
+        return self._file_queues
+
+    @property
+    def _file_queues(self) -> FileQueues:
         directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
         sizes = {kind: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         return FileQueues(directories, sizes, lambda: commit_log_or_none(self), self._mappings)
 
-    def _require_file_queues(self) -> None:
-        """Raise UnsupportedFormatError if the queues are in RocksDB.
+    def _open_queue_database(self, path: StorePath) -> RocksQueues:
+        if self._queue_database is None or self._queue_database.database.path != path:
+            database = RocksDatabase(path, remote_copy_limit=self.config.remote_copy_limit)
+            self._queue_database = RocksQueues(database, lambda: commit_log_or_none(self), self._find_end_of_units)
+        return self._queue_database
+
+    def _find_end_of_units(self) -> int | None:
+        """Return the physical offset from which on units are leftovers, None if all units count."""
+        log = commit_log_or_none(self) if self.is_bounded else None
+        return None if log is None or not log.queue.files else log.max_phy_offset
+
+    def _find_readable_layout(self) -> StoreLayout:
+        """Find in which formats the queues are.
 
         A store without any RocksDB is checked only once, since this is called for each queue that is opened.
+
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
         """
         if self._layout is None or not self._layout.is_plain:
             self._layout = look_at_store(self.path, self.config)
-        self._layout.require_file_queues("read")
+        self._layout.require_readable_queues()
+        return self._layout
 
     # ---- state ---------------------------------------------------------------------------------------------
 

@@ -253,7 +253,7 @@ class StoreReader(StoreParts):
     @property
     def coverage(self) -> Coverage:
         """The index and the log that queries by key read, and which messages they may miss."""
-        index, known = self._readable_index, self._known_coverage
+        index, known = self.key_index, self._known_coverage
         if known is None or known.index is not index:
             self._known_coverage = known = Coverage(self.commit_log, index)
         return known

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, UnsupportedFormatError
@@ -65,23 +66,30 @@ class StoreLayout:
         """Whether queues, topics, groups and consumer offsets are all in files."""
         return self.queue_database is None and not self.config_databases
 
-    def require_file_queues(self, what: str, topic: str = "") -> None:
-        """Raise UnsupportedFormatError if the broker has the queues, or those of ``topic``, in RocksDB.
+    def require_readable_queues(self, topic: str = "") -> None:
+        """Raise UnsupportedFormatError if the queues, or those of ``topic``, are in RocksDB and cannot be read here.
 
-        Parameters: what: what cannot be done with RocksDB, for the error: "read" or "written". topic: a topic without
-        queues in files, if given.
+        Parameters: topic: a topic without queues in files, if given.
+        """
+        problem = None if self.queue_database is None else find_missing_reader()
+        if problem is None:
+            return
+        if self.are_queues_in_database:
+            reason = f"the queues are in RocksDB: {problem}; or rebuild makes files of all queues"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+        if topic.startswith(LIGHT_QUEUE_PREFIX):
+            reason = f"light queues like {topic!r} may be only in this RocksDB: {problem}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_written_queues(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files.
+
+        Parameters: what: what cannot be done with RocksDB, for the error: "written" and so on.
         """
         if self.are_queues_in_database:
             older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.root) else ""
             reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
-        if self.queue_database is not None and topic.startswith(LIGHT_QUEUE_PREFIX):
-            reason = f"light queues like {topic!r} may be only in this RocksDB, which is not {what}"
-            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
-
-    def require_written_queues(self, what: str) -> None:
-        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
-        self.require_file_queues(what)
         if self.queue_database is not None and not self.writes_one_format:
             reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
@@ -98,16 +106,18 @@ class StoreLayout:
             reason = f"the broker's topics and consumer offsets are in RocksDB, which is not {what}; {GO_BACK}"
             raise UnsupportedFormatError(f"{database}: {reason}")
 
-    def require_file_index(self, what: str) -> None:
-        """Raise UnsupportedFormatError if the index is in RocksDB."""
+    def require_file_index(self) -> None:
+        """Raise UnsupportedFormatError if the index is in RocksDB: it has no index files."""
         if self.index_database is not None:
-            raise UnsupportedFormatError(f"{self.index_database}: the index is in RocksDB, which is not {what}")
+            reason = find_missing_reader() or "it has no index files, and queries by key read it"
+            raise UnsupportedFormatError(f"{self.index_database}: the index is in RocksDB: {reason}")
 
     def problems(self) -> list[str]:
         """Return the problems of a store whose answers may lack messages, because RocksDB is not read."""
         if self.queue_database is None or self.are_queues_in_database or not self.has_light_queues:
             return []
-        return [f"{self.queue_database}: light queues may be only in this RocksDB, which is not read"]
+        problem = find_missing_reader()
+        return [f"{self.queue_database}: light queues may be only in this RocksDB: {problem}"] if problem else []
 
     def notes(self, topics: Collection[str] | None = None) -> list[str]:
         """Return notes on topics whose consumers are not served from log and queues.

@@ -13,15 +13,22 @@ from support import brokers
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, UnsupportedFormatError
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
+from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.survey.formats import look_at_store
 
 DLEDGER = {"dledger"}
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
 CONFIG_IN_ROCKSDB = {"config-v2", *QUEUES_IN_ROCKSDB}
 QUEUES_IN_BOTH = {"rocksdb-double", "rocksdb-lmq"}
-READ = sorted({*brokers.NAMES} - DLEDGER - QUEUES_IN_ROCKSDB)
+READ = sorted({*brokers.NAMES} - DLEDGER)
 WITH_LAG = [name for name in READ if brokers.truth(name).get("progress")]
-WITHOUT_POP = ("rocksdb-index", "rocksdb-lmq", "rocksdb-trans-only")  # no pop consumer was there
+WITHOUT_POP = (
+    "rocksdb-cq",
+    "rocksdb-cq-separate",
+    "rocksdb-index",
+    "rocksdb-lmq",
+    "rocksdb-trans-only",
+)  # no pop consumer was there
 HALF_TOPICS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")  # the broker went on checking
 INNER_HEAD = struct.Struct(">iiiii")  # size, magic code, CRC, flag, bytes of the body
 COMPACTED = "Kv"
@@ -62,7 +69,7 @@ def messages_of(store, topic, queue_ids):
     """All messages of some queues of a topic, by queue id and queue offset."""
     found = {}
     for queue_id in sorted(queue_ids):
-        offset = 0
+        offset = store.get_message(topic, queue_id, 0).min_offset
         while (read := store.get_message(topic, queue_id, offset, 1000)).status == "FOUND":
             found |= {(queue_id, message.queue_offset): message for message in read.messages}
             offset = read.next_begin_offset
@@ -85,21 +92,20 @@ def inner_messages(batch):
 
 def test_every_store_is_one_that_is_read_or_one_that_is_refused():
     assert len(brokers.NAMES) == 23
-    assert {*READ} | DLEDGER | QUEUES_IN_ROCKSDB == {*brokers.NAMES}
-    assert len(WITH_LAG) == 15
+    assert {*READ} | DLEDGER == {*brokers.NAMES}
+    assert len(WITH_LAG) == 17
 
 
+@needs_rocksdict
 @pytest.mark.parametrize("name", [name for name in READ if name != "batchcq"])
 def test_messages_are_those_that_the_client_pulled(open_store, name):
     with open_store(name) as store:
         for topic in brokers.truth(name)["topics"]:
             expected = brokers.rows(name, topic)
-            if name == "rocksdb-lmq" and topic.startswith("%LMQ%"):
-                with pytest.raises(UnsupportedFormatError, match="consumequeue: light queues"):
-                    store.get_message(topic, 0, 0)
-                continue
             messages = messages_of(store, topic, {queue_id for queue_id, _ in expected})
             found = {place: brokers.cells_of(message) for place, message in messages.items()}
+            if topic.startswith("%LMQ%"):  # the client gives each message the id of the light queue
+                found = {(0, offset): {**row, "queueId": 0} for (_, offset), row in found.items()}
             if topic in HALF_TOPICS:
                 found = {place: found[place] for place in expected}
             assert found == expected
@@ -156,7 +162,8 @@ def test_lag_is_what_mqadmin_told(open_store, name):
 
 
 @pytest.mark.parametrize("name", sorted(QUEUES_IN_ROCKSDB))
-def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, name):
+def test_without_rocksdict_queues_are_named_and_older_files_are_not_read(open_store, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
     with open_store(name) as store:
         topic = next(iter(brokers.truth(name)["topics"]))
         calls = (
@@ -166,7 +173,7 @@ def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, na
             lambda: store.get_offset_by_time(topic, 0),
         )
         for call in calls:
-            with pytest.raises(UnsupportedFormatError, match=r"consumequeue.*: the queues are in RocksDB"):
+            with pytest.raises(UnsupportedFormatError, match=r"consumequeue.*: the queues are in RocksDB.*\[rocksdb\]"):
                 call()
         summary = store.summary()
         assert summary[:3] == (None, None, None)
@@ -174,19 +181,24 @@ def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, na
         assert store.commit_log.max_phy_offset > 0
 
 
+@needs_rocksdict
+def test_light_queues_that_are_only_in_rocksdb_are_read_beside_queues_in_files(open_store):
+    with open_store("rocksdb-lmq") as store:
+        assert {("%LMQ%a", 0), ("%LMQ%b", 0), ("Plain", 3)} <= {*store.queues()}
+        assert len(store.consume_queue("%LMQ%a", 0)) == len(brokers.rows("rocksdb-lmq", "%LMQ%a")) == 20
+        assert store.layout.problems() == []
+
+
+@needs_rocksdict
 def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
     conf = tmp_path / "broker.conf"
     lines = ("storeType=default", False), ("brokerName=a", False), ("storeType=defaultRocksDB", True)
-    for line, is_refused in lines:  # a file without storeType means files
+    for line, is_in_rocksdb in lines:  # a file without storeType means files
         conf.write_text(f"{line}\n")
         config = StoreConfig.from_broker_conf(conf)
         for name in ("rocksdb-migrated", "rocksdb-double"):
             with rocketstore.open(root_of(name), config=config) as store:
-                if is_refused:
-                    with pytest.raises(UnsupportedFormatError, match="RocksDB"):
-                        store.queues()
-                else:
-                    assert ("Plain", 0) in store.queues()
+                assert isinstance(store.consume_queue("Plain", 0), RocksConsumeQueue) == is_in_rocksdb
 
 
 def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of, tmp_path):
@@ -194,7 +206,7 @@ def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of
     for line in ("brokerName=a", "rocksdbCQDoubleWriteEnable=true"):
         conf.write_text(f"{line}\n")
         layout = look_at_store(root, StoreConfig.from_broker_conf(conf))
-        layout.require_file_queues("read")
+        layout.require_readable_queues()
         with pytest.raises(UnsupportedFormatError) if "Double" in line else contextlib.nullcontext():
             layout.require_written_queues("written")
 

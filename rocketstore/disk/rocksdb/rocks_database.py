@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.rocksdb.child import MAX_ROWS
-from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT, link_files, read_stamp
+from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT, Stamp, link_files, read_stamp
 from rocketstore.disk.rocksdb.reader_process import Answer, ReaderProcess
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader, reader_command
 from rocketstore.disk.storage import is_remote, to_path
@@ -25,6 +26,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, U
 MEMORY = 2 << 30  # bytes of address space of the child
 SECONDS = 120.0  # for each answer of the child
 TRIES = 5
+CHECK_SECONDS = 1.0  # between two looks at the files
 
 
 class KeyRange(NamedTuple):
@@ -74,7 +76,7 @@ class Rows:
 
 
 class RocksDatabase(Closable):
-    """A RocksDB as it was when it was opened, read in a child process. A process that writes into it does not matter.
+    """A RocksDB as it was when it was opened, read in a child process. ``refresh`` opens it again if it has changed.
 
     The child is started at the first read, and again if it ended, for example by Ctrl-C. All methods raise
     CorruptFileError, with the directory as its path, for damage; UnsupportedFormatError without the package that reads
@@ -96,7 +98,19 @@ class RocksDatabase(Closable):
         self._lock = threading.Lock()
         self._process: ReaderProcess | None = None
         self._families: list[str] = []
+        self._stamp: Stamp = {}  # of the files that the child has open
+        self._checked = 0.0  # when the stamp was compared last, seconds of the monotonic clock
         self._closed = False
+
+    def refresh(self) -> None:
+        """Open the files again at the next read, if a process has written into the RocksDB. Looks once a second."""
+        with self._lock:
+            process = self._process
+            if process is None or not process.is_usable() or time.monotonic() - self._checked < CHECK_SECONDS:
+                return
+            self._checked = time.monotonic()
+            if read_stamp(self.path) != self._stamp:
+                process.end()
 
     @property
     def families(self) -> list[str]:
@@ -164,6 +178,7 @@ class RocksDatabase(Closable):
             before = read_stamp(self.path)
             try:
                 self._process = self._start_once()
+                self._stamp, self._checked = before, time.monotonic()
             except (CorruptFileError, FileNotFoundError):
                 if is_remote(self.path):
                     self.path.forget()
