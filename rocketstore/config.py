@@ -82,6 +82,8 @@ class StoreConfig:
     allocate_file_ahead : make the log's next file before it is needed.
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
+    tiered_store_file_path : the directory, or the URI, of tiered storage. ``tiered=True`` of ``rocketstore.open`` reads
+        it.
     write_elsewhere : writers also change directories that belong to another store, and take the lock of that store.
     remote_copy_limit : bytes of a RocksDB on a remote file system that are copied to a temporary directory to read it.
     allow_unreadable : write also if the store has records that the release ``compat`` cannot read.
@@ -143,6 +145,7 @@ class StoreConfig:
     store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
+    tiered_store_file_path: str | None = None
     write_elsewhere: bool = False
     allow_unreadable: bool = False
     remote_copy_limit: int = REMOTE_COPY_LIMIT

@@ -10,7 +10,7 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS, SAFE_CSV
+from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
 from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
@@ -316,6 +316,37 @@ leftovers_option = click.option(
     callback=keep_leftovers,
     help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
+
+
+def keep_tiered(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[TIERED] = value
+
+
+def keep_tier(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    ctx.meta[TIER] = value
+
+
+tiered_option = click.option(
+    "--tiered",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=keep_tiered,
+    help="Also read messages that are only in tiered storage. The broker's properties file or --tier gives its path.",
+)
+tier_option = click.option(
+    "--tier",
+    metavar="PATH",
+    is_eager=True,
+    expose_value=False,
+    callback=keep_tier,
+    help="Also read messages that are only in tiered storage, which is in this directory, or at this URI.",
+)
+
+
+def tier_options(command: Command) -> Command:
+    """Add ``--tiered`` and ``--tier``."""
+    return tiered_option(tier_option(command))
 
 
 def deleted_option(text: str) -> Callable[[Command], Command]:

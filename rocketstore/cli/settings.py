@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.text import BROKER_CONF, LEFTOVERS
+from rocketstore.cli.text import BROKER_CONF, LEFTOVERS, TIER, TIERED
 from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
@@ -48,7 +48,10 @@ def open_store(ctx: click.Context, path: StorePath | str) -> MessageStore:
     if geometry is not None:
         slots, items = geometry
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
-    return MessageStore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False))
+    tier, tiered = ctx.meta.get(TIER), ctx.meta.get(TIERED, False)
+    if tier is not None:
+        config, tiered = replace(config or StoreConfig(), tiered_store_file_path=tier), True
+    return MessageStore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False), tiered=tiered)
 
 
 def geometry_settings(geometry: IndexGeometry | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from rocketstore.cli.formats import error_text
 from rocketstore.cli.text import note
-from rocketstore.errors import UnsupportedFormatError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.bodies import BadBodies
@@ -13,16 +13,22 @@ from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
+from rocketstore.store.overview.tier import describe_tier
 from rocketstore.text_values import counted
 
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
-    """Write a note to standard error for each compacted topic, and one if the store uses tiered storage.
+    """Write a note to standard error for each compacted topic, and one if messages are only in tiered storage.
 
-    Parameters: topics: report compacted topics only if they are among these; None reports all.
+    Parameters: topics: report only these topics; None reports all.
     """
     for text in store.layout.notes(topics):
         note(text)
+    if store.tiered:  # the command reads them
+        return
+    with contextlib.suppress(StoreError, OSError):  # of queues that cannot be read; the command reports them
+        if (text_of_tier := describe_tier(store, topics)) is not None:
+            note(text_of_tier)
 
 
 def note_leftovers(log: CommitLog) -> None:

@@ -13,6 +13,7 @@ WORDS = "rocketstore.words"  # the words of the command line
 BROKER_CONF = "rocketstore.broker_conf"  # the values of options
 GEOMETRY = "rocketstore.geometry"
 LEFTOVERS = "rocketstore.leftovers"
+TIERED, TIER = "rocketstore.tiered", "rocketstore.tier"
 
 
 def printable(text: str) -> str:

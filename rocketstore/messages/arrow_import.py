@@ -110,7 +110,8 @@ def join_columns(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return first
     if isinstance(first, np.ndarray):
-        return np.concatenate(parts)
+        join: Any = np.ma.concatenate if any(isinstance(part, np.ma.MaskedArray) for part in parts) else np.concatenate
+        return join(parts)
     starts = np.cumsum([0, *(part.offsets[-1] for part in parts)])
     if starts[-1] > INT_MAX:
         raise ValueError("a column has more than 2 GiB: take the table piece by piece")

@@ -243,6 +243,15 @@ class MessageBatch(Previewed):
             errors = {new: old[row] for new, row in enumerate(chosen.tolist()) if row in old}
         return MessageBatch(taken, len(chosen), stored or None, errors)
 
+    def without_phy_offsets(self) -> MessageBatch:
+        """Return the batch with null in place of each physical offset, of messages that are in another log."""
+        columns = dict(self._columns)
+        if "phy_offset" in columns:
+            columns["phy_offset"] = np.ma.MaskedArray(
+                np.full(self._length, -1, np.int64), np.ones(self._length, np.bool_)
+            )
+        return MessageBatch(columns, self._length, self._stored, self._body_errors)
+
     def split(
         self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
     ) -> Iterator[MessageBatch]:

@@ -87,6 +87,11 @@ class GetMessageResult(FoundMessages):
     def without_queue(cls) -> GetMessageResult:
         return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, empty_batch(message_fields()))
 
+    def without_phy_offsets(self) -> GetMessageResult:
+        """Return the same answer with null in place of each physical offset."""
+        place = self.next_begin_offset, self.min_offset, self.max_offset
+        return GetMessageResult(self.status, *place, self.messages.without_phy_offsets())
+
     def _title(self) -> str:
         places = f"next offset {self.next_begin_offset:,} of {self.min_offset:,} to {self.max_offset:,}"
         return f"GetMessageResult: {self.status}, {counted(len(self), 'message')}, {places}"
@@ -142,6 +147,37 @@ def get_message(
         # A broker goes by the codes; a client then drops tags that are others.
         messages = messages.take([i for i, message in enumerate(messages) if message.tags in wanted])
     return GetMessageResult(status, reader.next, least, most, messages)
+
+
+def get_message_of_parts(
+    parts: Sequence[StoredQueue],
+    read: Callable[[StoredQueue, int, int], GetMessageResult],
+    queue_offset: int,
+    max_msg_nums: int,
+) -> GetMessageResult:
+    """Read messages of a queue whose messages are in several queues, in order, with gaps between them at most.
+
+    Messages of tiered storage have no physical offset.
+
+    Parameters: read: reads from a queue, from an offset on, a number of messages at most.
+    """
+    if len(parts) == 1:
+        return read(parts[0], queue_offset, max_msg_nums)
+    least, most = parts[0].min_queue_offset, parts[-1].max_queue_offset
+    found: list[GetMessageResult] = []
+    place = queue_offset
+    for part in parts:
+        count = max_msg_nums - sum(map(len, found))
+        is_last = part is parts[-1]
+        if (place >= part.max_queue_offset and not is_last) or (found and count <= 0):
+            continue
+        begin = max(place, part.min_queue_offset) if found or part is not parts[0] else place
+        result = read(part, begin, count)
+        found.append(result)
+        place = result.next_begin_offset
+    hits = [result for result in found if result] or found[:1]
+    messages = MessageBatch.join([result.messages for result in hits])
+    return GetMessageResult(hits[-1].status, hits[-1].next_begin_offset, least, most, messages)
 
 
 class _Reader:

@@ -83,13 +83,22 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     """
 
     def __init__(
-        self, log: CommitLog, phy_offsets: np.ndarray, offsets: np.ndarray, complete: np.ndarray, reasons: list[str]
+        self,
+        log: CommitLog,
+        phy_offsets: np.ndarray,
+        offsets: np.ndarray,
+        complete: np.ndarray,
+        reasons: list[str],
+        messages: MessageBatch | None = None,
     ) -> None:
+        """Parameters: messages: if they are read already. Those of tiered storage have the physical offset -1."""
         self._log = log
         self.phy_offsets = phy_offsets
         self.offsets = offsets
         self.complete = complete
         self.reasons = reasons
+        if messages is not None:
+            vars(self)["messages"] = messages
 
     @lazy_property
     def messages(self) -> MessageBatch:

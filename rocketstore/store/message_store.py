@@ -53,7 +53,7 @@ class MessageStore(Previewed, StoreReader, Closable):
     put is then in the moved store.
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
-    are read too.
+    are read too. tiered: whether messages that are only in tiered storage are read too.
     Source: DefaultMessageStore.
 
     Examples:
@@ -70,12 +70,15 @@ class MessageStore(Previewed, StoreReader, Closable):
         *,
         config: StoreConfig | None = None,
         leftovers: bool = False,
+        tiered: bool = False,
     ) -> Self:
         """Open a store. ``rocketstore.open`` has the documentation."""
         require_config(config)
         check_mode(mode)
         if leftovers and mode != "r":
             raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them: a writer appends at the log's end")
+        if tiered and mode != "r":
+            raise ValueError(f"tiered={tiered!r}: only mode 'r' reads tiered storage")
         root: StorePath = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(local_path(root), mode, config)
@@ -83,7 +86,10 @@ class MessageStore(Previewed, StoreReader, Closable):
         require_descriptors_to_read(root)
         require_store(root, config)
         if mode == "r":
-            return cls(root, config, leftovers=leftovers)
+            store = cls(root, config, leftovers=leftovers, tiered=tiered)
+            if tiered:
+                _ = store.tier  # raises an error if it is missing
+            return store
         return cls._open_writer(local_path(root), mode, given)
 
     @classmethod
@@ -295,7 +301,7 @@ class MessageStore(Previewed, StoreReader, Closable):
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        options = {"config": self.config, "leftovers": self.leftovers}
+        options = {"config": self.config, "leftovers": self.leftovers, "tiered": self.tiered}
         return self._reduce_reader(self.path, is_writer=self._writer is not None, **options)
 
     def _preview(self) -> Preview:

@@ -41,8 +41,12 @@ from rocketstore.survey.compacted_topics import choose_compacted_topics, open_co
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
+from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.store_index import open_store_index
+from rocketstore.tier.places import TierPlaces
+from rocketstore.tier.segments import open_tier_log
+from rocketstore.tier.tiered_queue import TieredQueues
 
 if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
@@ -66,11 +70,13 @@ class StoreParts:
         mode: str = "r",
         writer: StoreWriter | None = None,
         leftovers: bool = False,
+        tiered: bool = False,
     ) -> None:
         self.path = path
         self.mode = mode
         self.config = config
         self.leftovers = leftovers
+        self.tiered = tiered
         self._writer = writer
         self._queues: OrderedDict[tuple[str, int], StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
@@ -260,7 +266,7 @@ class StoreParts:
         """
         self._require_open()
         self._dispatch_pending()
-        if topic not in self._compacted_topics:
+        if topic not in self._compacted_topics and not self.tiered:
             return self.consume_queue(topic, queue_id)
         return self._require_queue(self._queues_of_log.open(topic, queue_id), topic, queue_id)
 
@@ -276,7 +282,23 @@ class StoreParts:
 
     @property
     def _queue_source(self) -> QueueSource[StoredQueue]:
-        """The queues as consumers read them."""
+        """The queues as consumers read them. With ``tiered``, also their messages that are only in the tier."""
+        queues = self._served_queues
+        if not self.tiered:
+            return queues
+        places = self.tier
+        return TieredQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self.config))
+
+    @property
+    def tier(self) -> TierPlaces:
+        """Where the broker's files are in tiered storage.
+
+        Raises: ValueError if no path is known; StoreError; OSError.
+        """
+        return open_tier(self._places, self.config)
+
+    @property
+    def _served_queues(self) -> QueueSource[StoredQueue]:
         topics = self._compacted_topics
         if not topics:
             return self._queues_of_log

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 
+import numpy as np
+
 from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.disk.storage import is_remote
 from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
@@ -26,13 +28,18 @@ from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.cached_reads import CachedReads
 from rocketstore.query.coverage import Coverage
-from rocketstore.query.get_message import GetMessageResult, get_message
+from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_parts
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
-from rocketstore.queue.queue_source import Boundary
+from rocketstore.query.query_tier import join_hits, query_tier
+from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.tier.segments import open_tier_log
+from rocketstore.tier.tier_index import list_open_files
+from rocketstore.tier.tier_queue import TierQueue
+from rocketstore.tier.tiered_queue import parts_of
 
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
@@ -64,7 +71,7 @@ class StoreReader(StoreParts):
 
     @lazy_property
     def _cached_reads(self) -> CachedReads | None:
-        if self.mode != "r" or is_remote(self.path):
+        if self.mode != "r" or is_remote(self.path) or self.tiered:
             return None
         return CachedReads(self._places, lambda: self.commit_log)
 
@@ -225,13 +232,18 @@ class StoreReader(StoreParts):
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        log = self.commit_log if queue.log is None else queue.log  # the first raises the reason why it is not read
-        read = log, queue, QueueId(topic, operator.index(queue_id)), *wanted, tags, limits, ext
+        name = QueueId(topic, operator.index(queue_id))
+
+        def read(part: StoredQueue, begin: int, count: int) -> GetMessageResult:
+            log = self.commit_log if part.log is None else part.log  # the first raises the reason why it is not read
+            found = get_message(log, part, name, begin, count, tags, limits, ext)
+            return found.without_phy_offsets() if isinstance(part, TierQueue) else found
+
         try:
-            return get_message(*read)
+            return get_message_of_parts(parts_of(queue), read, *wanted)
         except (CorruptFileError, FileNotFoundError):
             # The queue's first file may have expired since it was listed. Real damage raises the same error again.
-            return get_message(*read)
+            return get_message_of_parts(parts_of(queue), read, *wanted)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, bytes; None if no message begins there.
@@ -289,9 +301,40 @@ class StoreReader(StoreParts):
         """
         times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
         found = query_messages(self.coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+        if self.tiered:
+            found = self._with_tier(found, topic, keys, times, index_type, operator.index(max_num))
         if not found and isinstance(topic, str):
             warn_unknown_topics(self, [topic])
         return found
+
+    def _with_tier(
+        self,
+        found: QueryMessagesResult,
+        topics: Any,
+        keys: Any,
+        times: tuple[int, int],
+        index_type: IndexType | None,
+        most: int,
+    ) -> QueryMessagesResult:
+        """Add the messages that are only in tiered storage to the answer of a query."""
+        words = [keys] if isinstance(keys, str) else texts_of(keys)
+        of_keys = [topics] * len(words) if isinstance(topics, str) else texts_of(topics)
+        places, reasons = self.tier, dict.fromkeys(found.reasons)
+        batches, complete = [], found.complete.copy()
+        open_files = list_open_files(self._places.tiered_index)
+
+        def open_log(queue: QueueId) -> CommitLog:
+            return open_tier_log(places.log(queue), self.config)
+
+        for row, (topic, key) in enumerate(zip(of_keys, words, strict=True)):
+            hits = query_tier(places, open_log, topic, key, times, index_type, open_files)
+            batches.append(join_hits(found[row], hits.batches, most))
+            complete[row] &= not hits.reasons
+            reasons |= dict.fromkeys(hits.reasons)
+        messages = MessageBatch.join([found.messages[:0], *batches])
+        offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
+        phy_offsets = np.ma.getdata(messages.phy_offset)
+        return QueryMessagesResult(self.commit_log, phy_offsets, offsets, complete, list(reasons), messages)
 
     def _query_message(
         self,
@@ -310,6 +353,8 @@ class StoreReader(StoreParts):
         if result is None:
             coverage = self.coverage
             found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
+            if self.tiered:
+                found = self._with_tier(found, topic, [key], limits, index_type, operator.index(max_num))
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
             if cached is not None:
                 with contextlib.suppress(OSError, StoreError):
@@ -399,3 +444,10 @@ class StoreReader(StoreParts):
         """
         names = text_list(columns, "columns")  # an iterator could be read only once
         return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)
+
+
+def texts_of(column: Any) -> list[str]:
+    """Return the strings of a list, or of a column of NumPy, pandas, polars or Arrow."""
+    found = (getattr(column, name, None) for name in ("to_pylist", "tolist", "to_list"))
+    to_list = next(filter(None, found), None)
+    return list(column if to_list is None else to_list())

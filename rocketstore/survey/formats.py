@@ -125,7 +125,7 @@ class StoreLayout:
         Parameters: topics: report only those of these topics that are compacted; None reports all.
         """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
-        return _describe_elsewhere(StorePlaces.of(self.root), found, self.is_tiered)
+        return _describe_elsewhere(StorePlaces.of(self.root), found, is_tiered=False)
 
     def left_behind(self) -> list[str]:
         """Return notes on what stays in RocksDB after queues were built in files."""
@@ -198,9 +198,7 @@ def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterab
         for topic in compacted_topics
     ]
     if is_tiered:
-        texts.append(
-            f"{places.root}: the broker uses tiered storage: older messages may be in the tier only, which is not read"
-        )
+        texts.append(f"{places.root}: the broker uses tiered storage: older messages may be only there")
     return texts
 
 

@@ -33,6 +33,7 @@ ROOMS = [  # each imports only itself and those before it
     "log",
     "queue",
     "index",
+    "tier",
     "survey",
     "dispatch",
     "jobs",

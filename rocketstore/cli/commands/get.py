@@ -14,12 +14,14 @@ from rocketstore.cli.options import (
     format_option,
     store_argument,
     tags_option,
+    tier_options,
     view_options,
 )
 
 
 @click.command(epilog=BODY_RULE, cls=CommandOfOffsets)
 @store_argument
+@tier_options
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
 @click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)

@@ -5,11 +5,12 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
-from rocketstore.cli.options import geometry_options, rows_options, store_or_index_argument
+from rocketstore.cli.options import geometry_options, rows_options, store_or_index_argument, tier_options
 
 
 @click.command()
 @store_or_index_argument
+@tier_options
 @geometry_options
 @rows_options(*dict.fromkeys([*SUMMARY, *INDEX_FILES]))
 def info(**options: Any) -> None:

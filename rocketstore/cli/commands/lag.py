@@ -6,11 +6,12 @@ import click
 
 from rocketstore.cli.columns import LAG_TOTALS, LAGS
 from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.options import rows_options, store_argument
+from rocketstore.cli.options import rows_options, store_argument, tier_options
 
 
 @click.command()
 @store_argument
+@tier_options
 @click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
 @rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]))

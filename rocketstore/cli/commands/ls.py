@@ -6,11 +6,12 @@ import click
 
 from rocketstore.cli.columns import QUEUES
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import rows_options, store_argument
+from rocketstore.cli.options import rows_options, store_argument, tier_options
 
 
 @click.command()
 @store_argument
+@tier_options
 @click.option(
     "--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated."
 )

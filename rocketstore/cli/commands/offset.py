@@ -5,11 +5,20 @@ from typing import Any
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.options import QUEUE_ID, exact_times_option, once_option, rows_options, store_argument, time_option
+from rocketstore.cli.options import (
+    QUEUE_ID,
+    exact_times_option,
+    once_option,
+    rows_options,
+    store_argument,
+    tier_options,
+    time_option,
+)
 
 
 @click.command()
 @store_argument
+@tier_options
 @time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.", required=True)
 @once_option(
     "--topic", shell_complete=complete_topics, help="Show queue offsets of this topic, not the physical offset."

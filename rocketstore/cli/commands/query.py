@@ -14,6 +14,7 @@ from rocketstore.cli.options import (
     once_option,
     store_or_index_argument,
     tags_option,
+    tier_options,
     time_options,
     view_options,
 )
@@ -21,6 +22,7 @@ from rocketstore.cli.options import (
 
 @click.command(epilog=BODY_RULE)
 @store_or_index_argument
+@tier_options
 @once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
 @once_option("--key", help="A key of the messages, or the unique key.")
 @once_option("--unique-key", help="The unique key. Clients show it as the message id.")

@@ -33,7 +33,7 @@ def messages_of(log: CommitLog, message: Message) -> list[Message]:
 
     Parameters: message: with ``NEEDED_COLUMNS``; the record is read again for its other fields.
     """
-    if not message.sys_flag & INNER_BATCH:
+    if not message.sys_flag & INNER_BATCH or message.phy_offset is None:  # the record is in tiered storage
         return [message]
     try:
         record = log.find_message(message.phy_offset)

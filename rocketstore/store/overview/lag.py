@@ -15,6 +15,7 @@ from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
+from rocketstore.tier.tiered_queue import parts_of
 
 
 class ConsumerLag(NamedTuple):
@@ -145,8 +146,9 @@ def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> 
     """Return the store time of the message at a queue offset, epoch ms; None if its record cannot be read."""
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
         queue = store.consume_queue(lag.topic, lag.queue_id)
-        log = store.commit_log if queue.log is None else queue.log
-        message = log.find_message(queue[queue_offset].phy_offset)
+        part = next(part for part in parts_of(queue) if queue_offset < part.max_queue_offset)
+        log = store.commit_log if part.log is None else part.log
+        message = log.find_message(part[max(queue_offset, part.min_queue_offset)].phy_offset)
         if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
             return int(message.store_timestamp)
     return None

@@ -12,6 +12,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.store.overview.missing import missing_parts
+from rocketstore.store.overview.tier import describe_tier
 from rocketstore.store.parts import StoreParts
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import counted, datetime_or_none, utc
@@ -124,6 +125,9 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
         layout = store.layout
         notes += layout.notes()
         problems += layout.problems()
+    with collect_error(problems):
+        if (text := describe_tier(store)) is not None:
+            notes.append(text)
     topics = None if queues is None else len({topic for topic, _ in queues})
     parts = topics, None if queues is None else len(queues), messages, *log, *index
     state = store.last_exit_ok, is_locked, problems, notes

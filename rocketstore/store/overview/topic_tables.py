@@ -14,6 +14,7 @@ from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
+from rocketstore.tier.tiered_queue import parts_of
 
 COLUMNS = "messages", "bytes", "begin_time", "end_time"
 MAX_MEASURED = 1 << 16  # messages whose sizes are read; those of longer queues are samples
@@ -94,10 +95,11 @@ def measure_records(queue: StoredQueue) -> tuple[int, bool]:
 
 def read_times(store: StoreParts, queue: StoredQueue) -> Iterator[datetime]:
     """Yield the store times of the first and the last message of a queue. Times beyond the year 9999 are left out."""
-    first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
-    log = store.commit_log if queue.log is None else queue.log
-    for queue_offset in (first, end - 1) if first < end else ():
-        timestamp = log.read_store_timestamp(queue[queue_offset].phy_offset)
+    parts = parts_of(queue)
+    ends = ((parts[0], max(parts[0].min_queue_offset, 0)), (parts[-1], parts[-1].max_queue_offset - 1))
+    for part, queue_offset in ends if len(queue) else ():
+        log = store.commit_log if part.log is None else part.log
+        timestamp = log.read_store_timestamp(part[queue_offset].phy_offset)
         time = datetime_or_none(timestamp)
         if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
             yield time

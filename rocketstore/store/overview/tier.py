@@ -1,0 +1,44 @@
+"""Describe which messages of a store are only in tiered storage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.state.tier_metadata import read_tier_metadata
+from rocketstore.store.parts import StoreParts
+from rocketstore.survey.places import StorePlaces
+from rocketstore.text_values import counted
+
+
+def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> str | None:
+    """Say how many messages are only in tiered storage. None if the broker uses none.
+
+    The numbers are those that the broker noted, and may lag behind the files of the tier.
+
+    Parameters: topics: count messages of these topics; None counts those of all.
+    """
+    if not store.layout.is_tiered:
+        return None
+    queues = read_tier_metadata(StorePlaces.of(store.path).tiered_metadata).queues
+    if not queues:
+        return f"{store.path}: the broker uses tiered storage: older messages may be only there"
+    older = {
+        queue: count_older(store, queue, *span)
+        for queue, span in queues.items()
+        if topics is None or queue.topic in topics
+    }
+    if not any(older.values()):
+        return None if topics is not None else f"{store.path}: tiered storage has no message that the log does not have"
+    of_queues = counted(sum(count > 0 for count in older.values()), "queue")
+    how = "" if store.tiered else ": --tiered reads them, from the directory that --tier PATH names"
+    return f"{store.path}: {counted(sum(older.values()), 'message')} of {of_queues} are only in tiered storage{how}"
+
+
+def count_older(store: StoreParts, queue: QueueId, first: int, end: int) -> int:
+    """Return how many queue offsets, from ``first`` to before ``end``, a queue of the store does not have any more."""
+    try:
+        local = store.log_queue(*queue)
+    except KeyError:
+        return end - first
+    return max(min(max(local.min_queue_offset, 0), end) - first, 0) if len(local) else end - first

@@ -1,0 +1,54 @@
+"""The segments of a log, of a queue or of the index in a tier, as a run of files."""
+
+from __future__ import annotations
+
+import re
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.storage import identity, scandir
+from rocketstore.disk.store_path import StorePath
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogView, Why
+from rocketstore.tier.places import hash_prefix
+
+SEGMENT = re.compile("([0-9a-f]{8})([0-9]{20})")
+
+
+def list_segments(directory: StorePath) -> list[LogFile]:
+    """Return the segments of a directory in order; none if it is missing. Other files are ignored.
+
+    Bytes of a segment behind the begin of the next segment are left out.
+
+    Source: PosixFileSegment, FlatFileFactory.
+    """
+    found = []
+    try:
+        with scandir(directory) as entries:
+            for entry in entries:
+                match = SEGMENT.fullmatch(entry.name)
+                if match and int(match[2]) <= LONG_MAX and match[1] == hash_prefix(str(int(match[2]))):
+                    size = entry.stat().st_size
+                    found.append(LogFile(int(match[2]), directory / entry.name, size, identity(entry)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    files = sorted(file for file in found if file.size and file.end_offset <= LONG_MAX)
+    ends = [*(file.file_from_offset for file in files[1:]), LONG_MAX][: len(files)]
+    return [
+        file._replace(size=min(file.size, end - file.file_from_offset)) for file, end in zip(files, ends, strict=True)
+    ]
+
+
+def open_segments(directory: StorePath) -> MappedFileQueue:
+    """Open the segments of a directory as one run. The list is not made again."""
+    return open_queue([directory], files=list_segments(directory))
+
+
+def open_tier_log(directory: StorePath, config: StoreConfig) -> CommitLog:
+    """Open the log of one queue in a tier. Its records have their position in this log as physical offset."""
+    files = open_segments(directory)
+    end = files.files[-1].end_offset if files.files else 0
+    options = {"force_verify_prop_crc": config.force_verify_prop_crc, "message_delay_level": config.message_delay_level}
+    return CommitLog(files, options, view=LogView(end, Why.COMPLETE, end, None, end))

@@ -1,0 +1,102 @@
+"""TierIndex: the places of the messages of keys in a tier, from all segments of its index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.storage import scandir
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.tier.segments import open_segments
+
+HEADER = np.dtype([("magic", ">u4"), ("begin", ">i8"), ("end", ">i8"), ("slots", ">i4"), ("items", ">i4")])
+SLOT = np.dtype([("position", ">i4"), ("length", ">i4")])
+ITEM = np.dtype([
+    ("hash", ">i4"), ("topic_id", ">i4"), ("queue_id", ">i4"), ("position", ">i8"), ("size", ">i4"), ("seconds", ">i4"),
+])  # fmt: skip
+MAGIC = 0xBCC50285
+MOST_ITEMS = 1 << 20  # of one slot that are read
+
+
+def list_open_files(directory: StorePath) -> list[StorePath]:
+    """Return the index files in a store that were not copied to the tier yet. Each is named after its begin, epoch ms.
+
+    Source: IndexStoreService.recover.
+    """
+    try:
+        with scandir(directory) as entries:
+            return [directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+class TierPosition(NamedTuple):
+    """Where a message is in a tier: its queue id, and the position in the log of the queue, bytes."""
+
+    queue_id: int
+    position: int
+
+
+class TierIndex:
+    """The segments of the index of a tier. Source: IndexStoreFile, IndexItem.
+
+    A segment has a header, slots, and items; a slot leads to its items, which are together, newest first. The number of
+    slots follows from the length of the segment and the number of its items.
+    """
+
+    def __init__(self, directory: StorePath) -> None:
+        self._files: MappedFileQueue = open_segments(directory)
+        self.problems: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._files.files)
+
+    def find(self, topic: str, key: str) -> list[TierPosition]:
+        """Return the distinct positions of messages whose index entries have the hash of a key.
+
+        ``problems`` lists the segments that cannot be read. Raises: OSError.
+        """
+        [number] = hash_keys([key], topic=topic).tolist()
+        found: dict[TierPosition, None] = {}
+        for file in self._files.files:
+            try:
+                found |= dict.fromkeys(self._find_in(file, number))
+            except CorruptFileError as error:
+                self.problems[str(error)] = None
+        return list(found)
+
+    def _find_in(self, file: LogFile, number: int) -> Iterator[TierPosition]:
+        head = self._read(file, 0, HEADER.itemsize, HEADER)[0]
+        items, room = int(head["items"]), file.size - HEADER.itemsize
+        slots, rest = divmod(room - items * ITEM.itemsize, SLOT.itemsize)
+        if head["magic"] != MAGIC or items < 0 or rest or slots < 1:
+            raise CorruptFileError(
+                file.path, 0, "header", f"magic {head['magic']:#x}, {items} items, {file.size} bytes"
+            )
+        place = HEADER.itemsize + number % slots * SLOT.itemsize
+        slot = self._read(file, place, SLOT.itemsize, SLOT)[0]
+        position, length = int(slot["position"]), int(slot["length"])
+        if length == 0:
+            return
+        least = HEADER.itemsize + slots * SLOT.itemsize
+        if length < 0 or length % ITEM.itemsize or not least <= position <= file.size - length:
+            raise CorruptFileError(file.path, place, "slot", f"leads to {length} bytes at {position}")
+        if length > MOST_ITEMS * ITEM.itemsize:
+            raise CorruptFileError(file.path, place, "slot", f"{length} bytes of items: at most {MOST_ITEMS} are read")
+        found = self._read(file, position, length, ITEM)
+        for item in found[found["hash"] == number]:
+            yield TierPosition(int(item["queue_id"]), int(item["position"]))
+
+    def _read(self, file: LogFile, position: int, size: int, kind: np.dtype) -> np.ndarray:
+        data = self._files.pread(file.file_from_offset + position, size)
+        if len(data) < size:
+            raise CorruptFileError(file.path, position, "length", f"{file.size} bytes, which end before this")
+        return np.frombuffer(data, kind)
+
+    def close(self) -> None:
+        self._files.close()

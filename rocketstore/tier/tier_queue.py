@@ -1,0 +1,163 @@
+"""TierQueue: the units of one queue in a tier."""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Iterator
+from typing import ClassVar, overload
+
+import numpy as np
+
+from rocketstore.disk.closable import Closable
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.disk.store_path import StorePath
+from rocketstore.kernels.layout import UNIT
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.queue_source import Boundary
+from rocketstore.queue.time_search import find_time
+from rocketstore.queue.unit_run import READ_UNITS
+from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
+from rocketstore.text_values import Time, epoch_ms
+
+
+class TierQueue(Closable):
+    """The units of one queue in a tier, by queue offset. They lead into ``log``, a log of this queue alone.
+
+    The unit of queue offset n is at position n * 20, also if the queue does not begin at 0. The queue ends at its first
+    invalid unit, or where a segment is missing.
+
+    Attributes: directory. log. Source: FlatConsumeQueueFile, FlatAppendFile.
+    """
+
+    has_batches: ClassVar[bool] = False
+    is_compacted: ClassVar[bool] = False
+    leftover_units: ClassVar[int] = 0
+    unit_size: ClassVar[int] = UNIT.itemsize
+
+    def __init__(self, files: MappedFileQueue, log: CommitLog, limit: int = LONG_MAX) -> None:
+        """Parameters: files: the segments of the units. limit: a queue offset; the queue ends before it."""
+        self.directory: StorePath = files.directories[0]
+        self.log = log
+        self._files = files
+        self._begin, self._end = self._find_bounds(limit)
+
+    def _find_bounds(self, limit: int) -> tuple[int, int]:
+        files = self._files.files
+        if not files:
+            return 0, 0
+        begin = end = files[0].file_from_offset
+        for file in files:
+            if file.file_from_offset != end:
+                break
+            end = file.end_offset
+        first = -(-begin // self.unit_size)
+        last = max(min(end // self.unit_size, limit), first)
+        return first, last
+
+    def until(self, limit: int) -> TierQueue:
+        """Return the part of this queue before a queue offset."""
+        return TierQueue(self._files, self.log, limit)
+
+    # ---- units ---------------------------------------------------------------------------------------------
+
+    @property
+    def min_queue_offset(self) -> int:
+        return self._begin
+
+    @property
+    def max_queue_offset(self) -> int:
+        return self._end
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    @overload
+    def __getitem__(self, key: int) -> CqUnit: ...
+    @overload
+    def __getitem__(self, key: slice) -> ConsumeQueueUnits: ...
+    def __getitem__(self, key: int | slice) -> CqUnit | ConsumeQueueUnits:
+        """Return the unit of a queue offset, or the units of a range; below 0 they count from the end.
+
+        Raises: IndexError.
+        """
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise ValueError(f"step {key.step}: units are read one after the other")
+            start = self._begin if key.start is None else operator.index(key.start)
+            stop = self._end if key.stop is None else operator.index(key.stop)
+            start, stop = (bound + self._end if bound < 0 else bound for bound in (start, stop))
+            return self._read(start, stop)
+        start = operator.index(key)
+        units = self._read(start + self._end if start < 0 else start, (start + self._end if start < 0 else start) + 1)
+        if not len(units):
+            raise IndexError(f"{self.directory}: no unit {key}: queue offsets are {self._begin} to {self._end - 1}")
+        return units[0]
+
+    def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
+        """Read the units of a range of queue offsets, as far as the queue has them."""
+        begin = max(begin, self._begin)
+        size = max(min(end, self._end) - begin, 0) * self.unit_size
+        data, position = b"", begin * self.unit_size
+        while len(data) < size and (part := self._files.pread(position + len(data), size - len(data))):
+            data += part
+        units = np.frombuffer(data, UNIT, len(data) // self.unit_size)
+        columns = units["phy_offset"].astype(np.int64), units["size"].astype(np.int32)
+        return ConsumeQueueUnits(begin, *columns, units["tags_code"].astype(np.int64))
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        for units in self._parts():
+            yield from units
+
+    def _parts(self, *, backwards: bool = False) -> Iterator[ConsumeQueueUnits]:
+        begins = range(self._begin, self._end, READ_UNITS)
+        for begin in reversed(begins) if backwards else begins:
+            yield self._read(begin, begin + READ_UNITS)
+
+    def count_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
+        first, last = max(begin, self._begin), min(end, self._end)
+        parts = (self._read(at, min(at + READ_UNITS, last)) for at in range(first, last, READ_UNITS))
+        return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
+
+    # ---- parts and times -----------------------------------------------------------------------------------
+
+    def file_range(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return the bounds of the queue, which is read as if it were one file; None outside of them."""
+        return (self._begin, self._end) if self._begin <= queue_offset < self._end else None
+
+    def offset_after_missing_file(self, queue_offset: int) -> int:
+        return self._end
+
+    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower", *, exact_times: bool = False) -> int:
+        """Find the queue offset of a store time, within min and max. Parameters: as of ``ConsumeQueue``.
+
+        Without ``exact_times`` the search is binary and assumes that store times never go back.
+        Source: FlatMessageFile.getQueueOffsetByTimeAsync.
+        """
+        time, is_lower = epoch_ms(timestamp, "timestamp"), boundary == "lower"
+        if exact_times:
+            parts = self._parts(backwards=not is_lower)
+            every = (find_time(units, self.log, time, is_lower=is_lower) for units in parts)
+            found = next((found for found in every if found is not None), None)
+            return found if found is not None else self._end if is_lower else self._begin
+        offsets = range(self._begin, self._end)
+        if is_lower:
+            return self._begin + bisect.bisect_left(offsets, time, key=self.read_time)
+        return max(self._begin + bisect.bisect_right(offsets, time, key=self.read_time) - 1, self._begin)
+
+    def read_time(self, queue_offset: int) -> int:
+        """Return the store time of a message, epoch ms; -1 if its record cannot be read."""
+        units = self._read(queue_offset, queue_offset + 1)
+        if not len(units) or not are_sound(units):
+            return -1
+        return self.log.pickup_store_timestamp(int(units.phy_offsets[0]), int(units.sizes[0]))
+
+    def close(self) -> None:
+        self._files.close()
+        self.log.close()
+
+
+def are_sound(units: ConsumeQueueUnits) -> bool:
+    return bool((units.phy_offsets >= 0).all() and (units.sizes > 0).all())

@@ -1,0 +1,173 @@
+"""TieredQueue: a queue of a store, and the older messages of it that are only in a tier."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import ClassVar, overload
+
+import numpy as np
+
+from rocketstore.disk.closable import Closable
+from rocketstore.kernels.layout import UNIT
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.queue_source import Boundary, QueueSource, StoredQueue
+from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
+from rocketstore.text_values import Time, epoch_ms
+from rocketstore.tier.places import TierPlaces
+from rocketstore.tier.segments import open_segments
+from rocketstore.tier.tier_queue import TierQueue
+
+NO_OFFSET = -1  # in place of the physical offset of a message that is only in the tier
+
+
+class TieredQueue(Closable):
+    """The units of a queue: those of the tier up to the first message of the store's own queue, then the store's.
+
+    Units of the tier have -1 in place of a physical offset: ``parts`` has the queues with their logs.
+    Source: TieredMessageStore.getMessageAsync.
+    """
+
+    has_batches: ClassVar[bool] = False
+    is_compacted: ClassVar[bool] = False
+    unit_size: ClassVar[int] = UNIT.itemsize
+
+    def __init__(self, tier: TierQueue, local: StoredQueue | None) -> None:
+        """Parameters: local: the queue of the store; None if it is missing."""
+        self._tier = tier
+        self._local = local
+        self.directory = tier.directory if local is None else local.directory
+
+    @property
+    def parts(self) -> list[StoredQueue]:
+        """The queues that have the messages, in order: each message is in one of them."""
+        if self._local is None or not len(self._local):
+            return [self._tier]
+        least = max(self._local.min_queue_offset, 0)
+        older = self._tier.until(least)
+        return [older, self._local] if len(older) else [self._local]
+
+    @property
+    def log(self) -> CommitLog | None:
+        """The log of the store's own queue."""
+        return None if self._local is None else self._local.log
+
+    @property
+    def min_queue_offset(self) -> int:
+        return self.parts[0].min_queue_offset
+
+    @property
+    def max_queue_offset(self) -> int:
+        return self.parts[-1].max_queue_offset
+
+    @property
+    def leftover_units(self) -> int:
+        return 0 if self._local is None else self._local.leftover_units
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, key: int) -> CqUnit: ...
+    @overload
+    def __getitem__(self, key: slice) -> ConsumeQueueUnits: ...
+    def __getitem__(self, key: int | slice) -> CqUnit | ConsumeQueueUnits:
+        """Return the unit of a queue offset, or the units of a range, as a queue does. Raises: as its parts."""
+        parts = self.parts
+        least, end = parts[0].min_queue_offset, parts[-1].max_queue_offset
+        if not isinstance(key, slice):
+            start = operator.index(key)
+            start += end if start < 0 else 0
+            part = next((part for part in parts if start < part.max_queue_offset), parts[-1])
+            return part[start]._replace(phy_offset=NO_OFFSET) if isinstance(part, TierQueue) else part[start]
+        start = least if key.start is None else operator.index(key.start)
+        stop = end if key.stop is None else operator.index(key.stop)
+        start, stop = (bound + end if bound < 0 else bound for bound in (start, stop))
+        if not isinstance(parts[0], TierQueue) or start >= parts[0].max_queue_offset:
+            return parts[-1][start : stop : key.step]
+        units = _without_offsets(parts[0][start : stop : key.step])
+        if len(parts) == 1 or stop <= parts[0].max_queue_offset:
+            return units
+        return _join(units, parts[1][parts[0].max_queue_offset : stop])
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        for part in self.parts:
+            for unit in part[part.min_queue_offset : part.max_queue_offset]:
+                yield unit._replace(phy_offset=NO_OFFSET) if isinstance(part, TierQueue) else unit
+
+    def count_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
+        bounds = ((part, max(begin, part.min_queue_offset), min(end, part.max_queue_offset)) for part in self.parts)
+        return sum(part.count_bytes(first, last) for part, first, last in bounds if first < last)
+
+    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower", *, exact_times: bool = False) -> int:
+        """Find the queue offset of a store time, within min and max. Parameters, raises: as of ``ConsumeQueue``.
+
+        Source: TieredMessageStore.getOffsetInQueueByTime.
+        """
+        time, parts = epoch_ms(timestamp, "timestamp"), self.parts
+        if len(parts) == 1:
+            return parts[0].get_offset_by_time(time, boundary, exact_times=exact_times)
+        if boundary == "lower":
+            found = parts[0].get_offset_by_time(time, boundary, exact_times=exact_times)
+            is_later = found >= parts[0].max_queue_offset
+            return parts[1].get_offset_by_time(time, boundary, exact_times=exact_times) if is_later else found
+        first = parts[1].min_queue_offset
+        log = parts[1].log
+        is_older = log is not None and log.read_store_timestamp(parts[1][first].phy_offset) > time
+        return parts[not is_older].get_offset_by_time(time, boundary, exact_times=exact_times)
+
+    def file_range(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return the bounds of the part that has a queue offset; None outside of all parts."""
+        return next((span for part in self.parts if (span := part.file_range(queue_offset)) is not None), None)
+
+    def offset_after_missing_file(self, queue_offset: int) -> int:
+        return self.parts[-1].offset_after_missing_file(queue_offset)
+
+    def close(self) -> None:
+        self._tier.close()
+        if self._local is not None:
+            self._local.close()
+
+
+def parts_of(queue: StoredQueue) -> list[StoredQueue]:
+    """Return the queues, each with its own log, that make a queue: the queue itself if it is no TieredQueue."""
+    return queue.parts if isinstance(queue, TieredQueue) else [queue]
+
+
+def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
+    offsets = np.full(len(units), NO_OFFSET, np.int64)
+    return ConsumeQueueUnits(units.queue_offsets, offsets, units.sizes, units.tags_codes)
+
+
+def _join(first: ConsumeQueueUnits, second: ConsumeQueueUnits) -> ConsumeQueueUnits:
+    names = ("queue_offsets", "phy_offsets", "sizes", "tags_codes")
+    return ConsumeQueueUnits(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in names))
+
+
+class TieredQueues:
+    """The queues of a store with their older messages of a tier."""
+
+    def __init__(
+        self, queues: QueueSource[StoredQueue], places: TierPlaces, open_log: Callable[[QueueId], CommitLog]
+    ) -> None:
+        """Parameters: queues: of the store. open_log: opens the log of a queue in the tier."""
+        self._queues = queues
+        self._places = places
+        self._open_log = open_log
+
+    def queues(self) -> Iterator[QueueId]:
+        return iter(sorted({*self._queues.queues(), *self._places.queues()}))
+
+    def queue_ids(self, topic: str) -> list[int]:
+        return sorted({*self._queues.queue_ids(topic), *self._places.queue_ids(topic)})
+
+    def open(self, topic: str, queue_id: int) -> StoredQueue | None:
+        """Open a queue. Return None if it is missing. Raises: OSError; StoreError."""
+        local = self._queues.open(topic, queue_id)
+        if queue_id not in self._places.queue_ids(topic):
+            return local
+        queue = QueueId(topic, queue_id)
+        tier = TierQueue(open_segments(self._places.units(queue)), self._open_log(queue))
+        return TieredQueue(tier, local) if len(tier) else local

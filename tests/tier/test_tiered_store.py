@@ -1,0 +1,294 @@
+"""A store with tiered storage: each message once, from the log if it has it, else from the tier."""
+
+import json
+import random
+import shutil
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from support import states
+from support.cli import run
+
+import rocketstore
+from rocketstore import CorruptFileError, StoreConfig, StoreError
+from rocketstore.state.tier_metadata import read_tier_metadata
+from rocketstore.tier.places import find_tier, hash_prefix
+
+BROKER = "24e289d7_LabCluster/lab"
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    return states.unpack("tiered", tmp_path_factory.mktemp("states"))
+
+
+@pytest.fixture
+def root(golden, tmp_path):
+    shutil.copytree(golden.parent / "tiered-data", tmp_path / "tiered-data")
+    return shutil.copytree(golden, tmp_path / "tiered")
+
+
+def open_tiered(root, tier=None):
+    config = StoreConfig(tiered_store_file_path=str(tier or root.parent / "tiered-data"))
+    return rocketstore.open(root, config=config, tiered=True)
+
+
+def read(store, topic, queue_id, step):
+    offset = 0
+    while (found := store.get_message(topic, queue_id, offset, step)).status == "FOUND":
+        yield from found.messages
+        offset = found.next_begin_offset
+
+
+def all_rows():
+    return [(topic, row) for topic, entry in states.truth("tiered")["topics"].items() for row in entry["rows"]]
+
+
+def cells_of(message):
+    return {
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "size": message.size,
+        "msgId": message.uniq_key,
+        "keys": message.properties["KEYS"],
+        "storeTimestamp": message.store_timestamp,
+        "bodyCrc32": zlib.crc32(message.body),
+    }
+
+
+@pytest.mark.parametrize("step", [17, 1000])
+def test_messages_are_those_that_the_client_got(golden, step):
+    with open_tiered(golden) as store:
+        for topic, entry in states.truth("tiered")["topics"].items():
+            found = [each for queue in entry["queues"] for each in read(store, topic, queue["queueId"], step)]
+            expected = [{name: row[name] for name in row if name != "offsetMsgId"} for row in entry["rows"]]
+            assert sorted(map(str, map(cells_of, found))) == sorted(map(str, expected_order(expected)))
+
+
+def expected_order(rows):
+    names = ("queueId", "queueOffset", "size", "msgId", "keys", "storeTimestamp", "bodyCrc32")
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def test_a_message_of_the_tier_has_no_physical_offset(golden):
+    ids = {(topic, row["queueId"], row["queueOffset"]): row["offsetMsgId"] for topic, row in all_rows()}
+    with open_tiered(golden) as store:
+        old, new = store.get_message("Lake", 0, 0, 1)[0], store.get_message("Lake", 0, 198, 1)[0]
+        assert (old.phy_offset, old.to_dict()["phyOffset"], old.msg_id) == (None, None, ids["Lake", 0, 0])
+        assert new.phy_offset == 524288
+        found = store.get_message("Lake", 0, 190, 20)
+        assert [message.phy_offset is None for message in found] == [True] * 8 + [False] * 2
+        assert found.messages.phy_offset.mask.tolist() == [True] * 8 + [False] * 2
+
+
+def test_the_physical_offset_is_null_in_arrow(golden):
+    pytest.importorskip("pyarrow")
+    with open_tiered(golden) as store:
+        assert store.get_message("Lake", 0, 190, 20).to_arrow()["phyOffset"].null_count == 8
+
+
+def test_bounds_are_those_of_the_broker(golden):
+    with open_tiered(golden) as store:
+        for topic, entry in states.truth("tiered")["topics"].items():
+            for queue in entry["queues"]:
+                found = store.consume_queue(topic, queue["queueId"])
+                assert (found.min_queue_offset, found.max_queue_offset) == (queue["min"], queue["max"])
+                assert len(found) == queue["max"] - queue["min"]
+                sizes = [row["size"] for name, row in all_rows() if (name, row["queueId"]) == (topic, queue["queueId"])]
+                assert found.count_bytes(0, 1 << 40) == sum(sizes)
+                assert [unit.queue_offset for unit in found] == list(range(queue["min"], queue["max"]))
+
+
+def test_offsets_by_time_are_those_of_the_broker(golden):
+    with open_tiered(golden) as store:
+        for row in states.truth("tiered")["searchOffset"]:
+            for exact in (False, True):
+                found = store.get_offset_by_time(row["topic"], row["time"], row["queueId"], exact_times=exact)
+                assert found == row["offset"]
+        assert store.get_offset_by_time("Lake", 0, 0) == 0
+        assert store.get_offset_by_time("Lake", "2100-01-01", 0) == 200
+
+
+def test_each_key_leads_to_all_its_messages(golden):
+    places = {}
+    for topic, row in all_rows():
+        for key in [*row["keys"].split(), row["msgId"]]:
+            places.setdefault((topic, key), set()).add((row["queueId"], row["queueOffset"]))
+    with open_tiered(golden) as store:
+        for (topic, key), expected in list(places.items())[::25]:
+            found = store.query_message(topic, key, 1000)
+            assert [*map(place_of, found)] == [*dict.fromkeys(map(place_of, found))]
+            assert {*map(place_of, found)} == expected
+            assert found.complete
+        for query in states.truth("tiered")["queries"]:
+            found = store.query_message(query["topic"], query["key"], 1000)
+            assert {*map(tuple, query["rows"])} <= {*map(place_of, found)}
+
+
+def place_of(message):
+    return message.queue_id, message.queue_offset
+
+
+def test_many_keys_are_answered_like_one(golden):
+    keys = ["Lake-1", "grp-1", "none", "Lake-597"]
+    with open_tiered(golden) as store:
+        many = store.query_messages("Lake", keys, 1000)
+        assert [len(batch) for batch in many] == [len(store.query_message("Lake", key, 1000)) for key in keys]
+        assert [*map(place_of, many[3])] == [(0, 199)]
+        times = [message.store_timestamp for message in many[1]]
+        assert times == sorted(times, reverse=True)
+        assert len(store.query_messages("Lake", ["grp-1"], 3)[0]) == 3
+
+
+def test_without_tiered_a_store_is_its_local_files(golden):
+    with rocketstore.open(golden) as store:
+        assert store.consume_queue("Lake", 0).min_queue_offset == 198
+        assert store.get_message("Lake", 0, 3).status == "OFFSET_TOO_SMALL"
+        [note] = store.summary().notes
+        assert "724 messages of 4 queues are only in tiered storage" in note
+
+
+def test_commands_say_how_many_messages_are_in_the_tier(golden):
+    for words in (["get", golden, "Lake", "0", "3"], ["query", golden, "--topic", "Lake", "--key", "grp-1"]):
+        assert "594 messages of 3 queues are only in tiered storage" in run(*words).stderr
+    assert "130 messages of 1 queue are only in tiered storage" in run("cat", golden, "--topic", "Creek").stderr
+
+
+def test_commands_read_the_tier_on_request(golden, tmp_path):
+    tier = ["--tier", golden.parent / "tiered-data"]
+    rows = [json.loads(line) for line in run("ls", golden, *tier).stdout.splitlines()]
+    assert [row["messages"] for row in rows] == [130, 200, 200, 200]
+    [row] = [json.loads(line) for line in run("get", golden, "Lake", "0", "3", *tier).stdout.splitlines()]
+    assert (row["queueOffset"], row["phyOffset"]) == (3, None)
+    found = run("query", golden, "--topic", "Lake", "--key", "grp-1", "--limit", "1000", *tier).stdout.splitlines()
+    assert len(found) == 86
+    conf = tmp_path / "broker.conf"
+    sizes = "mappedFileSizeConsumeQueue=600\nmappedFileSizeCommitLog=65536\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
+    conf.write_text(f"tieredStoreFilePath={tier[1]}\nbrokerName=lab\nbrokerClusterName=LabCluster\n{sizes}")
+    rows = run("ls", golden, "--tiered", "--broker-conf", conf).stdout.splitlines()
+    assert len(rows) == 4
+    refused = run("ls", golden, "--tiered")
+    assert refused.exit_code == 1
+    assert "--tier PATH" in refused.stderr
+
+
+def test_a_writer_does_not_read_a_tier(root):
+    with pytest.raises(ValueError, match="tiered=True"):
+        rocketstore.open(root, "a", tiered=True)
+
+
+# ---- places ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("below", ["", "24e289d7_LabCluster", BROKER])
+def test_a_tier_may_be_given_from_any_directory_on(golden, below):
+    with open_tiered(golden, golden.parent / "tiered-data" / below) as store:
+        assert len(store.consume_queue("Creek", 0)) == 130
+
+
+def test_the_metadata_names_the_broker_among_others(root):
+    data = root.parent / "tiered-data"
+    (data / BROKER).with_name("other").mkdir()
+    with open_tiered(root) as store:
+        assert store.tier.root.name == "lab"
+    (root / "config" / "tieredStoreMetadata.json").unlink()
+    with pytest.raises(StoreError, match="LabCluster/lab, 24e289d7_LabCluster/other"):
+        open_tiered(root)
+
+
+def test_metadata_has_the_queues_of_the_tier(golden):
+    metadata = read_tier_metadata(golden / "config" / "tieredStoreMetadata.json")
+    assert metadata.brokers == {"lab"}
+    assert metadata.queues["Creek", 0] == (0, 130)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"consumeQueueFileSegmentTable": {"a/b/0": {0: 7}, "a/b/1": []}}']
+)
+def test_metadata_that_cannot_be_read_counts_as_missing(tmp_path, text):
+    path = tmp_path / "tieredStoreMetadata.json"
+    path.write_bytes(text)
+    assert read_tier_metadata(path).queues == {}
+
+
+def test_names_have_the_hash_of_rocketmq():
+    assert [hash_prefix(text) for text in ("LabCluster", "0", "59973")] == ["24e289d7", "cfcd2084", "0c62afb9"]
+    with pytest.raises(FileNotFoundError):
+        find_tier(Path("/nowhere/at/all"), None, ())
+
+
+# ---- damage ------------------------------------------------------------------------------------------------
+
+
+def segments(root, queue, part):
+    return sorted((root.parent / "tiered-data" / BROKER / queue / part).iterdir(), key=lambda path: path.name[8:])
+
+
+def test_a_queue_ends_where_a_segment_is_missing(root):
+    segments(root, "Lake/0", "CONSUME_QUEUE")[1].unlink()
+    with open_tiered(root) as store:
+        messages = list(read(store, "Lake", 0, 7))
+        assert [message.queue_offset for message in messages] == [*range(100), 198, 199]
+
+
+def test_a_message_whose_segment_is_missing_is_left_out(root):
+    segments(root, "Lake/0", "COMMIT_LOG")[1].unlink()
+    with open_tiered(root) as store:
+        offsets = [message.queue_offset for message in read(store, "Lake", 0, 7)]
+        assert {0, 199} < {*offsets}
+        assert len(offsets) < 200
+
+
+def test_damage_of_the_index_makes_an_answer_incomplete(root):
+    path = segments(root, "rmq_sys_INDEX/0", "INDEX")[0]
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">I", data, 0, 7)
+    path.write_bytes(data)
+    with open_tiered(root) as store:
+        found = store.query_message("Lake", "grp-1", 1000)
+        assert not found.complete
+        assert path.name in found.reasons[0]
+        assert len(found)
+    shutil.rmtree(path.parent)
+    with open_tiered(root) as store:
+        assert "no index" in store.query_message("Lake", "grp-1").reasons[0]
+
+
+def test_an_index_file_that_is_not_full_makes_an_answer_incomplete(root):
+    path = root / "tiered_index_file" / "1795812300000"
+    path.write_bytes(bytes(100))
+    with open_tiered(root) as store:
+        found = store.query_message("Lake", "Lake-1")
+        assert [len(found), found.complete] == [1, False]
+        assert str(path) in found.reasons[0]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_damaged_files_give_messages_or_errors(root, seed):
+    rng = random.Random(seed)
+    for path in filter(Path.is_file, (root.parent / "tiered-data").rglob("*")):
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.choice([0, 3, 30])):
+            at, bits = rng.randrange(min(len(data), 3000)), rng.choice([0, 0x7F, 0x80, 0xFF])
+            data[at] = bits
+        path.write_bytes(data[: rng.choice([len(data), len(data), rng.randrange(len(data))])])
+        if rng.random() < 0.1:
+            path.rename(path.with_name(hash_prefix(str((1 << 63) - 9)) + f"{(1 << 63) - 9:020}"))
+    with open_tiered(root) as store:
+        for topic, queue_id in (("Lake", 0), ("Lake", 1), ("Creek", 0)):
+            try:
+                offset = 0
+                for _ in range(60):
+                    found = store.get_message(topic, queue_id, offset, 9)
+                    assert {(each.topic, each.queue_id) for each in found.messages} <= {(topic, queue_id)}
+                    if found.status != "FOUND":
+                        break
+                    offset = found.next_begin_offset
+                store.get_offset_by_time(topic, 1795812301578, queue_id)
+                store.get_offset_by_time(topic, 1795812301578, queue_id, exact_times=True)
+                store.query_message(topic, "grp-1", 100)
+                store.summary()
+            except (CorruptFileError, StoreError, IndexError):
+                pass
