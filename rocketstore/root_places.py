@@ -6,7 +6,7 @@ with the directory of a log, and which looks at the store around it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -96,11 +96,16 @@ class RootPlaces(Generic[AnyPath]):
         """The directory of bytes that recovery cut off the log."""
         return self.root / SAVED_CUTS
 
+    @property
+    def write_intent(self) -> AnyPath:
+        """The intent of a write by Spark that is not committed."""
+        return self.root / "rocketstore-intent.json"
+
     # ---- formats that are not read -------------------------------------------------------------------------
 
-    def find_dledger_logs(self) -> Iterator[AnyPath]:
-        """Yield the directories of DLedger's log."""
-        return self.root.glob("dledger-*")
+    def dledger_logs(self, names: Iterable[str]) -> list[AnyPath]:
+        """Return the directories of DLedger's log. Parameters: names: of the entries of the root."""
+        return [self.root / name for name in sorted(names) if name.startswith("dledger-")]
 
     @property
     def queue_databases(self) -> tuple[AnyPath, AnyPath]:

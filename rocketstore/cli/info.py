@@ -8,14 +8,16 @@ import numpy as np
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
 from rocketstore.cli.formats import RowsView, finish, write_parts, write_rows
-from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.text import note
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.nearby import find_index_files
+from rocketstore.survey.requirements import begin_entry
 
 
 def run(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsView) -> None:
@@ -29,7 +31,8 @@ def run(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVie
             note(text)
         finish(dict.fromkeys(problems))  # report each problem once
     else:
-        paths = index_paths(path)
+        begin_entry("info", path)  # raises without index files
+        paths = list(map(local_path, find_index_files(path)))
         geometry = geometry or common_geometry(paths)
         of_files: list[str] = []
         write_parts((partial(rows_of, file, geometry, of_files) for file in paths), view, of_files)

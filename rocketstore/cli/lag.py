@@ -15,7 +15,6 @@ from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.survey.broker_config import BrokerConfig
-from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted, find_similar, format_duration
 
 AGE = "oldestAgeSeconds"
@@ -24,7 +23,7 @@ AGE = "oldestAgeSeconds"
 def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Run the command with the values of its options."""
     config = store.broker_config
-    store.layout.require_offsets(config)
+    store.formats.require_offsets(config)
     name = config.offsets_file
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
     if group is not None and group not in config.consumer_offsets:
@@ -70,7 +69,7 @@ def nothing_saved(config: BrokerConfig, group: str | None) -> str:
 def note_other_offsets(store: MessageStore, name: str) -> None:
     """Write a note to standard error if the store also has the other file of consumer offsets than ``name``."""
     other = LMQ_OFFSETS if name == OFFSETS else OFFSETS
-    if not StorePlaces.of(store.path).config_file(other).exists():
+    if not store.places.config_file(other).exists():
         return
     reason = f"the broker's properties file has enableLmq={str(name == LMQ_OFFSETS).lower()}"
     if name not in (OFFSETS, LMQ_OFFSETS):

@@ -17,7 +17,7 @@ def run(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
     lost = None if queues else describe_lost_queues(store)
     problems = [lost] if lost else unknown_topics(store, topics)
     note_elsewhere(store, [topic for topic, _ in queues])
-    problems += store.layout.problems()
+    problems += store.formats.problems()
     if not queues and not problems:
         problems = [f"{store.path}: has no queues"]
     write_parts(parts, view, problems, columns=QUEUES)

@@ -11,7 +11,6 @@ import click
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
-from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
@@ -284,10 +283,16 @@ def open_argument(ctx: click.Context, param: click.Parameter, path: Path) -> Any
 
 def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Path) -> Any:
     """Return a store, open; the path itself if it is no store."""
-    try:
-        return open_argument(ctx, param, path)
-    except (StoreError, NotADirectoryError):
+    if ctx.resilient_parsing:
         return path
+    from rocketstore.cli.settings import begin_command, reader_of
+    from rocketstore.errors import StoreError
+
+    try:
+        begun = begin_command(ctx, path)
+    except (StoreError, NotADirectoryError):  # the command itself raises it, after all options were checked
+        return path
+    return ctx.with_resource(reader_of(ctx, begun)) if begun.has_store else path
 
 
 def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:

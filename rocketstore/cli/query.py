@@ -38,6 +38,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import end_ms
 
 SHOWN = 3  # reasons for an incomplete answer
@@ -255,8 +256,9 @@ def query_index_files(path: Path, question: Question, geometry: IndexGeometry | 
         raise click.UsageError("index files have hashes of topic and key: give --topic")
     if question.most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
-    begin, end = question.times[0] or 0, end_ms(question.times[1], "--until")
-    limits, index_type = (question.most, begin, end), INDEX_TYPES[question.by]
+    begin_entry("query", path)  # raises without index files
+    first, last = question.times[0] or 0, end_ms(question.times[1], "--until")
+    limits, index_type = (question.most, first, last), INDEX_TYPES[question.by]
     topic = question.topic or ""
     offsets = [at for key in question.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(question.values) > 1:

@@ -13,8 +13,9 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.message_store import MessageStore
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import PATHS, read_saved
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.sizes import saved_config
+from rocketstore.survey.survey import Survey, survey
 
 
 def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig | None:
@@ -36,22 +37,32 @@ def config_with(config: StoreConfig | None, store: Path, **settings: Any) -> Sto
     if not given:
         return config
     if config is None:  # the paths in a copy of a store lead to the original: they must be given
-        saved = read_saved(StorePlaces.of(store).saved_settings)
-        config = StoreConfig(**{name: value for name, value in saved.items() if name not in PATHS})
+        config = saved_config(survey(store).places)
     return replace(config, **given)
 
 
 def open_store(ctx: click.Context, path: StorePath | str) -> MessageStore:
     """Open the store of a command with the settings that its options give."""
+    return reader_of(ctx, begin_command(ctx, path))
+
+
+def reader_of(ctx: click.Context, begun: Survey) -> MessageStore:
+    """Return the reader of a store that a command has begun with."""
+    tiered = ctx.meta.get(TIER) is not None or ctx.meta.get(TIERED, False)
+    return MessageStore.of_survey(begun, leftovers=ctx.meta.get(LEFTOVERS, False), tiered=tiered)
+
+
+def begin_command(ctx: click.Context, path: StorePath | str) -> Survey:
+    """Begin a command with the settings that its options give. Its name is a row in ENTRIES."""
     config = broker_config(ctx)
     geometry = ctx.params.get("geometry")
     if geometry is not None:
         slots, items = geometry
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
-    tier, tiered = ctx.meta.get(TIER), ctx.meta.get(TIERED, False)
+    tier = ctx.meta.get(TIER)
     if tier is not None:
-        config, tiered = replace(config or StoreConfig(), tiered_store_file_path=tier), True
-    return MessageStore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False), tiered=tiered)
+        config = replace(config or StoreConfig(), tiered_store_file_path=tier)
+    return begin_entry(str(ctx.command.name), path, config)
 
 
 def geometry_settings(geometry: IndexGeometry | None) -> dict[str, Any]:

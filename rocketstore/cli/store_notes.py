@@ -22,7 +22,7 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
 
     Parameters: topics: report only these topics; None reports all.
     """
-    for text in store.layout.notes(topics):
+    for text in store.formats.notes(topics):
         note(text)
     if store.tiered:  # the command reads them
         return

@@ -68,6 +68,13 @@ def scandir(path: StorePath) -> AbstractContextManager[Iterator[Any]]:
     return contextlib.nullcontext(map(ListedEntry, path.iterdir())) if is_remote(path) else os.scandir(path)
 
 
+def names_in(directory: StorePath) -> set[str]:
+    """Return the names in a directory; none if it cannot be listed. The next call that reads it then raises."""
+    with contextlib.suppress(OSError), scandir(directory) as entries:
+        return {entry.name for entry in entries}
+    return set()
+
+
 def held_lists(path: object) -> AbstractContextManager[None]:
     """Use each list of a remote directory until the end of a ``with`` block, so that a plan lists it only once.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces
 
 MAX_CHUNK = 32 << 20  # bytes of the log whose requests are in memory at the same time
 BEYOND_BODY = 65536  # bytes of a record besides its body, at most
@@ -52,7 +51,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        root: Path,
+        places: LocalPlaces,
         config: SizedConfig,
         log: CommitLog,
         index: IndexService | None,
@@ -72,8 +71,7 @@ class Dispatcher:
         lives: leaves out records of deleted topics; None: all records get units. Once the log must be read again, no
         more units are put. has_queues: False to build the index only.
         """
-        self.root = root
-        self._places = StorePlaces.of(root)
+        self._places = places
         self.config = config
         self.index = index if config.message_index_enable else None
         self.last_phy_offset = self.last_store_timestamp = -1
@@ -160,7 +158,7 @@ class Dispatcher:
                 window = queue.read(begin, size, "sequential")
         file = queue.find(begin)
         if window is None or file is None:
-            raise StoreError(f"{self.root}: the commit log has no file for {begin}")
+            raise StoreError(f"{self._places.root}: the commit log has no file for {begin}")
         if self._held is not None and window.buffer is not self._buffer:
             self._held.require_in_place()  # the file was found by its path
             self._buffer = window.buffer
@@ -219,7 +217,7 @@ class Dispatcher:
         except ValueError as error:
             cause = str(error).partition(": ")[2]  # without the row number, which a user does not know
             reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {cause}"
-            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from error
+            raise StoreError(f"{self._places.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from error
 
     def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
         """Put units. A request from another queue gets no batch unit and no ext unit."""

@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
@@ -24,8 +23,8 @@ from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import look_at_store
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.formats import find_formats
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.text_values import counted
 
 MAX_NAMED = 10  # queues and topics in a note
@@ -181,15 +180,15 @@ class KnownTopics:
     the newest topics.json and queues.
     """
 
-    root: StorePath
+    places: AnyPlaces
     config: StoreConfig
     declared: Collection[str]
     is_stopped: bool
     _queue_ids: dict[str, frozenset[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: StorePath, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
-        return cls(root, config, open_tables(StorePlaces.of(root), config).read_declared_topics(), is_stopped)
+    def of(cls, places: AnyPlaces, config: StoreConfig, *, is_stopped: bool) -> KnownTopics:
+        return cls(places, config, open_tables(places, config).read_declared_topics(), is_stopped)
 
     def is_undeclared(self, topic: str) -> bool:
         """Return whether topics.json lacks a topic. A broker creates its own topics without an entry there."""
@@ -202,16 +201,15 @@ class KnownTopics:
     @lazy_property
     def shows_missing_queues(self) -> bool:
         """Whether a queue without a directory has no units. Unknown after a crash, or if all queues are missing."""
-        places = StorePlaces.of(self.root)
+        places = self.places
         if not self.is_stopped or not any(places.queues(kind).is_dir() for kind in QUEUE_KINDS):
             return False
-        return look_at_store(self.root, self.config).queue_database is None
+        return find_formats(places, self.config).queue_database is None
 
     def queue_ids(self, topic: str) -> frozenset[int]:
         """Return the ids of the queues of a topic that have a directory. Each topic is listed once."""
         if topic not in self._queue_ids:
-            places = StorePlaces.of(self.root)
-            parts = [places.topic(kind, topic) for kind in QUEUE_KINDS] if is_file_name(topic) else []
+            parts = [self.places.topic(kind, topic) for kind in QUEUE_KINDS] if is_file_name(topic) else []
             self._queue_ids[topic] = frozenset(queue_id for part in parts for queue_id in queue_ids_in(part))
         return self._queue_ids[topic]
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 
 class StoreState(StrEnum):
-    """How the last writer left a store: it stopped cleanly, it still runs, or it crashed."""
+    """How the last writer left a store: it stopped cleanly, it still runs, or it crashed. A new store has no log."""
 
     STOPPED = "stopped"
     RUNNING = "running"
     CRASHED = "crashed"
+    NEW = "new"
 
 
 class Why(StrEnum):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import SETTLED
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService, index_key_prefix
@@ -29,7 +28,7 @@ from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.query.query_messages import KINDS, QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 
 MAX_AGE = 1_000_000_000  # ns that a state is used, since some file systems do not report changes of a directory
 MAX_FILES = 64  # index files; a store keeps only some files of a larger index open
@@ -75,7 +74,7 @@ class CachedReads:
     then answer from a new state.
     """
 
-    def __init__(self, places: StorePlaces[StorePath], find_log: Callable[[], CommitLog]) -> None:
+    def __init__(self, places: AnyPlaces, find_log: Callable[[], CommitLog]) -> None:
         """Parameters: places: of a local store that this process only reads."""
         self._find_log = find_log
         self._directories = [str(places.root), *map(str, places.log_directories)]

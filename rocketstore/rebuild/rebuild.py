@@ -9,15 +9,14 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import SizedConfig, StoreConfig, require_config
-from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import make_directory, make_root, sync_path
-from rocketstore.disk.storage import local_path, to_path
+from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -53,17 +52,11 @@ from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
-from rocketstore.survey.owners import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import (
-    known_config,
-    require_batch_size,
-    require_sizes,
-    require_store,
-    save_geometry,
-    with_default_sizes,
-)
+from rocketstore.survey.requirements import begin_entry, locked
+from rocketstore.survey.sizes import require_batch_size, require_sizes, save_geometry, with_default_sizes
+from rocketstore.survey.survey import Survey, survey
 
 STAGING = "rocketstore-rebuild"
 INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
@@ -143,38 +136,44 @@ def rebuild(
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
-    rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress, deleted=deleted)
+    begun = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
+    options = RebuildOptions(memory, threads or os.cpu_count() or 1, zone_of(tz), progress, deleted)
     if out is not None:
-        report = rebuilder.build_in(local_path(out))
+        report = Rebuilder.of(begun, build, options).build_in(local_path(out))
     else:
-        with lock_for_writing(local_path(rebuilder.root), rebuilder.known):
-            report = rebuilder.build_and_swap()
-    warn_of(report.assumptions, rebuilder.root)
+        Rebuilder.of(begun, build, options)  # raises errors before the file of the lock is made
+        with locked("rebuild", begun) as now:
+            report = Rebuilder.of(now, build, options).build_and_swap()
+    warn_of(report.assumptions, begun.root)
     return report
 
 
-def places_of(root: AnyPath) -> tuple[AnyPath, AnyPath]:
-    """Return where the queues of a store may be: a killed swap leaves some of them in the directory of the rebuild."""
-    return root, root / STAGING
+def staging_of(root: AnyPath) -> AnyPath:
+    """Return the directory in which a rebuild builds. A killed swap leaves some queues of the store there."""
+    return root / STAGING
+
+
+class RebuildOptions(NamedTuple):
+    """How a rebuild works. Attributes: as the parameters of ``rebuild``; zone: of the names of index files."""
+
+    memory: int = 0
+    threads: int = 1
+    zone: ZoneInfo | None = None
+    progress: Progress | None = None
+    deleted: bool = False
 
 
 @dataclass
 class Rebuilder:
     """One rebuild of a store."""
 
-    root: StorePath
+    begun: Survey
     build: Build
     known: StoreConfig
-    memory: int
-    threads: int
-    zone: ZoneInfo | None
-    progress: Progress | None
-    deleted: bool  # build queues of deleted topics too
+    options: RebuildOptions
     settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
     config: SizedConfig = field(init=False)  # these settings, with all sizes
-    places: StorePlaces[StorePath] = field(init=False)
     assumed: Assumptions = field(init=False)
-    layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
@@ -182,46 +181,36 @@ class Rebuilder:
     rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
     def __post_init__(self) -> None:
-        self.settings = find_settings(self.root, self.known, places=places_of(self.root)[1:])
+        staged = StorePlaces.of(staging_of(self.root))
+        self.settings = find_settings(self.places, self.known, more=[staged])
         self.config = with_default_sizes(self.settings.config)
-        self.places = StorePlaces.of(self.root, self.config)
         self.assumed = Assumptions(self.settings)
-        self.layout = look_at_store(self.root, self.known)
         tables = open_tables(self.places, self.known)
         self.topics = tables.read_topics(must_be_good=True)  # they have the types of queues
         self.batches = batch_topics(self.topics)
-        if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
-            places = (StorePlaces.of(place).queues(BatchConsumeQueue) for place in places_of(self.root))
-            self.batches |= {topic for place in places for topic in topics_in(place)}
+        if self.begun.formats.config_databases:  # topics with queue types are in RocksDB: take them from directories
+            for places in (self.places, staged):
+                self.batches |= {*topics_in(places.queues(BatchConsumeQueue))}
 
     @classmethod
-    def of(
-        cls,
-        path: str | os.PathLike[str],
-        build: Build,
-        config: StoreConfig | None,
-        memory: int = 0,
-        threads: int | None = None,
-        tz: str | None = None,
-        progress: Progress | None = None,
-        *,
-        deleted: bool = False,
-    ) -> Self:
-        """Parameters, raises: as ``rebuild``."""
-        require_config(config)
-        root, zone = to_path(path), zone_of(tz)
-        require_descriptors_to_write(root)
-        require_file_log(root, config or StoreConfig(), "rebuilt from")
-        require_log_directory(root, config or StoreConfig())
-        require_store(root, config or StoreConfig())
-        known = known_config(root, config, replaced=build.replaced_sizes())
+    def of(cls, begun: Survey, build: Build, options: RebuildOptions) -> Self:
+        """Prepare to rebuild. Parameters: begun: under the lock, if the store is changed. Raises: as ``rebuild``."""
+        known = begun.sizes_without(build.replaced_sizes()).config
         build.index = build.index and known.message_index_enable
         build.require()
-        self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress, deleted)
+        self = cls(begun, build, known, options)
         if not any(path.is_dir() for path in self.places.log_directories):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
         return self
+
+    @property
+    def places(self) -> StorePlaces[StorePath]:
+        return self.begun.places
+
+    @property
+    def root(self) -> StorePath:
+        return self.begun.root
 
     def require_sizes(self) -> None:
         """Raise ValueError for a size that no file shows: a broker does not load files of another size."""
@@ -230,13 +219,13 @@ class Rebuilder:
         has_index = build.index or (build.is_in_place and self.config.message_index_enable)
         names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
         names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
-        require_sizes(self.root, self.known, names)
+        require_sizes(self.places, self.known, names)
         if batch in names:
             require_batch_size(self.config)
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in an empty directory, or in one that has only what a killed call left there."""
-        staging = out / STAGING
+        staging = staging_of(out)
         store, repair = self.open_log()
         with store.log, lock_owner_of(out):
             make_root(out)
@@ -251,16 +240,16 @@ class Rebuilder:
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
-        root = local_path(self.root)
-        staging = root / STAGING
+        places = self.begun.local_places
+        root, staging = places.root, staging_of(places.root)
         if not self.build.consume_queue or self.build.topics is not None:
-            self.layout.require_written_queues("written")  # the other queues are completed
+            self.begun.formats.require_written_queues()  # the other queues are completed
         store, repair = self._open_and_plan()
         with store.log:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(root, repair)
             deleted = self._build(store, repair.end, staging)
-            save_geometry(root, with_default_sizes(self.known))  # the old files may be the only ones that show it
+            save_geometry(places, with_default_sizes(self.known))  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (root / part).exists():
                     make_directory(staging / part)
@@ -268,7 +257,7 @@ class Rebuilder:
             try:
                 self._finish(store, repair, rest)
                 shutil.rmtree(staging)
-                StorePlaces.of(root).abort.unlink()
+                places.abort.unlink()
                 sync_path(root)
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
@@ -295,7 +284,7 @@ class Rebuilder:
         except BaseException as error:
             if take_back(renamed) and not repair.is_write_undone:
                 if store.last_exit_ok:  # with abort a broker's next start would not believe the index
-                    StorePlaces.of(root).abort.unlink(missing_ok=True)
+                    store.local_places.abort.unlink(missing_ok=True)
                     sync_path(root)
             elif isinstance(error, Exception):
                 reason = f"some directories are old ones, and some are new ones: {error}"
@@ -305,7 +294,7 @@ class Rebuilder:
     def _require_rights(self, root: Path, repair: LogRepair) -> None:
         """Raise the errors of cutting the log and of the swap before anything is built."""
         require_replaceable(root, self.build.parts())
-        paths = {StorePlaces.of(root).checkpoint, *((root / part).parent for part in self.build.parts())}
+        paths = {self.begun.local_places.checkpoint, *((root / part).parent for part in self.build.parts())}
         for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
                 path = local_path(step.path)
@@ -327,13 +316,13 @@ class Rebuilder:
         return self._open_and_plan(last_file)
 
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
-        store = open_store_files(self.root, self.config)
+        store = open_store_files(self.places, self.config)
         repair = plan_log(store, last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not store.log.queue.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
         unreadable = count_unreadable(store.log, self.config.compat, store.log.min_phy_offset, repair.end)
-        self.unreadable = unreadable.require_none(self.root, self.config)
+        self.unreadable = unreadable.require_none(self.root, allow=self.config.allow_unreadable)
         return store, repair
 
     def _plan_rest(self, store: StoreFiles) -> RecoveryPlan | None:
@@ -342,8 +331,8 @@ class Rebuilder:
         if self.build.consume_queue and self.build.topics is None and self.build.index == has_index:
             return None
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
-        rest = open_store_files(self.root, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
-        return plan_files(rest, thorough=True, deleted=self.deleted)
+        rest = open_store_files(self.places, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
+        return plan_files(survey(self.root, self.begun.given), rest, thorough=True, deleted=self.options.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
@@ -367,9 +356,11 @@ class Rebuilder:
     ) -> RebuildReport:
         headers = index_headers(StorePlaces.of(out).index) if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
-        queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
+        queues = (
+            [queue.queue for queue in find_queues(StorePlaces.of(out), self.config)] if self.build.consume_queue else []
+        )
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
-        notes += tuple(self.layout.left_behind()) if self.build.consume_queue else ()
+        notes += tuple(self.begun.formats.left_behind()) if self.build.consume_queue else ()
         return RebuildReport(
             log.min_phy_offset,
             end,
@@ -408,7 +399,7 @@ class Rebuilder:
                 if deleted is None and batches != self.batches:  # light queues have other records now
                     lives = self.new_lives(store)
             if self.build.index:
-                name_index_files(staging / INDEX_MADE, StorePlaces.of(staging).index, self.zone)
+                name_index_files(staging / INDEX_MADE, StorePlaces.of(staging).index, self.options.zone)
             if self.build.topics is not None:
                 remove_other_topics(staging, self.build.topics)
             return deleted
@@ -418,7 +409,7 @@ class Rebuilder:
 
     def new_lives(self, store: StoreFiles) -> TopicLives | None:
         """Return what decides which records are left out; None if none is left out."""
-        return None if self.deleted else TopicLives(store.known_topics)
+        return None if self.options.deleted else TopicLives(store.known_topics)
 
     def _build_parts(self, log: CommitLog, end: int, staging: Path, lives: TopicLives | None) -> DeletedTopics | None:
         """Build queues and index files. Return the deleted topics; None if a part is wrong and must be built again.
@@ -426,14 +417,16 @@ class Rebuilder:
         A part is wrong if a topic proved to have batch queues, or if queue offsets began again.
         """
         begin = log.min_phy_offset
-        room = self.memory // (ROOM_PARTS * (self.threads + 2))
+        room = self.options.memory // (ROOM_PARTS * (self.options.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted, self.assumed = [], Assumptions(self.settings)
-        pieces = RequestChunks(log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM))
+        pieces = RequestChunks(
+            log, self.config, begin, end, size=size, threads=self.options.threads, room=max(room, MIN_ROOM)
+        )
         with (
             contextlib.closing(self._dispatcher(log, staging, lives)) as dispatcher,
             contextlib.closing(iter(pieces)) as all_pieces,
-            Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
+            Builder(dispatcher, pieces.queues, min(self.options.memory // WAITING_PARTS, MAX_WAITING)) as builder,
         ):
             for piece in all_pieces:
                 if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues, lives):
@@ -443,8 +436,8 @@ class Rebuilder:
                 builder.build_consume_queues(wanted)
                 if piece.last is not None and not (lives is not None and lives.must_read_again):
                     builder.build_index(piece.items, piece.last[0])
-                if self.progress is not None:
-                    self.progress(piece.end - begin, end - begin)
+                if self.options.progress is not None:
+                    self.options.progress(piece.end - begin, end - begin)
             builder.flush()
         self.assumed.add_queues(queue for queue in pieces.queues if self._is_wanted(queue[0]))
         if lives is None:
@@ -456,7 +449,7 @@ class Rebuilder:
         if self.build.index:
             make_directory(staging / INDEX_MADE)
             index = open_index(staging / INDEX_MADE, self.config)
-        return Dispatcher(staging, self.config, log, index, self.batches, lives=lives)
+        return Dispatcher(StorePlaces.of(staging), self.config, log, index, self.batches, lives=lives)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId], lives: TopicLives | None) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]

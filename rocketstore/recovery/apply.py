@@ -27,7 +27,8 @@ from rocketstore.state.abort import make_abort
 def apply_plan(plan: RecoveryPlan) -> list[Path]:
     """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays.
 
-    Returns: the files in ``rocketstore-cut`` that have the tails of the log. Raises: OSError.
+    Returns: the files in ``rocketstore-cut`` that have the tails of the log.
+    Raises: StoreError if the store is not the one, or not in the state, that was planned for; OSError.
 
     The process may be killed at any moment. ``abort`` is made before anything is changed, so that the next recovery
     reads everything. Bytes are copied to ``rocketstore-cut`` before they are cut off the log. The exception is a Spark
@@ -36,6 +37,7 @@ def apply_plan(plan: RecoveryPlan) -> list[Path]:
     store = plan.store
     if not plan.steps and store.last_exit_ok:
         return []
+    plan.begun.require_unchanged()
     saved = _apply_steps(store, plan.log, plan.steps)
     for cut in plan.index.cuts:
         if cut.kept:
@@ -122,7 +124,7 @@ def _dispatch_range(
     store = plan.store
     index = open_index(store.local_places.index, store.config, store.checkpoint) if has_index else None
     dispatcher = Dispatcher(
-        store.local_root,
+        store.local_places,
         store.config,
         store.log,
         index,
@@ -154,4 +156,4 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()
-    sync_path(store.local_root)
+    sync_path(store.local_places.root)

@@ -42,7 +42,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces, StorePlaces
 
 RELEASES = ("5.3.3", "5.5.0", "5.5.1")
 DEFAULT_RECOVER_MAX_NUM = 10
@@ -61,8 +61,8 @@ class Scanned(NamedTuple):
 class BrokerRecovery:
     """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
-    def __init__(self, root: Path, config: SizedConfig, evidence: EndEvidence) -> None:
-        self.places = places = StorePlaces.of(root, config)
+    def __init__(self, places: LocalPlaces, config: SizedConfig, evidence: EndEvidence) -> None:
+        self.places = places
         self.evidence = evidence
         self.config = config
         self.last_exit_ok = not places.abort.exists()
@@ -85,7 +85,7 @@ class BrokerRecovery:
             self.checkpoint.flush()
             return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
         with open_log(self.places, self.config) as log:
-            dispatcher = Dispatcher(self.places.root, self.config, log, index, self.batch_topics, as_broker=True)
+            dispatcher = Dispatcher(self.places, self.config, log, index, self.batch_topics, as_broker=True)
             return self._recover(log, dispatcher)
 
     def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
@@ -303,27 +303,27 @@ def _max_phy_offset(writer: Writer) -> int:
     return max_phy_offset
 
 
-def recover_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
+def recover_as_broker(places: LocalPlaces, config: SizedConfig) -> RecoveryReport:
     """Recover a store as a broker does at its next start. The file ``abort`` stays.
 
     Parameters: config: its ``compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
-    return BrokerRecovery(root, config, find_evidence(root, config)).run()
+    return BrokerRecovery(places, config, find_evidence(places, config)).run()
 
 
-def find_evidence(root: Path, config: StoreConfig) -> StoreEvidence:
-    state = StoreState.CRASHED if StorePlaces.of(root).abort.exists() else StoreState.STOPPED
-    return StoreEvidence(root, config, state)
+def find_evidence(places: LocalPlaces, config: StoreConfig) -> StoreEvidence:
+    state = StoreState.CRASHED if places.abort.exists() else StoreState.STOPPED
+    return StoreEvidence(places, config, state)
 
 
-def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
+def dry_run_as_broker(places: LocalPlaces, config: SizedConfig) -> RecoveryReport:
     """Report what ``recover_as_broker`` would do.
 
     It runs in a temporary directory, on links to files that it only reads and on copies of files that it writes to.
     """
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
-        places, copies = StorePlaces.of(root, config), StorePlaces.of(Path(name))
+        root, copies = places.root, StorePlaces.of(Path(name))
         copy = copies.root
         logs = {copy / str(i): local_path(path) for i, path in enumerate(places.log_directories) if path.is_dir()}
         queues = [path for part in places.queue_parts for path in part.glob("*/*")]
@@ -341,9 +341,9 @@ def dry_run_as_broker(root: Path, config: SizedConfig) -> RecoveryReport:
         if places.abort.exists():
             copies.abort.touch()
         paths = ",".join(map(str, logs)) or str(copies.default_log)
-        evidence = find_evidence(root, config)  # of the store itself: the copy has only some files of its queues
+        evidence = find_evidence(places, config)  # of the store itself: the copy has only some files of its queues
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
-        recovery = BrokerRecovery(copy, config, evidence)
+        recovery = BrokerRecovery(StorePlaces.of(copy, config), config, evidence)
         recovery.saves_tails = False
         try:
             report = recovery.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from rocketstore.config import SizedConfig
 from rocketstore.disk.durable import make_directory
@@ -14,27 +13,30 @@ from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
 from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
+from rocketstore.survey.survey import Survey
 
 
 def complete_store(
-    root: Path, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
+    begun: Survey, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
 ) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
     The stated settings are saved. ``abort`` stays if anything was changed.
 
-    Parameters: config: stated settings. settings: those to build with; None to learn them.
+    Parameters: begun: under the lock. config: stated settings. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions, and with the files that have saved old records.
     Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """
-    settings = settings or find_settings(root, config)
-    plan = plan_recovery(root, settings.config, thorough=False)
+    settings = settings or find_settings(begun.places, config)
+    plan = plan_recovery(begun, settings.config, thorough=False)
     with plan.store.log:
         report = plan.with_assumptions(plan.report(), settings)
-        unreadable = plan.count_unreadable(_first_unchecked(plan)).require_none(root, config)
+        unreadable = plan.count_unreadable(_first_unchecked(plan)).require_none(
+            begun.root, allow=config.allow_unreadable
+        )
         report = replace(report, notes=(*report.notes, *unreadable))
-        save_geometry(root, config, is_new=not has_messages(root, config))
-        for path in config.commit_log_paths(root, writable=True):
+        save_geometry(begun.local_places, config, is_new=not has_messages(begun.places))
+        for path in config.commit_log_paths(begun.root, writable=True):
             make_directory(local_path(path))
         saved = describe_saved_records(plan.log, apply_plan(plan))
     return replace(report, notes=(*saved, *report.notes))

@@ -35,7 +35,7 @@ class QueueRepair:
 
 def find_last_units(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last units, where a clean stop leaves them."""
-    return [queue.at_last_file() for queue in find_queues(store.local_root, store.config)]
+    return [queue.at_last_file() for queue in find_queues(store.local_places, store.config)]
 
 
 def are_ends_sound(store: StoreFiles, log: LogRepair, queues: list[RecoveredQueue]) -> bool:
@@ -64,9 +64,9 @@ def find_newest_end(queues: list[RecoveredQueue]) -> int:
 def find_queue_ends(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last sound units, by the units alone. Raises: StoreError if the log is missing."""
     flushed, minimum = store.checkpoint.logics_physical_offset, store.log.min_phy_offset
-    queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store.local_root, store.config, flushed)]
+    queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store.local_places, store.config, flushed)]
     if not store.log.queue.files and any(path for queue in queues for path in queue.files()):
-        require_log_directory(store.root, store.config)
+        require_log_directory(store.places, store.config)
         raise StoreError(
             f"{store.root}: the commit log is gone, but its queues are there: restore it, "
             "or let rocketstore recover STORE --policy broker delete them, as a broker does at its next start"

@@ -33,7 +33,7 @@ from rocketstore.queue.queue_end import find_end_of_records
 from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces, StorePlaces
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
@@ -195,9 +195,9 @@ def _reader(path: str, start: int) -> Iterator[Callable[[int, int], bytes]]:
         yield lambda position, size: read_at(file.fileno(), size, position - start, path)
 
 
-def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[RecoveredQueue]:
+def find_queues(places: LocalPlaces, config: StoreConfig, flushed: int = 0) -> list[RecoveredQueue]:
     """Return the queues of a store, without their ends. Parameters: flushed: as in ``RecoveredQueue``."""
-    places, found = StorePlaces.of(root), []
+    found = []
     for kind in QUEUE_KINDS:
         size = getattr(config, kind.size_name)
         for directory in queue_directories(places.queues(kind)):
@@ -209,13 +209,13 @@ def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[Recov
     return found
 
 
-def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
+def empty_ext_files(places: LocalPlaces, config: StoreConfig) -> list[Path]:
     """Return the ext files that never got their length, also of missing queues. Raises: CorruptFileError.
 
     The ext files of a missing queue are opened when the queue is made again.
     """
     size = config.mapped_file_size_consume_queue_ext or 0
-    ext = StorePlaces.of(root).queues(ConsumeQueueExt)
+    ext = places.queues(ConsumeQueueExt)
     directories = queue_directories(ext) if config.enable_consume_queue_ext else ()
     return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
-from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, require_config
-from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
-from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
@@ -20,18 +17,10 @@ from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
-from rocketstore.state.json_tables import batch_topics
-from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import look_at_store, require_file_log
-from rocketstore.survey.owners import lock_for_writing, require_log_directory, require_own_places
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import (
-    planning_config,
-    require_batch_size,
-    require_store,
-    save_geometry,
-    writing_config,
-)
+from rocketstore.survey.places import LocalPlaces
+from rocketstore.survey.requirements import begin_entry, locked
+from rocketstore.survey.sizes import save_geometry
+from rocketstore.survey.survey import Survey
 
 POLICIES = ("complete", "broker")
 LAST_PATCH = {release.rpartition(".")[0]: release for release in RELEASES}  # as Compat takes "5.3"
@@ -90,62 +79,69 @@ def recover(
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
     if cut_at_damage and policy == "broker":
         raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
-    require_config(config)
-    root = local_path(path)
-    given = config or StoreConfig()
-    require_descriptors_to_write(root)
-    require_store(root, given)
-    require_file_log(root, given, "recovered")
-    layout = look_at_store(root, config)
-    layout.require_written_queues("recovered")
-    layout.require_config_files("recovered")
-    require_log_directory(root, given)
-    require_own_places(root, given)
-    has_sizes = any(getattr(given, name) is not None for name in DEFAULT_SIZES)
-    config, notes = planning_config(root, config) if dry_run else (writing_config(root, config), ())
-    if batch_topics(open_tables(StorePlaces.of(root), config).read_topics()):
-        require_batch_size(config)
-    settings = config
-    if policy == "broker":
-        config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
-    if policy == "broker" and config.compat not in RELEASES:
-        known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
-        raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
+    begun = begin_entry("recover dry run" if dry_run else "recover", path, config)
     if dry_run:
-        learned = find_settings(root, config)
-        if policy == "broker":
-            report = _with_assumptions(dry_run_as_broker(root, learned.config), root, learned)
-        else:
-            plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
-            with plan.store.log:
-                report = plan.with_assumptions(plan.report(dry_run=True), learned)
-                report = replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
-        warn_of(report.assumptions, root)
-        return replace(report, notes=(*notes, *report.notes))
-    with lock_for_writing(root, given):
-        learned = find_settings(root, config)
-        if policy == "broker":
-            report = _with_assumptions(recover_as_broker(root, learned.config), root, learned)
-        else:
-            plan = plan_recovery(root, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
-            with plan.store.log:
-                report = plan.with_assumptions(plan.report(), learned)
-                unreadable = plan.count_unreadable().require_none(root, config)
-                saved = describe_saved_records(plan.log, apply_plan(plan))
-                report = replace(report, notes=(*saved, *report.notes, *unreadable))
-        if has_sizes:
-            save_geometry(root, settings)
-        StorePlaces.of(root).abort.unlink(missing_ok=True)
-        sync_path(root)
-    warn_of(report.assumptions, root)
+        known, notes = begun.supposed()
+        report = _plan_only(begun, _with_release(known, policy), policy, cut_at_damage, deleted)
+        report = replace(report, notes=(*notes, *report.notes))
+    else:
+        _with_release(begun.sized(), policy)  # raises before the file of the lock is made
+        with locked("recover", begun) as now:
+            report = _recover(now, _with_release(now.sized(), policy), policy, cut_at_damage, deleted)
+    warn_of(report.assumptions, begun.root)
     return report
 
 
-def _with_assumptions(report: RecoveryReport, root: Path, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:
+def _with_release(config: SizedConfig, policy: str) -> SizedConfig:
+    """Return the configuration with the release that the policy "broker" follows. Raises: ValueError for another."""
+    if policy != "broker":
+        return config
+    release = LAST_PATCH.get(config.compat, config.compat)
+    if release not in RELEASES:
+        known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
+        raise ValueError(f"compat={release!r}: policy 'broker' supports {known}")
+    return replace(config, compat=release)
+
+
+def _plan_only(begun: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
+    """Return the report of a dry run."""
+    learned = find_settings(begun.places, config)
+    if policy == "broker":
+        report = dry_run_as_broker(begun.local_places, learned.config)
+        return _with_assumptions(report, begun.local_places, learned)
+    plan = plan_recovery(begun, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
+    with plan.store.log:
+        report = plan.with_assumptions(plan.report(dry_run=True), learned)
+        return replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
+
+
+def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
+    """Recover a store whose lock is held. Parameters: now: the survey under the lock."""
+    places, given = now.local_places, now.settings
+    learned = find_settings(places, config)
+    if policy == "broker":
+        report = _with_assumptions(recover_as_broker(places, learned.config), places, learned)
+    else:
+        plan = plan_recovery(now, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
+        with plan.store.log:
+            report = plan.with_assumptions(plan.report(), learned)
+            unreadable = plan.count_unreadable().require_none(now.root, allow=config.allow_unreadable)
+            saved = describe_saved_records(plan.log, apply_plan(plan))
+            report = replace(report, notes=(*saved, *report.notes, *unreadable))
+    if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
+        save_geometry(places, now.sized())
+    places.abort.unlink(missing_ok=True)
+    sync_path(places.root)
+    return report
+
+
+def _with_assumptions(
+    report: RecoveryReport, places: LocalPlaces, settings: BrokerSettings[SizedConfig]
+) -> RecoveryReport:
     """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
     assumed = Assumptions(settings)
     # A broker also dispatches records that are not where they say.
-    with open_store_files(root, settings.config).log as log, contextlib.suppress(CorruptFileError):
+    with open_store_files(places, settings.config).log as log, contextlib.suppress(CorruptFileError):
         for action in report.actions:
             if action.what == "dispatch":
                 assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))

@@ -35,7 +35,7 @@ from rocketstore.queue.queue_directories import queue_directories, queue_ids_in,
 from rocketstore.queue.units import CqUnit
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import AnyPlaces, StorePlaces
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.sizes import is_stated, read_saved
 from rocketstore.text_values import UNITS, counted
 
@@ -162,22 +162,21 @@ def warn_of(texts: Iterable[str], root: StorePath, *, stacklevel: int = 3) -> tu
     return found
 
 
-def find_settings(root: StorePath, config: AnyConfig, *, places: Sequence[StorePath] = ()) -> BrokerSettings[AnyConfig]:
+def find_settings(places: AnyPlaces, config: AnyConfig, *, more: Sequence[AnyPlaces] = ()) -> BrokerSettings[AnyConfig]:
     """Learn the settings that nobody stated from the sound units of a store. Nothing is changed.
 
-    Parameters: config: stated settings, and RocketMQ's defaults for the others. places: more directories that may have
+    Parameters: config: stated settings, and RocketMQ's defaults for the others. more: other directories that may have
     the store's queues.
     """
-    own = StorePlaces.of(root, config)
-    all_places = (own, *map(StorePlaces.of, places))
-    saved = read_saved(own.saved_settings)
+    all_places = (places, *more)
+    saved = read_saved(places.saved_settings)
     unstated = find_unstated(config, saved)
     if config.message_delay_level == StoreConfig.message_delay_level and not isinstance(config.other, BrokerFile):
         config = replace(config, message_delay_level=saved.get(LEVELS, config.message_delay_level))
-    topics = {topic for place in all_places for topic in topics_in(place.queues(ConsumeQueue))}
+    topics = {topic for each in all_places for topic in topics_in(each.queues(ConsumeQueue))}
     delays: dict[int, int] = {}
     conflicts: list[str] = []
-    with contextlib.suppress(*READ_ERRORS), open_log(own, config, may_be_missing=True) as log:
+    with contextlib.suppress(*READ_ERRORS), open_log(places, config, may_be_missing=True) as log:
         if {MULTI, LMQ} <= unstated:
             config = _with_light_queues(config, all_places, topics, log)
         if SCHEDULE_TOPIC in topics:
@@ -190,7 +189,7 @@ def find_settings(root: StorePath, config: AnyConfig, *, places: Sequence[StoreP
         config = replace(config, enable_consume_queue_ext=True)
     if config.enable_consume_queue_ext and any(map(_has_bitmaps, all_places)):
         conflicts.append(BITMAPS)
-    has_index = own.index.is_dir() and bool(index_paths(own.index))
+    has_index = places.index.is_dir() and bool(index_paths(places.index))
     return BrokerSettings(config, unstated, delays, has_index, tuple(conflicts))
 
 
@@ -209,17 +208,16 @@ def _find_delays(places: Iterable[AnyPlaces], log: CommitLog) -> dict[int, list[
     """
     found: dict[int, list[int]] = {}
     for place in places:
-        directory = place.topic(ConsumeQueue, SCHEDULE_TOPIC)
-        for queue_id in queue_ids_in(directory):
+        for queue_id in queue_ids_in(place.topic(ConsumeQueue, SCHEDULE_TOPIC)):
             with contextlib.suppress(*READ_ERRORS):
-                for level, seconds in _delays_of(directory / str(queue_id), queue_id, log):
+                for level, seconds in _delays_of(place, queue_id, log):
                     found.setdefault(level, []).append(seconds)
     return found
 
 
-def _delays_of(directory: StorePath, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
+def _delays_of(place: AnyPlaces, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
     """Yield level and delay, seconds, of the sound units at both ends of a queue, the newest first."""
-    with ConsumeQueue.open(directory, commit_log=log) as queue:
+    with ConsumeQueue.open(place.queue(ConsumeQueue, SCHEDULE_TOPIC, queue_id), commit_log=log) as queue:
         begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
         newest = max(begin, end - SAMPLED_UNITS)
         for number in [*range(end - 1, newest - 1, -1), *range(min(newest, begin + SAMPLED_UNITS) - 1, begin - 1, -1)]:
@@ -227,19 +225,17 @@ def _delays_of(directory: StorePath, queue_id: int, log: CommitLog) -> Iterator[
             message = log.find_message(unit.phy_offset)
             if message is None or (message.topic, message.queue_id) != (SCHEDULE_TOPIC, queue_id):
                 continue
-            level, delay = _level_of(message), _tags_code_of(queue, unit) - message.store_timestamp
+            level, delay = _level_of(message), _tags_code_of(place, queue, unit) - message.store_timestamp
             is_delay = delay >= 0 and delay % 1000 == 0 and delay // 1000 <= MAX_SECONDS
             if unit.size == message.size and level is not None and is_delay:
                 yield level, delay // 1000
 
 
-def _tags_code_of(queue: ConsumeQueue, unit: CqUnit) -> int:
+def _tags_code_of(place: AnyPlaces, queue: ConsumeQueue, unit: CqUnit) -> int:
     """Return the tags code of a unit, from its ext unit if it leads to one; 0 if the ext unit is missing."""
     if not ConsumeQueueExt.is_ext_address(unit.tags_code):
         return unit.tags_code
-    topic = queue.directory.parent
-    places = StorePlaces.of(topic.parent.parent)
-    with ConsumeQueueExt.open(places.queue(ConsumeQueueExt, topic.name, queue.directory.name)) as ext:
+    with ConsumeQueueExt.open(place.queue(ConsumeQueueExt, SCHEDULE_TOPIC, queue.directory.name)) as ext:
         found = ext.read(unit.tags_code)
     return 0 if found is None else found.tags_code
 
@@ -323,7 +319,7 @@ def _has_units_of_other_topics(directory: StorePath, log: CommitLog) -> bool:
 def _has_ext_units(place: AnyPlaces) -> bool:
     """Return whether the last unit of a queue with ext files leads to an ext unit."""
     for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
-        with contextlib.suppress(*READ_ERRORS), _queue_beside(directory) as queue:
+        with contextlib.suppress(*READ_ERRORS), _queue_beside(place, directory) as queue:
             if len(queue):
                 return ConsumeQueueExt.is_ext_address(queue[-1].tags_code)
     return False
@@ -334,7 +330,7 @@ def _has_bitmaps(place: AnyPlaces) -> bool:
     for directory in islice(queue_directories(place.queues(ConsumeQueueExt)), SAMPLED_QUEUES):
         with (
             contextlib.suppress(*READ_ERRORS),
-            _queue_beside(directory) as queue,
+            _queue_beside(place, directory) as queue,
             ConsumeQueueExt.open(directory) as ext,
         ):
             address = queue[-1].tags_code if len(queue) else 0
@@ -344,7 +340,6 @@ def _has_bitmaps(place: AnyPlaces) -> bool:
     return False
 
 
-def _queue_beside(directory: StorePath) -> ConsumeQueue:
+def _queue_beside(place: AnyPlaces, directory: StorePath) -> ConsumeQueue:
     """Open the queue of a directory of ext files."""
-    topic = directory.parent
-    return ConsumeQueue.open(StorePlaces.of(topic.parent.parent).queue(ConsumeQueue, topic.name, directory.name))
+    return ConsumeQueue.open(place.queue(ConsumeQueue, directory.parent.name, directory.name))

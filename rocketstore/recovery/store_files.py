@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from rocketstore.config import SizedConfig
 from rocketstore.disk.storage import local_path
@@ -23,7 +22,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import AnyPlaces, StorePlaces
+from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
 
 OTHER_TYPE = (  # of plain queues, and of batch queues
     "topics.json says that {0} has queue.type BatchCQ; these have not",
@@ -50,14 +49,9 @@ class StoreFiles:
         return self.places.root
 
     @property
-    def local_root(self) -> Path:
-        """The root of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
-        return local_path(self.root)
-
-    @property
-    def local_places(self) -> StorePlaces[Path]:
+    def local_places(self) -> LocalPlaces:
         """The places of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
-        return StorePlaces.of(self.local_root, self.config)
+        return StorePlaces(local_path(self.places.root), self.places.log_directories)
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -69,7 +63,7 @@ class StoreFiles:
 
     @lazy_property
     def known_topics(self) -> KnownTopics:
-        return KnownTopics.of(self.root, self.config, is_stopped=self.last_exit_ok)
+        return KnownTopics.of(self.places, self.config, is_stopped=self.last_exit_ok)
 
     @property
     def index_geometry(self) -> IndexGeometry:
@@ -79,19 +73,18 @@ class StoreFiles:
     def evidence(self) -> StoreEvidence:
         """Decides whether bytes of the log that are no record are a cut of a broker or damage."""
         state = StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
-        return StoreEvidence(self.root, self.config, state)
+        return StoreEvidence(self.places, self.config, state)
 
     @property
     def has_checkpoint(self) -> bool:
         return self.places.checkpoint.exists()
 
 
-def open_store_files(root: StorePath, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(places: AnyPlaces, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
     Parameters: last_exit_ok: None: the file ``abort`` tells.
     """
-    places = StorePlaces.of(root, config)
     if last_exit_ok is None:
         last_exit_ok = not places.abort.exists()
     whole_to = LONG_MAX if last_exit_ok else 0

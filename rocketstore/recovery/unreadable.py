@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rocketstore.compat import DIFFERENCES, Compat
-from rocketstore.config import StoreConfig
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import BORN_HOST_V6, MAGIC_V2, RECORD_HEAD, STORE_HOST_V6
 from rocketstore.log.commit_log import CommitLog
@@ -76,12 +74,15 @@ class UnreadableRecords:
         parts = [f"{count} {KINDS[name]} (read since {_first_release(name)})" for name, count in counts]
         return (f"RocketMQ {self.compat} cannot read {counted(self.total, 'record')}: {', '.join(parts)}",)
 
-    def require_none(self, root: StorePath, config: StoreConfig) -> tuple[str, ...]:
-        """Return the texts if ``config.allow_unreadable``. Else raise StoreError if a record is unreadable."""
+    def require_none(self, where: object, *, allow: bool) -> tuple[str, ...]:
+        """Return the texts if unreadable records are allowed. Else raise StoreError if a record is unreadable.
+
+        Parameters: where: the root of the store, for the error. allow: ``allow_unreadable`` of the configuration.
+        """
         for text in self.texts():
-            if not config.allow_unreadable:
+            if not allow:
                 raise StoreError(
-                    f"{root}: {text}. Nothing was written. Give compat of the release that reads this store, or "
+                    f"{where}: {text}. Nothing was written. Give compat of the release that reads this store, or "
                     "allow_unreadable=True (on the command line --compat, --allow-unreadable)"
                 )
         return self.texts()

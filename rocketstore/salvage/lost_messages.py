@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.salvage.find import RecordRun
 from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.places import LocalPlaces
 
 STEP = 1 << 16  # queue offsets that are read at once
 UNKNOWN = -1  # the time of a unit that has no time
@@ -33,7 +33,7 @@ class LostUnits(NamedTuple):
 
 
 def count_lost_messages(
-    root: Path, config: StoreConfig | None, runs: Sequence[RecordRun], begin: int
+    places: LocalPlaces, config: StoreConfig, runs: Sequence[RecordRun], begin: int
 ) -> tuple[LostMessages, ...] | None:
     """Count the messages to which units of queues lead, but of which no intact record is left. Sort them by topic.
 
@@ -43,11 +43,11 @@ def count_lost_messages(
     Parameters: runs: the intact records. begin: where the log begins, a physical offset.
     Returns: None if the store has no queues in files, or if they cannot be read.
     """
-    if not root.is_dir():
+    if not places.root.is_dir():
         return None
     try:
-        end = find_cut(root, config)
-        with MessageStore.open(root, config=config, leftovers=True) as store:
+        end = find_cut(places, config)
+        with MessageStore(places, config, leftovers=True) as store:
             queues = list(store.queues())
             found = [
                 lost
@@ -60,9 +60,9 @@ def count_lost_messages(
     return tuple(add_up(found)) if queues else None
 
 
-def find_cut(root: Path, config: StoreConfig | None) -> int:
+def find_cut(places: LocalPlaces, config: StoreConfig) -> int:
     """Return where a broker is proved to have cut the log; LONG_MAX if no cut is proved."""
-    with MessageStore.open(root, config=config) as store:
+    with MessageStore(places, config) as store:
         view = store.commit_log.look()
     return view.end if view.why == Why.CUT else LONG_MAX
 

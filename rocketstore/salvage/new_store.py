@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -26,7 +25,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.sizes import save_geometry
 
 
@@ -43,14 +42,14 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, places: StorePlaces[Path], config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self, places: LocalPlaces, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
     ) -> None:
         """Parameters: queues: by the numbers in requests."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
         self.places = places
         self.checkpoint = StoreCheckpoint.open(places.checkpoint)
         index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(places.root, config, log, index, batch_topics(open_tables(places).read_topics()))
+        self.dispatcher = Dispatcher(places, config, log, index, batch_topics(open_tables(places).read_topics()))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
         self.building = self.syncing = self.threads.submit(lambda: None)
@@ -58,11 +57,10 @@ class NewStore:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, root: Path, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
+        cls, places: LocalPlaces, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
-        save_geometry(root, stated)
-        places = StorePlaces.of(root, config)
+        save_geometry(places, stated)
         with open_log(places, config) as log:
             self = cls(places, config, copy, log, queues)
             try:

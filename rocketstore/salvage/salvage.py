@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.compat import Compat
-from rocketstore.config import SizedConfig, StoreConfig, require_config
+from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
@@ -46,10 +46,12 @@ from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_json_tables, open_tables
-from rocketstore.survey.formats import require_file_log
+from rocketstore.survey.nearby import hint_at_store
 from rocketstore.survey.owners import lock_owner_of
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import hint_at_store, known_config, with_default_sizes
+from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.sizes import find_sizes, with_default_sizes
+from rocketstore.survey.survey import Survey
 from rocketstore.text_values import counted
 
 WORK = "rocketstore-salvage"
@@ -191,41 +193,35 @@ def salvage(
     >>> rocketstore.salvage("demo", dry_run=True).lost_messages
     ()
     """
-    require_config(config)
     if out is None and not dry_run:
         raise ValueError("out=None: give the directory of the new store, or dry_run=True")
     root = local_path(path)
     new = None if out is None else local_path(out)
     if new is not None:
         require_descriptors_to_write(new)
-    paths = _log_files(root, config)
+    begun = begin_entry("salvage of a file" if root.is_file() else "salvage", root, config)
+    paths = _log_files(begun.local_places)
     if new is not None:
         _check_out(root, paths, new)
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, WORK))
-            return replace(_Salvage(root, paths, Path(name), config, progress, deleted=deleted).find_losses(), out=new)
+            return replace(_Salvage(begun, paths, Path(name), progress, deleted=deleted).find_losses(), out=new)
     with lock_owner_of(new):
-        report = _salvage_into(root, paths, new, config, progress, deleted=deleted)
+        report = _salvage_into(begun, paths, new, progress, deleted=deleted)
     warn_of(report.assumptions, root)
     return report
 
 
 def _salvage_into(
-    root: Path,
-    paths: list[Path],
-    new: Path,
-    config: StoreConfig | None,
-    progress: Progress | None,
-    *,
-    deleted: bool,
+    begun: Survey, paths: list[Path], new: Path, progress: Progress | None, *, deleted: bool
 ) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     existed = new.is_dir()
     try:
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
         make_directory(new / WORK)
-        report = _Salvage(root, paths, new, config, progress, deleted=deleted).run()
+        report = _Salvage(begun, paths, new, progress, deleted=deleted).run()
         places, work = StorePlaces.of(new), StorePlaces.of(new / WORK)
         made = sorted(work.root.iterdir(), key=lambda path: (path != work.abort, path == work.default_log))
         for child in made:  # killed here, it leaves no log, or `abort` beside it
@@ -243,13 +239,12 @@ def _salvage_into(
         raise
 
 
-def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
+def _log_files(places: LocalPlaces) -> list[Path]:
     """Return the files that may have records, in the order of their names."""
-    if root.is_file():
-        return [root]
-    require_file_log(root, config or StoreConfig(), "salvaged")
-    logs = map(local_path, StorePlaces.of(root, config).log_directories)
-    directories = [path for path in logs if path.is_dir()] or [root]
+    if places.root.is_file():
+        return [places.root]
+    logs = map(local_path, places.log_directories)
+    directories = [path for path in logs if path.is_dir()] or [places.root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
 
@@ -275,20 +270,14 @@ class _Salvage:
     """
 
     def __init__(
-        self,
-        root: Path,
-        paths: list[Path],
-        out: Path,
-        config: StoreConfig | None,
-        progress: Progress | None,
-        *,
-        deleted: bool,
+        self, begun: Survey, paths: list[Path], out: Path, progress: Progress | None, *, deleted: bool
     ) -> None:
         self.deleted = deleted
-        self.root, self.out, self.work = root, out, out / WORK
-        self.paths, self.given, self.progress = paths, config, progress
-        known = _old_config(root, self.work, config)
-        self.settings = _find_settings(root, known)
+        self.places, self.given = begun.local_places, begun.given
+        self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / WORK)
+        self.paths, self.progress = paths, progress
+        known = _old_config(begun, self.work)
+        self.settings = _find_settings(self.places, known)
         self.known, self.config = known, self.settings.config
         self.assumed = Assumptions(self.settings)
         self.unreadable = UnreadableRecords(self.config.compat)
@@ -343,7 +332,7 @@ class _Salvage:
         return finds
 
     def count_lost_messages(self, finds: Finds) -> tuple[LostMessages, ...] | None:
-        return count_lost_messages(self.root, self.given, finds.chosen, finds.begin())
+        return count_lost_messages(self.places, self.given or StoreConfig(), finds.chosen, finds.begin())
 
     def run(self) -> SalvageReport:
         files, offsets = [], self.new_offsets(self.new_lives())
@@ -363,15 +352,15 @@ class _Salvage:
             offsets = self.count_again(finds.chosen, self.new_lives())
         if offsets.lives is not None and offsets.lives.finish():
             offsets = self.count_again(finds.chosen, offsets.lives)
-        unreadable = self.unreadable.require_none(self.root, self.config)
+        unreadable = self.unreadable.require_none(self.root, allow=self.config.allow_unreadable)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
-        _copy_config(self.root, self.work)
-        offsets.start(batch_topics(open_tables(StorePlaces.of(self.work)).read_topics()))
+        _copy_config(self.places, self.work)
+        offsets.start(batch_topics(open_tables(self.work).read_topics()))
         begin = finds.chosen[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
-        log = LogCopy(StorePlaces.of(self.work).default_log, size, begin + shift, self.paths[0])
+        log = LogCopy(self.work.default_log, size, begin + shift, self.paths[0])
         self.declare(offsets)
         stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
         with NewStore.open(self.work, config, stated, log, self.scanner.queues) as new:
@@ -402,9 +391,8 @@ class _Salvage:
         """Return what decides which records get no unit. A file, or a directory without a store, has no topics."""
         if self.deleted:
             return None
-        return TopicLives(
-            KnownTopics.of(self.root, self.config, is_stopped=not StorePlaces.of(self.root).abort.exists())
-        )
+        is_stopped = not self.places.abort.exists()
+        return TopicLives(KnownTopics.of(self.places, self.config, is_stopped=is_stopped))
 
     def new_offsets(self, lives: TopicLives | None) -> QueueOffsets:
         return QueueOffsets(self.scanner, self.config, lives)
@@ -496,7 +484,7 @@ class _Salvage:
 
     def declare(self, offsets: QueueOffsets) -> None:
         """Add the topics and their queues to topics.json."""
-        tables = open_json_tables(StorePlaces.of(self.work))
+        tables = open_json_tables(self.work)
         known = tables.read_topics()
         queues = {
             topic: count
@@ -508,32 +496,31 @@ class _Salvage:
             tables.extend_topics(queues, types)
 
 
-def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:
+def _old_config(begun: Survey, copies: LocalPlaces) -> StoreConfig:
     """Return the configuration of the old store: as given, or by its files, or by its rocketstore.json."""
     with contextlib.suppress(ValueError, StoreError, OSError):
-        return with_default_sizes(known_config(root, config))
-    saved, copied = StorePlaces.of(root).saved_settings, StorePlaces.of(new).saved_settings
+        return with_default_sizes(begun.sizes.config)
+    saved, copied = begun.local_places.saved_settings, copies.saved_settings
     with contextlib.suppress(ValueError, StoreError, OSError):
         make_directory(copied.parent)
         replace_file(copied, read_small_file(saved), like=saved)
-        return with_default_sizes(known_config(new, config))
+        return with_default_sizes(find_sizes(copies, begun.given).config)
     copied.unlink(missing_ok=True)
-    return config or StoreConfig()
+    return begun.settings
 
 
-def _find_settings(root: Path, known: StoreConfig) -> BrokerSettings[StoreConfig]:
+def _find_settings(places: LocalPlaces, known: StoreConfig) -> BrokerSettings[StoreConfig]:
     """Return the settings that the sound units of the old store show. A file of a log alone shows none."""
     with contextlib.suppress(ValueError, StoreError, OSError):
-        return find_settings(root, known)
+        return find_settings(places, known)
     return BrokerSettings(known, find_unstated(known, {}))
 
 
-def _copy_config(root: Path, new: Path) -> None:
+def _copy_config(places: LocalPlaces, copies: LocalPlaces) -> None:
     """Copy the files of ``config`` that a broker can read. A link that leads out of the store is not followed."""
-    places, copies = StorePlaces.of(root), StorePlaces.of(new)
     if not places.config.is_dir():
         return
-    real_root = root.resolve()
+    real_root = places.root.resolve()
     bad = {problem.path for problem in open_tables(places).check()}
     for path in sorted(places.config.iterdir()):
         good = path.name.endswith((".json", ".json.bak")) and path != places.saved_settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
-from rocketstore.disk.storage import scandir
+from rocketstore.disk.storage import names_in, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.java_text import parse_boolean, trim
@@ -73,10 +73,12 @@ def find_config_databases(directory: StorePath, config: StoreConfig | None = Non
     version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
     if store_type(config) == FILES and trim(version) != "v2":
         return {}
+    names = names_in(directory)
     for name in (VERSION_2, ALL_IN_ONE):
-        if is_rocksdb(directory / name):
+        if name in names and is_rocksdb(directory / name):
             return dict.fromkeys((*DATABASES, LMQ_OFFSETS), directory / name)
-    found = {file: directory / name for file, name in DATABASES.items() if is_rocksdb(directory / name)}
+    known = {file: directory / name for file, name in DATABASES.items() if name in names}
+    found = {file: path for file, path in known.items() if is_rocksdb(path)}
     return found | ({LMQ_OFFSETS: found[OFFSETS]} if OFFSETS in found else {})
 
 

@@ -7,14 +7,13 @@ import io
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
+from rocketstore.disk.descriptors import require_descriptors_to_expire
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.storage import held_lists, local_path, to_path
+from rocketstore.disk.storage import held_lists, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
@@ -31,7 +30,9 @@ from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
-from rocketstore.survey.sizes import require_store
+from rocketstore.survey.places import AnyPlaces
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.survey import Survey
 
 if TYPE_CHECKING:
     from rocketstore.dispatch.reput import OwnDispatcher
@@ -79,38 +80,51 @@ class MessageStore(Previewed, StoreReader, Closable):
             raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them: a writer appends at the log's end")
         if tiered and mode != "r":
             raise ValueError(f"tiered={tiered!r}: only mode 'r' reads tiered storage")
-        root: StorePath = to_path(path) if mode == "r" else local_path(path)
-        if mode == "a":
-            return cls._open_writer(local_path(root), mode, config)
-        given, config = config, config or StoreConfig()
-        require_descriptors_to_read(root)
-        require_store(root, config)
         if mode == "r":
-            store = cls(root, config, leftovers=leftovers, tiered=tiered)
-            if tiered:
-                _ = store.tier  # raises an error if it is missing
-            return store
-        return cls._open_writer(local_path(root), mode, given)
+            return cls.of_entry("open r", path, config, leftovers=leftovers, tiered=tiered)
+        return cls.of_writing_entry(f"open {mode}", path, mode, config)
 
     @classmethod
-    def of_plan(cls, path: StorePath, config: StoreConfig, log: CommitLog | None) -> Self:
+    def of_entry(
+        cls,
+        entry: str,
+        path: str | os.PathLike[str] | StorePath,
+        config: StoreConfig | None = None,
+        *,
+        leftovers: bool = False,
+        tiered: bool = False,
+    ) -> Self:
+        """Open a store for reading. Parameters: entry: a name of ENTRIES, whose requirements are checked."""
+        return cls.of_survey(begin_entry(entry, path, config), leftovers=leftovers, tiered=tiered)
+
+    @classmethod
+    def of_survey(cls, begun: Survey, *, leftovers: bool = False, tiered: bool = False) -> Self:
+        """Open the store that an entry has begun with, for reading. Raises: StoreError without the tier."""
+        store = cls(begun.places, begun.settings, leftovers=leftovers, tiered=tiered)
+        if tiered:
+            _ = store.tier  # raises an error if it is missing
+        return store
+
+    @classmethod
+    def of_writing_entry(
+        cls, entry: str, path: str | os.PathLike[str] | StorePath, mode: Literal["r+", "a"], config: StoreConfig | None
+    ) -> Self:
+        """Open a store for writing. Parameters: entry: a name of ENTRIES, whose requirements are checked."""
+        from rocketstore.store.open_writer import open_writer  # a reader needs neither writer nor recovery
+
+        writer = open_writer(entry, local_path(path), mode, config)
+        return cls(writer.places, writer.config.as_store_config(), mode, writer)
+
+    @classmethod
+    def of_plan(cls, places: AnyPlaces, config: StoreConfig, log: CommitLog | None) -> Self:
         """Make a reader of a store from the plan of another process, for example of a job's driver. List no directory.
 
         Parameters: log: the commit log, which the reader closes; None to open it at its first use.
         """
-        self = cls(path, config)
+        self = cls(places, config)
         if log is not None:
             vars(self)["commit_log"] = log
         return self
-
-    @classmethod
-    def _open_writer(cls, root: Path, mode: str, config: StoreConfig | None) -> Self:
-        from rocketstore.store.open_writer import open_writer  # a reader needs neither writer nor recovery
-
-        if config is not None:
-            config.commit_log_paths(root, writable=True)  # raises before any file is made
-        writer = open_writer(root, mode, config)
-        return cls(root, writer.config.as_store_config(), mode, writer)
 
     # ---- writing -------------------------------------------------------------------------------------------
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
+import os
+from typing import Literal
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import BusyThreads
-from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
 from rocketstore.logger import logger
-from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.writer import StoreWriter
 from rocketstore.survey.broker_config import open_json_tables, open_tables
-from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.owners import acquire_locks, require_log_directory, require_own_places
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import require_batch_size, require_new_place, writing_config
+from rocketstore.survey.requirements import begin_entry, look_under_lock, take_locks
 
 USED_BY_WRITERS = (
     "flush_interval_commit_log",
@@ -34,51 +30,45 @@ USED_BY_WRITERS = (
 )
 
 
-def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
+def open_writer(
+    entry: str, path: str | os.PathLike[str], mode: Literal["r+", "a"], given: StoreConfig | None
+) -> StoreWriter:
     """Take the lock of a store, recover the store, and return its writer.
 
+    Parameters: entry: the name in ENTRIES of the function or command that opens the store. mode: "a" also makes the
+    root. given: the caller's configuration.
     Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
-    require_descriptors_to_write(root)
-    if mode == "a":
-        if not root.exists():
-            require_own_places(root, config or StoreConfig())  # before any file is made
-        if not root.is_file():
-            make_root(root)
-        require_new_place(root, config or StoreConfig())
-    require_file_log(root, config or StoreConfig(), "written")
-    layout = look_at_store(root, config)
-    layout.require_written_queues("written")
-    layout.require_config_files("written")
-    if StorePlaces.of(root).queues(ConsumeQueue).is_dir():
-        require_log_directory(root, config or StoreConfig())
-    locks = acquire_locks(root, config or StoreConfig())
+    begun = begin_entry(entry, path, given)
+    root = begun.local_places.root
+    if mode == "a" and not root.is_file():
+        make_root(root)
+    locks = take_locks(begun)
     with contextlib.ExitStack() as stack:
         for lock in locks:
             stack.callback(lock.release)
-        place = HeldDirectory(root, [lock.path for lock in locks])
-        stack.callback(place.close)
-        config = writing_config(root, config)
-        config.require_usable(*USED_BY_WRITERS)
-        tables = open_json_tables(StorePlaces.of(root), config)
-        tables.extend_topics({})  # fails now, before any put, if topics.json cannot be extended
-        if batch_topics(tables.read_topics()):
-            require_batch_size(config)
-        settings = find_settings(root, config)
-        report = complete_store(root, config, settings)
-        warn_of(report.assumptions, root, stacklevel=5)
+        held = HeldDirectory(root, [lock.path for lock in locks])
+        stack.callback(held.close)
+        now = look_under_lock(entry, begun)
+        places, stated = now.local_places, now.sized()
+        stated.require_usable(*USED_BY_WRITERS)
+        open_json_tables(places, stated).extend_topics(
+            {}
+        )  # fails now, before any put, if topics.json cannot be extended
+        settings = find_settings(places, stated)
+        report = complete_store(now, stated, settings)
+        warn_of(report.assumptions, root, stacklevel=4)
         for note in report.notes:
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
-        places = StorePlaces.of(root, config)
         log = open_log(places, config, whole_to=end)
         stack.callback(log.close)
-        checkpoint = StoreCheckpoint.open(places.checkpoint, _held=place)
+        checkpoint = StoreCheckpoint.open(places.checkpoint, _held=held)
         busy = BusyThreads(root)
         index = open_index(places.index, config, checkpoint, busy=busy)
         stack.callback(index.close)
         batches = batch_topics(open_tables(places, config).read_topics())
-        dispatcher = Dispatcher(root, config, log, index, batches, held=place)
-        writer = StoreWriter(place, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
+        dispatcher = Dispatcher(places, config, log, index, batches, held=held)
+        writer = StoreWriter(places, held, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
         stack.pop_all()  # the writer closes them from now on
     return writer

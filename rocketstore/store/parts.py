@@ -39,10 +39,10 @@ from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.cut_proof import StoreEvidence
-from rocketstore.survey.formats import StoreLayout, look_at_store, require_file_log
+from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.open_tier import open_tier
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.store_index import open_store_index
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.segments import open_tier_log
@@ -65,14 +65,15 @@ class StoreParts:
 
     def __init__(
         self,
-        path: StorePath,
+        places: AnyPlaces,
         config: StoreConfig,
         mode: str = "r",
         writer: StoreWriter | None = None,
         leftovers: bool = False,
         tiered: bool = False,
     ) -> None:
-        self.path = path
+        self.path = places.root
+        self.places = places
         self.mode = mode
         self.config = config
         self.leftovers = leftovers
@@ -83,13 +84,9 @@ class StoreParts:
         self._index: IndexService | None = None
         self._queue_database: RocksQueues | None = None
         self._index_database: RocksIndex | None = None
-        self._layout: StoreLayout | None = None
+        self._formats: StoreFormats | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
         self._closed = False
-
-    @lazy_property
-    def _places(self) -> StorePlaces[StorePath]:
-        return StorePlaces.of(self.path, self.config)
 
     # ---- log -----------------------------------------------------------------------------------------------
 
@@ -97,16 +94,16 @@ class StoreParts:
     def commit_log(self) -> CommitLog:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
         self._require_open()
-        require_file_log(self.path, self.config, "read")
+        find_formats(self.places, self.config).require_file_log()
         if self._writer is not None:
-            return open_log(self._places, self.config, whole_to=self._writer.phy_offset)
+            return open_log(self.places, self.config, whole_to=self._writer.phy_offset)
         unfinished = None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
         evidence = None if self.leftovers else self._evidence
-        return open_log(self._places, self.config, evidence=evidence, unfinished=unfinished)
+        return open_log(self.places, self.config, evidence=evidence, unfinished=unfinished)
 
     @lazy_property
     def _evidence(self) -> StoreEvidence:
-        return StoreEvidence(self.path, self.config)
+        return StoreEvidence(self.places, self.config)
 
     @property
     def is_bounded(self) -> bool:
@@ -134,7 +131,7 @@ class StoreParts:
 
         Raises: UnsupportedFormatError for an index in RocksDB, without its extra.
         """
-        path = None if self._writer is not None else look_at_store(self.path, self.config).index_database
+        path = None if self._writer is not None else find_formats(self.places, self.config).index_database
         if path is None or find_missing_reader() is not None or self._has_index_files():
             return self._readable_index
         if self._index_database is None:
@@ -144,7 +141,7 @@ class StoreParts:
 
     def _has_index_files(self) -> bool:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return bool(index_paths(self._places.index))
+            return bool(index_paths(self.places.index))
         return False
 
     @property
@@ -159,13 +156,13 @@ class StoreParts:
             with contextlib.suppress(FileNotFoundError, ValueError):  # it was renamed, or shows no geometry
                 index.refresh()
                 return index
-        directory = self._places.index
+        directory = self.places.index
         with contextlib.suppress(FileNotFoundError):  # the directory was renamed between the calls
             if directory.is_dir() and index_paths(directory):
                 # The previous index is dropped, not closed: a query of another thread may still use it.
-                self._index = index = open_store_index(self.path, self.config)
+                self._index = index = open_store_index(self.places, self.config)
                 return index
-        look_at_store(self.path, self.config).require_file_index()
+        self.formats.require_file_index()
         return None
 
     # ---- small files ---------------------------------------------------------------------------------------
@@ -175,17 +172,17 @@ class StoreParts:
         """The current checkpoint; all zeros if the file is missing. Raises: CorruptFileError."""
         if self._writer is not None:
             return self._writer.checkpoint
-        return StoreCheckpoint.open(self._places.checkpoint)
+        return StoreCheckpoint.open(self.places.checkpoint)
 
     @property
     def broker_config(self) -> BrokerConfig:
         """The current files of ``config``. Every call reads them again."""
-        return BrokerConfig.of_tables(open_tables(self._places, self.config))
+        return BrokerConfig.of_tables(open_tables(self.places, self.config))
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
         """The broker's topics by name, of topics.json or RocksDB. Empty if they cannot be read."""
-        return open_tables(self._places, self.config).read_topics()
+        return open_tables(self.places, self.config).read_topics()
 
     @property
     def last_exit_ok(self) -> bool:
@@ -193,18 +190,18 @@ class StoreParts:
 
         Source: DefaultMessageStore.isTempFileExist.
         """
-        return not self._places.abort.exists()
+        return not self.places.abort.exists()
 
     @property
     def is_locked(self) -> bool:
         """Whether a process, a broker or this one, has the store open for writing. False for a remote store."""
-        return is_held(self._places.lock)
+        return is_held(self.places.lock)
 
     @property
-    def layout(self) -> StoreLayout:
-        """The parts of the store that are in unsupported formats now."""
+    def formats(self) -> StoreFormats:
+        """The present formats of the store's parts."""
         self._require_open()
-        return look_at_store(self.path, self.config)
+        return find_formats(self.places, self.config)
 
     # ---- queues --------------------------------------------------------------------------------------------
 
@@ -225,8 +222,8 @@ class StoreParts:
         self._require_open()
         self._dispatch_pending()
         found = self._queue_source.queue_ids(topic)
-        if not found and self._layout is not None:
-            self._layout.require_readable_queues(topic)
+        if not found and self._formats is not None:
+            self._formats.require_readable_queues(topic)
         return found
 
     def consume_queue(self, topic: str, queue_id: int) -> StoredQueue:
@@ -254,7 +251,7 @@ class StoreParts:
         if is_file_name(topic):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 return ConsumeQueueExt.open(
-                    self._places.queue(ConsumeQueueExt, topic, operator.index(queue_id)),
+                    self.places.queue(ConsumeQueueExt, topic, operator.index(queue_id)),
                     mapped_file_size=self.config.mapped_file_size_consume_queue_ext,
                 )
         raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")
@@ -276,8 +273,8 @@ class StoreParts:
     def _require_queue(self, queue: StoredQueue | None, topic: str, queue_id: int) -> StoredQueue:
         if queue is not None:
             return queue
-        if self._layout is not None:
-            self._layout.require_readable_queues(topic)
+        if self._formats is not None:
+            self._formats.require_readable_queues(topic)
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     @property
@@ -295,14 +292,14 @@ class StoreParts:
 
         Raises: ValueError if no path is known; StoreError; OSError.
         """
-        return open_tier(self._places, self.config)
+        return open_tier(self.places, self.config)
 
     @property
     def _served_queues(self) -> QueueSource[StoredQueue]:
         topics = self._compacted_topics
         if not topics:
             return self._queues_of_log
-        directories = self._places.compacted_queues, self._places.compacted_logs
+        directories = self.places.compacted_queues, self.places.compacted_logs
         return CompactedQueues(
             self._queues_of_log,
             topics,
@@ -316,24 +313,24 @@ class StoreParts:
         """The topics whose consumers are served from the compaction. A writer reads what it writes."""
         if self._writer is not None:
             return frozenset()
-        names = self._find_readable_layout().compacted_topics
+        names = self._find_readable_formats().compacted_topics
         if self._chosen_topics[0] != names:
-            self._chosen_topics = names, choose_compacted_topics(self._places, self.config, names)
+            self._chosen_topics = names, choose_compacted_topics(self.places, self.config, names)
         return self._chosen_topics[1]
 
     @property
     def _queues_of_log(self) -> QueueSource[StoredQueue]:
         """The queues whose units lead into the commit log, in the format from which consumers are served."""
-        layout = self._find_readable_layout()
-        if layout.queue_database is not None and layout.are_queues_in_database:
-            return self._open_queue_database(layout.queue_database)
-        if layout.queue_database is not None and layout.has_light_queues and find_missing_reader() is None:
-            return LightQueuesBeside(self._file_queues, self._open_queue_database(layout.queue_database))
+        formats = self._find_readable_formats()
+        if formats.queue_database is not None and formats.are_queues_in_database:
+            return self._open_queue_database(formats.queue_database)
+        if formats.queue_database is not None and formats.has_light_queues and find_missing_reader() is None:
+            return LightQueuesBeside(self._file_queues, self._open_queue_database(formats.queue_database))
         return self._file_queues
 
     @property
     def _file_queues(self) -> FileQueues:
-        directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
+        directories = {kind: self.places.queues(kind) for kind in QUEUE_KINDS}
         sizes = {kind: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         return FileQueues(directories, sizes, lambda: commit_log_or_none(self), self._mappings)
 
@@ -348,17 +345,17 @@ class StoreParts:
         log = commit_log_or_none(self) if self.is_bounded else None
         return None if log is None or not log.queue.files else log.max_phy_offset
 
-    def _find_readable_layout(self) -> StoreLayout:
+    def _find_readable_formats(self) -> StoreFormats:
         """Find in which formats the queues are.
 
         A store without any RocksDB is checked only once, since this is called for each queue that is opened.
 
         Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
         """
-        if self._layout is None or not self._layout.is_plain:
-            self._layout = look_at_store(self.path, self.config)
-        self._layout.require_readable_queues()
-        return self._layout
+        if self._formats is None or not self._formats.is_plain:
+            self._formats = find_formats(self.places, self.config)
+        self._formats.require_readable_queues()
+        return self._formats
 
     # ---- state ---------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class StoreReader(StoreParts):
     def _cached_reads(self) -> CachedReads | None:
         if self.mode != "r" or is_remote(self.path) or self.tiered:
             return None
-        return CachedReads(self._places, lambda: self.commit_log)
+        return CachedReads(self.places, lambda: self.commit_log)
 
     scan = method_of_log(CommitLog.scan)
 
@@ -321,7 +321,7 @@ class StoreReader(StoreParts):
         of_keys = [topics] * len(words) if isinstance(topics, str) else texts_of(topics)
         places, reasons = self.tier, dict.fromkeys(found.reasons)
         batches, complete = [], found.complete.copy()
-        open_files = list_open_files(self._places.tiered_index)
+        open_files = list_open_files(self.places.tiered_index)
 
         def open_log(queue: QueueId) -> CommitLog:
             return open_tier_log(places.log(queue), self.config)

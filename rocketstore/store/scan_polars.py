@@ -55,6 +55,6 @@ def scan_polars(
         raise ImportError(f"scan_polars needs polars 1.35 or newer, not {version}: pip install --upgrade polars")
     from rocketstore.dataset.polars_scan import lazy_frame
 
-    store = MessageStore.open(path, config=config, leftovers=leftovers)
+    store = MessageStore.of_entry("scan_polars", path, config, leftovers=leftovers)
     store.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
     return lazy_frame(DatasetReader(store, on_corrupt=on_corrupt), columns)

@@ -18,13 +18,14 @@ from rocketstore.logger import logger
 from rocketstore.messages.put_rules import StoreTimestamp, illegal
 from rocketstore.store.open_writer import open_writer
 from rocketstore.store.writer import StoreWriter
+from rocketstore.survey.places import LocalPlaces
 
 END_FILE_MIN_BLANK_LENGTH = 8
 ABANDONED = 7 * 24 * 3600  # seconds without a change after which a job counts as dead
 
 
 def write_pieces(
-    root: Path,
+    places: LocalPlaces,
     job: str,
     pieces: Sequence[PreparedRows],
     store_timestamp: StoreTimestamp = None,
@@ -42,10 +43,11 @@ def write_pieces(
     nothing is appended.
     Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
     """
+    root = places.root
     directory = prepared_path(root, job)
     is_done = False
     try:
-        with contextlib.closing(open_writer(root, "a", config)) as writer:
+        with contextlib.closing(open_writer("spark sink", root, "a", config)) as writer:
             if transaction is not None and transaction.version <= last_version(root, transaction.app):
                 logger.info("%s: write %s is skipped: %s was committed before", root, job, transaction)
             elif pieces:
@@ -61,18 +63,18 @@ def write_pieces(
             sweep_abandoned(root)
     except BaseException as error:
         if not (is_done and isinstance(error, Exception)):
-            undo(root, config, error)
+            undo(places, config, error)
             raise
         # If the error were raised, the caller would write the rows again.
         logger.warning("%s: write %s is committed, but cleaning up after it failed: %r", root, job, error)
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def undo(root: Path, config: StoreConfig | None, error: BaseException) -> None:
+def undo(places: LocalPlaces, config: StoreConfig | None, error: BaseException) -> None:
     """Cut off the records of a write that failed, now or when the store is opened for writing next."""
-    if intent_path(root).exists():
+    if intent_path(places.root).exists():
         try:
-            open_writer(root, "a", config).close()
+            open_writer("spark sink", places.root, "a", config).close()
         except Exception as other:
             error.add_note(f"The next opening for writing cuts off the records of this write. It failed now: {other!r}")
 

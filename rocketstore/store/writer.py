@@ -36,7 +36,7 @@ from rocketstore.state.lock_file import StoreLock
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.survey.broker_config import open_json_tables
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.sizes import require_batch_size
 
 
@@ -49,6 +49,7 @@ class StoreWriter:
 
     def __init__(
         self,
+        places: LocalPlaces,
         place: HeldDirectory,
         config: SizedConfig,
         locks: list[StoreLock],
@@ -62,13 +63,14 @@ class StoreWriter:
     ) -> None:
         """Continue a recovered store.
 
-        Parameters: place: the root. phy_offset: the end of the log, bytes. busy: the threads that are in a call of this
+        Parameters: places, place: of the root.
+        phy_offset: the end of the log, bytes. busy: the threads that are in a call of this
         writer.
         """
         self.busy = busy
         self.place = place
         self.root = place.path
-        self._places = places = StorePlaces.of(self.root, config)
+        self.places = places
         self.config = config
         self._compat = Compat.of(config.compat)
         self.index = index
@@ -78,7 +80,7 @@ class StoreWriter:
         self._topic_queues = TopicQueues(open_json_tables(places, config), place, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
-        make_abort(self._places.abort, place)
+        make_abort(self.places.abort, place)
         directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
         read_only = list(map(local_path, places.log_directories))
         self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
@@ -272,7 +274,7 @@ class StoreWriter:
 
     def _has_queues(self, topic: str) -> bool:
         is_put = any(name == topic for name, _ in self._log.queues())
-        return is_put or self._places.topic(ConsumeQueue, topic).exists()
+        return is_put or self.places.topic(ConsumeQueue, topic).exists()
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the next queue offset of a queue that nothing was put into yet."""
@@ -466,4 +468,4 @@ class StoreWriter:
 
     def _unmark(self) -> None:
         if self._failure is None:
-            remove_abort(self._places.abort, self.place)
+            remove_abort(self.places.abort, self.place)

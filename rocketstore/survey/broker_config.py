@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.storage import to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.made_by import made_by
 from rocketstore.state.broker_tables import BrokerTables, TableContents
@@ -15,7 +14,8 @@ from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.state.json_tables import JsonTables
 from rocketstore.state.rocks_tables import RocksTables
 from rocketstore.state.rocksdb import find_config_databases
-from rocketstore.survey.places import AnyPlaces, StorePlaces
+from rocketstore.survey.places import AnyPlaces
+from rocketstore.survey.survey import survey
 
 
 @made_by("BrokerConfig.open(path)")
@@ -45,7 +45,7 @@ class BrokerConfig(TableContents):
         Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
         light queues; None to decide by the files that exist. Raises: FileNotFoundError without a store.
         """
-        return cls.of_tables(open_tables(StorePlaces.of(to_path(store_path_root_dir)), config))
+        return cls.of_tables(open_tables(survey(store_path_root_dir, config).places, config))
 
     @classmethod
     def of_tables(cls, tables: BrokerTables) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import MAGIC_BLANK, RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.limits import LONG_MAX
@@ -20,11 +18,11 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.state.lock_file import is_held
-from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.condition import find_state
+from rocketstore.survey.formats import find_formats
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 from rocketstore.survey.last_file import LastFile, find_last_file, read_last_file
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.queue_units import OwnUnit, QueueUnits, read_queue_units
 from rocketstore.survey.store_index import read_item_offsets
 
@@ -52,11 +50,10 @@ class StoreEvidence:
     Attributes: last_files: as for ``EndEvidence``.
     """
 
-    def __init__(self, root: StorePath, config: StoreConfig, state: StoreState | None = None) -> None:
+    def __init__(self, places: AnyPlaces, config: StoreConfig, state: StoreState | None = None) -> None:
         """Parameters: state: how the last writer left the store; None to find it each time."""
-        places = StorePlaces.of(root)
         self.last_files = Compat.of(config.compat).last_files
-        self._root, self._config, self._state = root, config, state
+        self._places, self._config, self._state = places, config, state
         self._abort, self._lock = places.abort, places.lock
         self._facts: LastFileFacts | None = None
 
@@ -64,14 +61,10 @@ class StoreEvidence:
         """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
         if self._state is not None:
             return self._state
-        if is_remote(self._root):
-            self._state = StoreState.CRASHED if self._abort.exists() else StoreState.STOPPED
-            return self._state
-        if not os.path.lexists(str(self._abort)):
-            return StoreState.STOPPED
-        with contextlib.suppress(OSError):
-            return StoreState.RUNNING if is_held(self._lock) else StoreState.CRASHED
-        return StoreState.CRASHED
+        state = find_state(self._abort, self._lock)
+        if is_remote(self._abort):
+            self._state = state
+        return state
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> LogEnd:
         """Decide whether the log ends at a place. Parameters: log: with files that were just listed."""
@@ -89,7 +82,7 @@ class StoreEvidence:
         """Compare the records behind a place with the time at which the running broker wrote the lock file."""
         if candidate.later is None or candidate.end < log.last_begun_file():
             return RunProof(is_in_last_file=False, are_later_old=False)
-        started = read_lock_timestamp(self._root)
+        started = read_lock_timestamp(self._places)
         are_old = started is not None and are_all_older(log, candidate.later, started)
         return RunProof(is_in_last_file=True, are_later_old=are_old)
 
@@ -100,14 +93,14 @@ class StoreEvidence:
             return CutProof(is_in_last_file=False)
         facts = self._facts
         if facts is None or facts.file.file != last or candidate.end not in facts.file.bad:
-            facts = self._facts = read_facts(self._root, self._config, log)
-        return None if facts is None else read_cut_proof(self._root, log, facts, candidate)
+            facts = self._facts = read_facts(self._places, self._config, log)
+        return None if facts is None else read_cut_proof(self._places, log, facts, candidate)
 
 
-def read_lock_timestamp(root: StorePath) -> int | None:
+def read_lock_timestamp(places: AnyPlaces) -> int | None:
     """Return when the running broker wrote its lock file at its start, epoch ms; None without this file."""
     with contextlib.suppress(OSError):
-        return StorePlaces.of(root).lock.stat().st_mtime_ns // 1_000_000
+        return places.lock.stat().st_mtime_ns // 1_000_000
     return None
 
 
@@ -124,24 +117,24 @@ def are_all_older(log: RecordReader, begin: int, timestamp: int) -> bool:
     return True
 
 
-def read_facts(root: StorePath, config: StoreConfig, log: RecordReader) -> LastFileFacts | None:
+def read_facts(places: AnyPlaces, config: StoreConfig, log: RecordReader) -> LastFileFacts | None:
     """Read the last file of a log, and the units and items that lead into it.
 
     Returns: None without queues in files, or if the index is damaged. Raises: OSError; StoreError; ValueError.
     """
-    layout = look_at_store(root, config)
+    layout = find_formats(places, config)
     last = find_last_file(log)
     if layout.queue_database is not None or layout.index_database is not None or last is None:
         return None
-    units = read_queue_units(root, last)
-    items = None if units is None else read_item_offsets(root, config, last)
+    units = read_queue_units(places, last)
+    items = None if units is None else read_item_offsets(places, config, last)
     if units is None or items is None:
         return None  # before the file is read: each damaged place of such a store asks again
     file = read_last_file(log, last)
     return None if file is None else LastFileFacts(file, units, items)
 
 
-def read_cut_proof(root: StorePath, log: RecordReader, facts: LastFileFacts, candidate: EndCandidate) -> CutProof:
+def read_cut_proof(places: AnyPlaces, log: RecordReader, facts: LastFileFacts, candidate: EndCandidate) -> CutProof:
     """Read the proof for a place in the last file of a log. Raises: OSError; StoreError."""
     place, file = candidate.end, facts.file
     behind = file.first_behind(place)
@@ -149,7 +142,7 @@ def read_cut_proof(root: StorePath, log: RecordReader, facts: LastFileFacts, can
     if before is None or behind == len(file.phy_offset) or not ends_at(file, before, place):
         return CutProof(is_in_last_file=True)
     later = int(file.phy_offset[behind])
-    confirmed = StoreCheckpoint.open(StorePlaces.of(root).checkpoint).confirm_phy_offset
+    confirmed = StoreCheckpoint.open(places.checkpoint).confirm_phy_offset
     return CutProof(
         is_in_last_file=True,
         has_trace=has_trace(log, facts, place),

@@ -12,7 +12,7 @@ from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
-from rocketstore.disk.storage import scandir
+from rocketstore.disk.storage import names_in
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
@@ -29,18 +29,19 @@ from rocketstore.state.rocksdb import (
     is_rocksdb,
     store_type,
 )
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 
 GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
 
 
 @dataclass(frozen=True)
-class StoreLayout:
-    """The parts of a store that are not files of RocketMQ's default store. Nothing is kept open.
+class StoreFormats:
+    """The formats of a store's parts: files of RocketMQ's default store, or others. Nothing is kept open.
 
-    ``queue_database``: the RocksDB of consume queues; None without one. ``are_queues_in_database``: consumers are
-    served from it, and queues in files are older, if they exist. ``writes_one_format``: the broker's properties file
-    was given, and by it the broker writes either this RocksDB or files. ``config_databases``: by name of each file of
+    ``is_dledger``: the log is DLedger's. ``queue_database``: the RocksDB of consume queues; None without one.
+    ``are_queues_in_database``: consumers are served from it, and queues in files are older, if they exist.
+    ``writes_one_format``: the broker's properties file was given, and by it the broker writes either this RocksDB or
+    files. ``config_databases``: by name of each file of
     ``config`` that the broker does not use, the RocksDB that it uses in its place. ``index_database``: the RocksDB that
     has an index. ``has_other_data``: ``rocksdbstore`` has timers or transactions, and no index. ``has_light_queues``:
     consumers of light queues have stored offsets.
@@ -50,7 +51,8 @@ class StoreLayout:
     Source: DefaultMessageStore.createConsumeQueueStore, BrokerController.initializeMetadata.
     """
 
-    root: StorePath
+    places: AnyPlaces
+    is_dledger: bool
     queue_database: StorePath | None
     are_queues_in_database: bool
     writes_one_format: bool
@@ -81,17 +83,21 @@ class StoreLayout:
             reason = f"light queues like {topic!r} may be only in this RocksDB: {problem}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
-    def require_written_queues(self, what: str) -> None:
-        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files.
+    def require_file_log(self) -> None:
+        """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages."""
+        if self.is_dledger:
+            is_mixed = any(path.is_dir() for path in self.places.log_directories)
+            hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
+            raise UnsupportedFormatError(f"{self.places.root}: the commit log is DLedger's, which is not read{hint}")
 
-        Parameters: what: what cannot be done with RocksDB, for the error: "written" and so on.
-        """
+    def require_written_queues(self) -> None:
+        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
         if self.are_queues_in_database:
-            older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.root) else ""
-            reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
+            older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.places) else ""
+            reason = f"the queues are in RocksDB, which is not written: rebuild makes files of all queues{older}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
         if self.queue_database is not None and not self.writes_one_format:
-            reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
+            reason = f"the broker may also write its queues to this RocksDB, which is not written; {GO_BACK}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
     def require_offsets(self, contents: TableContents) -> None:
@@ -100,10 +106,10 @@ class StoreLayout:
             if path == self.config_databases.get(OFFSETS) and not contents.consumer_offsets:
                 raise StoreError(f"{path}: {what}")
 
-    def require_config_files(self, what: str) -> None:
+    def require_config_files(self) -> None:
         """Raise UnsupportedFormatError if the broker has its topics or consumer offsets in RocksDB."""
         for database in self.config_databases.values():
-            reason = f"the broker's topics and consumer offsets are in RocksDB, which is not {what}; {GO_BACK}"
+            reason = f"the broker's topics and consumer offsets are in RocksDB, which is not written; {GO_BACK}"
             raise UnsupportedFormatError(f"{database}: {reason}")
 
     def require_file_index(self) -> None:
@@ -125,42 +131,44 @@ class StoreLayout:
         Parameters: topics: report only those of these topics that are compacted; None reports all.
         """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
-        return _describe_elsewhere(StorePlaces.of(self.root), found, is_tiered=False)
+        return _describe_elsewhere(self.places, found, is_tiered=False)
 
     def left_behind(self) -> list[str]:
         """Return notes on what stays in RocksDB after queues were built in files."""
         left = []
         if self.are_queues_in_database:
             left.append(
-                f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
+                f"{self.places.root}: the queues were in RocksDB: start the broker with storeType=default, "
                 "or it does not use the queues that were built"
             )
         if self.config_databases:
             places = ", ".join(dict.fromkeys(str(path) for path in self.config_databases.values()))
             left.append(
-                f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
+                f"{self.places.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
                 "with storeType=default and configManagerVersion=v1 the broker starts without them"
             )
         return left
 
 
-def look_at_store(root: StorePath, config: StoreConfig | None = None) -> StoreLayout:
-    """Find the parts of a store that are in formats that are not read. Changes nothing.
+def find_formats(places: AnyPlaces, config: StoreConfig | None = None) -> StoreFormats:
+    """Find the formats of a store's parts. Changes nothing.
+
+    The number of requests does not depend on the number of topics or queues.
 
     Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
     RocksDB, and a file without storeType means files. Without the broker's file, the files that exist decide.
     """
-    places = StorePlaces.of(root)
-    names, in_config = _names_in(root), _names_in(places.config)
+    names, in_config = names_in(places.root), names_in(places.config)
     config_databases = find_config_databases(places.config, config) if in_config else {}
     database = next((path for path in places.queue_databases if path.name in names and is_rocksdb(path)), None)
     has_data = places.rocksdb.name in names and has_rocksdb_data(places.rocksdb)
     has_index = has_data and holds_index(places.rocksdb)
-    return StoreLayout(
-        root=root,
+    return StoreFormats(
+        places=places,
+        is_dledger=is_dledger_set(config) or bool(places.dledger_logs(names)),
         queue_database=database,
         writes_one_format=store_type(config) is not None and not is_double_write_enabled(config),
-        are_queues_in_database=database is not None and _are_queues_in_database(root, config, config_databases),
+        are_queues_in_database=database is not None and _are_queues_in_database(places, config, config_databases),
         config_databases=config_databases,
         index_database=places.rocksdb if has_index else None,
         has_other_data=has_data and not has_index,
@@ -170,28 +178,27 @@ def look_at_store(root: StorePath, config: StoreConfig | None = None) -> StoreLa
     )
 
 
-def find_elsewhere(root: StorePath, is_wanted: Callable[[str], bool]) -> list[str]:
-    """Say where consumers get other messages than those of log and queues, as ``StoreLayout.notes`` does.
+def find_elsewhere(places: AnyPlaces, is_wanted: Callable[[str], bool]) -> list[str]:
+    """Say where consumers get other messages than those of log and queues, as ``StoreFormats.notes`` does.
 
     Two directories are listed, and a third if a topic was compacted.
 
     Parameters: is_wanted: whether a topic is read.
     """
-    places = StorePlaces.of(root)
-    names = _names_in(root)
+    names = names_in(places.root)
     topics = filter(is_wanted, _find_compacted_topics(places, names))
-    return _describe_elsewhere(places, topics, _is_tiered(places, names, _names_in(places.config)))
+    return _describe_elsewhere(places, topics, _is_tiered(places, names, names_in(places.config)))
 
 
-def _find_compacted_topics(places: StorePlaces[StorePath], names: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted(_names_in(places.compacted_logs))) if places.compaction.name in names else ()
+def _find_compacted_topics(places: AnyPlaces, names: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(names_in(places.compacted_logs))) if places.compaction.name in names else ()
 
 
-def _is_tiered(places: StorePlaces[StorePath], names: Collection[str], in_config: Collection[str]) -> bool:
+def _is_tiered(places: AnyPlaces, names: Collection[str], in_config: Collection[str]) -> bool:
     return places.tiered_index.name in names or places.tiered_metadata.name in in_config
 
 
-def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
+def _describe_elsewhere(places: AnyPlaces, compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
     texts = [
         f"{places.compaction}: topic {topic!r} is compacted: its consumers get the newest message of each key from "
         "here, as get, ls, lag and offset do; the log has all messages that have not expired"
@@ -202,7 +209,7 @@ def _describe_elsewhere(places: StorePlaces[StorePath], compacted_topics: Iterab
     return texts
 
 
-def _are_queues_in_database(root: StorePath, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
+def _are_queues_in_database(places: AnyPlaces, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
     """Return whether consumers are served from the RocksDB of queues, which exists.
 
     With rocksdbCQDoubleWriteEnable a broker with the default storeType writes RocksDB and files, and reads the files.
@@ -211,32 +218,14 @@ def _are_queues_in_database(root: StorePath, config: StoreConfig | None, config_
     if given is not None:
         return given == ROCKSDB
     with contextlib.suppress(OSError):
-        return bool(config_databases) or not has_file_queues(root)
+        return bool(config_databases) or not has_file_queues(places)
     return False  # the caller gets the error when it lists the queues
 
 
-def _names_in(directory: StorePath) -> set[str]:
-    """Return the names in a directory; none if it cannot be listed. The next call that reads it then raises."""
-    with contextlib.suppress(OSError), scandir(directory) as entries:
-        return {entry.name for entry in entries}
-    return set()
+def is_dledger_set(config: StoreConfig | None) -> bool:
+    """Return whether the broker's properties file says that the log is DLedger's."""
+    return config is not None and config.other.get("enableDLegerCommitLog", "").lower() == "true"
 
 
-def has_dledger_log(root: StorePath) -> bool:
-    return any(StorePlaces.of(root).find_dledger_logs())
-
-
-def require_file_log(root: StorePath, config: StoreConfig, what: str) -> None:
-    """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages.
-
-    Parameters: what: the action that is impossible, for the error: "read", "written" and so on.
-    """
-    if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
-        is_mixed = any(path.is_dir() for path in StorePlaces.of(root, config).log_directories)
-        hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
-        raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
-
-
-def has_file_queues(root: StorePath) -> bool:
-    places = StorePlaces.of(root)
+def has_file_queues(places: AnyPlaces) -> bool:
     return any(any(queue_directories(places.queues(kind))) for kind in QUEUE_KINDS)

@@ -13,33 +13,75 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import StoreConfig, is_same_directory
-from rocketstore.disk.storage import local_path
+from rocketstore.disk.storage import is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_long
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
 
 LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 
 
-def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
-    """Take the locks of all stores that a writer of a store changes: its own first.
+@dataclass(frozen=True)
+class ForeignPart:
+    """A directory of a store that belongs to another store. Attributes: owner: the root of the other store."""
 
-    Raises: StoreLockedError if one is held, or was deleted beside a writer; StoreError for a directory of another
-    store, unless ``config.write_elsewhere``; OSError. No lock is taken then.
+    path: Path
+    owner: Path
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The parts of a store that belong to another store, or may do so.
+
+    Attributes: shared: the first file found that a writer may change and that is a hard link; None without one.
     """
-    owners = require_own_places(root, config)
+
+    root: StorePath
+    foreign: tuple[ForeignPart, ...] = ()
+    shared: Path | None = None
+
+    @property
+    def other_roots(self) -> tuple[Path, ...]:
+        """The roots of the other stores, each once."""
+        return tuple(dict.fromkeys(part.owner for part in self.foreign if part.owner.is_dir()))
+
+    def require_own_places(self) -> None:
+        """Raise StoreError that names both paths if a writer would change a part of another store."""
+        for part in self.foreign:
+            target = os.path.realpath(part.path)
+            leads = f"leads to {target}, which belongs" if target != str(part.path) else "belongs"
+            raise StoreError(
+                f"{part.path}: {leads} to the store at {part.owner}, not to {self.root}, and would be changed: give "
+                f"{part.owner} as the store, or a configuration that names directories of this one; to change the "
+                "other store as well, and take its lock, pass write_elsewhere=True (on the command line "
+                "--write-elsewhere)"
+            )
+        if self.shared is not None:
+            raise StoreError(
+                f"{self.shared}: is a hard link, so that a store that shares the file would be changed with "
+                f"{self.root}: replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
+                "--write-elsewhere)"
+            )
+
+
+def acquire_locks(all_places: Iterable[LocalPlaces]) -> list[StoreLock]:
+    """Take the locks of stores, in order.
+
+    Raises: StoreLockedError if one is held, or was deleted beside a writer; OSError. No lock is taken then.
+    """
     with contextlib.ExitStack() as stack:
         locks = []
-        for places in map(StorePlaces.of, (root, *owners)):
+        for places in all_places:
             require_no_writer(places.abort, places.lock)
             lock = StoreLock(places.lock)
             lock.acquire()
@@ -50,9 +92,8 @@ def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
 
 
 @contextlib.contextmanager
-def lock_for_writing(root: Path, config: StoreConfig) -> Iterator[None]:
-    """Hold the locks of ``acquire_locks``. Raises: as it does."""
-    locks = acquire_locks(root, config)
+def hold_locks(locks: Sequence[StoreLock]) -> Iterator[None]:
+    """Release locks at the end of a ``with`` block, the last one first."""
     try:
         yield
     finally:
@@ -80,32 +121,24 @@ def lock_owner_of(out: Path) -> Iterator[None]:
         lock.release()
 
 
-def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
-    """Return the roots of the other stores that own directories which a writer of a store changes.
+def find_owners(places: AnyPlaces, config: StoreConfig) -> Owners:
+    """Find the parts of a store that belong to another store. A remote store is not written, and owns its parts.
 
-    Raises: StoreError naming both paths if there is one, unless ``config.write_elsewhere``; OSError.
+    All directories of queues are listed, for links. Raises: OSError.
     """
-    owners: dict[Path, None] = {}
-    places = StorePlaces.of(root, config)
+    if is_remote(places.root):
+        return Owners(places.root)
+    root = local_path(places.root)
+    own = StorePlaces(root, places.log_directories)
     named = [local_path(path) for path in places.log_directories if path != places.default_log]
-    lists = list(_list_directories(places, [places.default_log, *named]))
+    lists = list(_list_directories(own, [own.default_log, *named]))
     links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
+    foreign = []
     for place in [*named, *links]:
         owner = _owner_of(place, root, config if place in named else StoreConfig())
-        if owner is None:
-            continue
-        if not config.write_elsewhere:
-            target = os.path.realpath(place)
-            leads = f"leads to {target}, which belongs" if target != str(place) else "belongs"
-            raise StoreError(
-                f"{place}: {leads} to the store at {owner}, not to {root}, and would be changed: give {owner} as the "
-                "store, or a configuration that names directories of this one; to change the other store as well, and "
-                "take its lock, pass write_elsewhere=True (on the command line --write-elsewhere)"
-            )
-        owners[owner] = None
-    if not config.write_elsewhere:
-        _refuse_shared_files(places, lists)
-    return [owner for owner in owners if owner.is_dir()]
+        if owner is not None:
+            foreign.append(ForeignPart(place, owner))
+    return Owners(root, tuple(foreign), _find_shared_file(own, lists))
 
 
 def _owner_of(place: Path, root: Path, config: StoreConfig) -> Path | None:
@@ -130,7 +163,7 @@ def find_owner(place: Path, root: Path | None = None) -> Path | None:
     return None
 
 
-def _list_directories(places: StorePlaces[Path], logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
+def _list_directories(places: LocalPlaces, logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
     """Yield the entries of each directory that a writer changes files in: root, log, index, topics and queues."""
     yield _entries(places.root)
     for directory in (*logs, places.index):
@@ -150,8 +183,8 @@ def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     return []
 
 
-def _refuse_shared_files(places: StorePlaces[Path], lists: list[list[os.DirEntry[str]]]) -> None:
-    """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
+def _find_shared_file(places: LocalPlaces, lists: list[list[os.DirEntry[str]]]) -> Path | None:
+    """Return the first file that a writer may change and that is a hard link: another store may have it, too."""
     for entries in lists:
         numbered = sorted(
             (entry for entry in entries if parse_long(entry.name) is not None), key=lambda entry: entry.name
@@ -159,26 +192,22 @@ def _refuse_shared_files(places: StorePlaces[Path], lists: list[list[os.DirEntry
         changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == places.checkpoint.name)]
         for entry in changed:
             if entry.is_file() and entry.stat().st_nlink > 1:
-                raise StoreError(
-                    f"{entry.path}: is a hard link, so that a store that shares the file would be changed with "
-                    f"{places.root}: replace it by a copy; to change both, pass write_elsewhere=True (on the command "
-                    "line --write-elsewhere)"
-                )
+                return Path(entry.path)
+    return None
 
 
 # ---- a commit log that is not where it should be -----------------------------------------------------------
 
 
-def require_log_directory(root: StorePath, config: StoreConfig) -> None:
+def require_log_directory(places: AnyPlaces, config: StoreConfig) -> None:
     """Raise StoreError if the configuration names directories of the commit log, and all of them are missing.
 
     The commit log is then elsewhere. The caller must not treat it as empty.
     """
-    places = StorePlaces.of(root, config)
     paths, own = places.log_directories, places.default_log
     if not config.store_path_commit_log or own in paths or any(path.is_dir() for path in paths):
         return
     file = config.other
     where = f"{file.path} says" if isinstance(file, BrokerFile) else "store_path_commit_log says"
     hint = f"; {own} is there: leave the configuration out, or name this directory, to use it" * own.is_dir()
-    raise StoreError(f"{root}: the commit log is not at {', '.join(map(str, paths))}, where {where}{hint}")
+    raise StoreError(f"{places.root}: the commit log is not at {', '.join(map(str, paths))}, where {where}{hint}")

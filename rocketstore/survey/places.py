@@ -46,4 +46,5 @@ class StorePlaces(RootPlaces[AnyPath]):
         return self.queues(kind) / topic / str(queue_id)
 
 
+LocalPlaces = StorePlaces[Path]  # of a function that changes the store
 AnyPlaces = StorePlaces[Path] | StorePlaces[StorePath]  # of a function that only reads

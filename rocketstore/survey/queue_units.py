@@ -12,12 +12,11 @@ from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import is_remote
-from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.limits import INT_MAX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 
 STEP = 1 << 16  # units that are read at once
 MAX_REMOTE_BYTES = 1 << 30  # of all queues of a remote store; they would be fetched completely
@@ -91,7 +90,7 @@ class QueueUnits:
         return OwnUnit(topic, queue_id, int(self.number[at]), is_batch)
 
 
-def read_queue_units(root: StorePath, target: LogFile) -> QueueUnits | None:
+def read_queue_units(places: AnyPlaces, target: LogFile) -> QueueUnits | None:
     """Read the units of all queues of a store that lead into a file of its log.
 
     All bytes of all queue files are read, since old units behind the end of a queue are in no order.
@@ -100,11 +99,11 @@ def read_queue_units(root: StorePath, target: LogFile) -> QueueUnits | None:
     """
     queues: list[tuple[str, int, bool]] = []
     columns: list[tuple[np.ndarray, ...]] = [NO_UNITS]
-    places, fetched = StorePlaces.of(root), 0
+    fetched = 0
     for kind in QUEUE_KINDS:
         for directory in queue_directories(places.queues(kind)):
             run = open_queue([directory])
-            fetched += sum(file.size for file in run.files) if is_remote(root) else 0
+            fetched += sum(file.size for file in run.files) if is_remote(places.root) else 0
             if fetched > MAX_REMOTE_BYTES:
                 return None
             if run.files:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
@@ -18,9 +15,8 @@ from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.disk.storage import scandir, to_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import CorruptFileError, SettingError, StoreError
+from rocketstore.errors import CorruptFileError, SettingError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
@@ -29,13 +25,10 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.survey.formats import has_dledger_log
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces, LocalPlaces
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
-PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
-MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
@@ -47,114 +40,85 @@ SAVED: dict[str, type] = {
 }
 
 
-def require_store(root: StorePath, config: StoreConfig) -> None:
-    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory.
+class SizeSource(StrEnum):
+    """Who states a size: the caller's configuration, ``config/rocketstore.json``, or the files of the store."""
 
-    The error names the stores that a user probably means.
+    GIVEN = "given"
+    SAVED = "saved"
+    FILES = "files"
+
+
+class StoreSize(NamedTuple):
+    """A size, in bytes or items, and who states it."""
+
+    value: int
+    source: SizeSource
+
+
+@dataclass(frozen=True)
+class StoreSizes:
+    """The sizes of a store's files, as far as they are known.
+
+    Attributes: settings: the given or saved configuration. known: by the name of each size that is known.
+    problem: the error that says which sizes are contradicted or must be given; None without one. Its ``suggested``
+    has the candidates.
     """
-    require_directory(root)
-    if not has_store(root, config):
-        reason = "no store is here, neither commitlog nor consumequeue nor index"
-        raise StoreError(f"{root}: {reason}{hint_at_store(root)}")
+
+    settings: StoreConfig
+    known: Mapping[str, StoreSize]
+    problem: SettingError | None
+
+    @property
+    def config(self) -> StoreConfig:
+        """The configuration that the store was written with. A size is None without a file of that kind.
+
+        Raises: ValueError that names the candidates if the files allow several sizes, or contradict the known size, so
+        that RocketMQ would not load them.
+        """
+        if self.problem is not None:
+            raise self.problem
+        sizes: dict[str, Any] = {name: size.value for name, size in self.known.items()}
+        return replace(self.settings, **sizes)
 
 
-def require_directory(root: StorePath) -> None:
-    """Raise OSError if a path is no directory. The error names the store in which a file is."""
-    try:
-        with scandir(root):
-            pass
-    except NotADirectoryError as error:
-        reason = f"{os.strerror(errno.ENOTDIR)}{hint_at_store(root)}"
-        raise NotADirectoryError(errno.ENOTDIR, reason, str(root)) from error
-
-
-def require_new_place(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if a new store would be made among other stores, or among files of a store. Raises: OSError."""
-    require_directory(root)
-    if has_store(root, config):
-        return
-    if stores := stores_in(root):
-        raise StoreError(f"{root}: a new store is not made in a directory with other stores{did_you_mean(stores)}")
-    for path in root.iterdir():
-        if path.name.isdecimal() and path.is_file():
-            reason = "is of a commit log, a queue or an index: give the root of a store"
-            raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
-
-
-def has_store(root: StorePath, config: StoreConfig) -> bool:
-    """Return whether a directory has a log, queues or an index."""
-    places = StorePlaces.of(root, config)
-    parts = [*places.log_directories, places.queues(ConsumeQueue), places.index]
-    return any(part.is_dir() for part in parts) or has_dledger_log(root)
-
-
-def hint_at_store(path: StorePath) -> str:
-    """Return a question about the stores directly below a path, or the store around it; else an empty text."""
-    if stores := stores_in(path):
-        return did_you_mean(stores)
-    root = path.absolute()
-    for _ in range(PARTS_BELOW):
-        root = root.parent
-        if StorePlaces.of(root).default_log.is_dir():
-            return did_you_mean([root])
-    return ""
-
-
-def stores_in(path: StorePath) -> list[StorePath]:
-    """Return the stores directly below a directory, sorted; none if it cannot be listed."""
-    with contextlib.suppress(OSError), scandir(path) as entries:
-        names = sorted(entry.name for entry in islice(entries, MAX_SEARCHED) if entry.is_dir())
-        return [path / name for name in names if StorePlaces.of(path / name).default_log.is_dir()]
-    return []
-
-
-def did_you_mean(stores: Sequence[StorePath]) -> str:
-    """Return a question that names stores; an empty text without a store."""
-    if len(stores) < 2:
-        return "".join(f": did you mean {store}?" for store in stores)
-    more = f" and {len(stores) - MAX_HINTS} more" if len(stores) > MAX_HINTS else ""
-    return f": did you mean one of {', '.join(map(str, stores[:MAX_HINTS]))}{more}?"
-
-
-def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> SizedConfig:
+def writing_config(places: AnyPlaces, sizes: StoreSizes) -> SizedConfig:
     """Return the configuration to write a store with. Every size is set: RocketMQ's default if no size is known.
 
-    Raises: as ``known_config``; ValueError if the store has messages, but no queue or no index that shows a size.
+    Raises: as ``StoreSizes.config``; ValueError if the store has messages, but no queue or no index that shows a size.
     """
-    root = to_path(store_path_root_dir)
-    known = known_config(root, config)
+    known = sizes.config
     names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
     names += [SLOTS, ITEMS] if known.message_index_enable else []
-    if any(getattr(known, name) is None for name in names) and has_messages(root, known):
-        require_sizes(root, known, names)
+    if any(getattr(known, name) is None for name in names) and has_messages(places):
+        require_sizes(places, known, names)
     return with_default_sizes(known)
 
 
-def planning_config(root: Path, config: StoreConfig | None) -> tuple[SizedConfig, tuple[str, ...]]:
+def planning_config(places: AnyPlaces, sizes: StoreSizes) -> tuple[SizedConfig, tuple[str, ...]]:
     """Return the configuration for a dry run, and notes on its sizes that no file shows for certain.
 
     The files suggest these sizes. Without files they are RocketMQ's defaults. Raises: as ``writing_config``.
     """
     try:
-        return writing_config(root, config), ()
+        return writing_config(places, sizes), ()
     except SettingError as error:
         if not error.suggested:
             raise
-        sizes: dict[str, Any] = error.suggested
-    base = config or StoreConfig(**read_saved(StorePlaces.of(root).saved_settings))
-    shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    note = f"{root}: no file shows these sizes for certain, and the steps suppose them: {shown}"
-    return writing_config(root, replace(base, **sizes)), (note,)
+        supposed: dict[str, Any] = error.suggested
+    shown = ", ".join(f"{name}={size}" for name, size in supposed.items())
+    note = f"{places.root}: no file shows these sizes for certain, and the steps suppose them: {shown}"
+    again = find_sizes(places, replace(sizes.settings, **supposed))
+    return writing_config(places, again), (note,)
 
 
-def require_sizes(root: StorePath, known: StoreConfig, names: Iterable[str]) -> None:
+def require_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
     unknown = [name for name in names if getattr(known, name) is None]
     if unknown:
         defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
         hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
         raise SettingError(
-            f"{root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
+            f"{places.root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
             *unknown,
             suggested={name: DEFAULT_SIZES[name] for name in unknown},
             advice=f"pass {config_text(unknown)} or config=StoreConfig.from_broker_conf(path)",
@@ -184,61 +148,94 @@ def require_batch_size(config: SizedConfig) -> None:
     (config.as_store_config(**{BATCH: None}) if is_default else config).require_usable(BATCH)
 
 
-def known_config(
-    store_path_root_dir: str | os.PathLike[str] | StorePath,
-    config: StoreConfig | None = None,
-    *,
-    replaced: Collection[str] = (),
-) -> StoreConfig:
-    """Return the configuration that a store was written with. A size is None without a file of that kind.
+def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced: Collection[str] = ()) -> StoreSizes:
+    """Find the sizes of a store's files. This function changes nothing.
 
-    A size comes from ``config``; else from ``config/rocketstore.json``, which every rocketstore writer leaves; else
-    from the files, if they leave no doubt. This function changes nothing.
+    A size comes from ``given``; else from ``config/rocketstore.json``, which every rocketstore writer leaves; else
+    from the files, if they leave no doubt.
 
-    Parameters: config: its sizes that are None are filled in. None: all settings as the store was last written.
+    Parameters: given: its sizes that are None are found. None: all settings as the store was last written.
     replaced: sizes whose files the caller replaces. If these sizes are known, the files are not read.
-    Raises: ValueError that names the candidates if the files allow several sizes, or contradict the known size, so that
-    RocketMQ would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
+    Raises: ValueError if the directories of the log must be given; CorruptFileError if rocketstore.json or an index
+    file is damaged; OSError.
     """
-    root = to_path(store_path_root_dir)
-    places = StorePlaces.of(root)
     saved = read_saved(places.saved_settings)
-    # In a copy of a store, saved paths lead to the log of the original. A broker's file answers, also by its defaults.
-    is_of_broker = config is not None and config.is_of_broker_file
-    has_log = config is not None and all(path.is_dir() for path in config.commit_log_paths(root))
+    _require_given_paths(places, given, saved)
+    settings = given or StoreConfig(**saved)
+    known: dict[str, StoreSize] = {}
+    for name in DEFAULT_SIZES:
+        if given is not None and (value := getattr(given, name)):
+            known[name] = StoreSize(value, SizeSource.GIVEN)
+        elif name in saved:
+            known[name] = StoreSize(saved[name], SizeSource.SAVED)
+    problems: list[SettingError] = []
+    shown: dict[str, int] = {}
+    for part in (LOG, *QUEUES, SLOTS):
+        if part in replaced and part in known and (part != SLOTS or ITEMS in known):
+            continue
+        try:
+            shown |= _read_sizes(part, places, known, saved)
+        except SettingError as error:
+            problems.append(error)
+    if not problems and LOG not in known and LOG not in shown and shown:
+        problems.append(
+            SettingError(
+                f"{places.root}: queues or an index are here, but no commit log: give store_path_commit_log if it is "
+                f"elsewhere, {LOG} if it is lost",
+                "store_path_commit_log",
+                LOG,
+            )
+        )
+    found = {name: StoreSize(size, SizeSource.FILES) for name, size in shown.items()}
+    return StoreSizes(settings, found | known, _join_problems(problems))
+
+
+def _require_given_paths(places: AnyPlaces, given: StoreConfig | None, saved: Mapping[str, Any]) -> None:
+    """Raise ValueError if directories of the log were saved and are not given.
+
+    In a copy of a store, saved paths lead to the log of the original. A broker's file answers, also by its defaults.
+    """
+    is_of_broker = given is not None and given.is_of_broker_file
+    has_log = given is not None and all(path.is_dir() for path in places.log_directories)
     for name in () if is_of_broker and has_log else PATHS:
-        if name in saved and (config is None or getattr(config, name) is None):
+        if name in saved and (given is None or getattr(given, name) is None):
             reason = f"{name}: give it: {places.saved_settings} has {saved[name]!r}, which may be another store's"
             raise SettingError(reason, name)
-    config = config or StoreConfig(**saved)
-    given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
-    shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
-    for name, kind in QUEUES.items():
-        if not (name in replaced and given[name]):
-            directories = queue_directories(places.queues(kind))
-            shown[name] = _length(name, directories, given[name], saved.get(name), kind.unit_size)
-    if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
-        shown[SLOTS], shown[ITEMS] = _index_geometry(places.index, given[SLOTS], given[ITEMS]) or (None, None)
-    if not (shown[LOG] or given[LOG]) and any(shown.values()):
-        raise SettingError(
-            f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
-            f"{LOG} if it is lost",
-            "store_path_commit_log",
-            LOG,
-        )
-    sizes: dict[str, Any] = {name: given[name] or shown.get(name) for name in DEFAULT_SIZES}
-    return replace(config, **sizes)
 
 
-def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig, *, is_new: bool = False) -> None:
+def _read_sizes(
+    part: str, places: AnyPlaces, known: Mapping[str, StoreSize], saved: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the sizes that the files of one part show. Parameters: part: LOG, a name of QUEUES, or SLOTS."""
+    given = {name: size.value for name, size in known.items()}
+    if part == SLOTS:
+        geometry = _index_geometry(places.index, given.get(SLOTS), given.get(ITEMS))
+        return {} if geometry is None else {SLOTS: geometry.hash_slot_num, ITEMS: geometry.index_num}
+    directories: Iterable[StorePath] = places.log_directories
+    unit = 1
+    if part in QUEUES:
+        directories, unit = queue_directories(places.queues(QUEUES[part])), QUEUES[part].unit_size
+    length = _length(part, directories, given.get(part), saved.get(part), unit)
+    return {} if length is None else {part: length}
+
+
+def _join_problems(problems: Sequence[SettingError]) -> SettingError | None:
+    """Return one error that has all problems; None without a problem."""
+    if len(problems) < 2:
+        return problems[0] if problems else None
+    settings = dict.fromkeys(name for problem in problems for name in problem.settings)
+    suggested = {name: size for problem in problems for name, size in problem.suggested.items()}
+    return SettingError("; ".join(map(str, problems)), *settings, suggested=suggested)
+
+
+def save_geometry(places: LocalPlaces, config: StoreConfig, *, is_new: bool = False) -> None:
     """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError.
 
     A setting besides sizes that nobody stated is an assumption, and is not saved.
 
     Parameters: is_new: whether the store has no messages, so that all settings of its first writer are facts.
     """
-    path = StorePlaces.of(Path(store_path_root_dir)).saved_settings
-    places = StorePlaces.of(Path(store_path_root_dir).absolute(), config)
+    path = places.saved_settings
     saved = read_saved(path)
     is_moved = isinstance(config.other, BrokerFile) and places.log_directories == (places.default_log,)
     names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
@@ -276,9 +273,20 @@ def read_saved(path: StorePath) -> dict[str, Any]:
     return values
 
 
-def has_messages(root: StorePath, config: StoreConfig) -> bool:
+def saved_config(places: AnyPlaces) -> StoreConfig:
+    """Return the settings that the last writer saved, without the directories of the log.
+
+    In a copy of a store, saved directories of the log are those of the original.
+    Raises: CorruptFileError, OSError.
+    """
+    return StoreConfig(
+        **{name: value for name, value in read_saved(places.saved_settings).items() if name not in PATHS}
+    )
+
+
+def has_messages(places: AnyPlaces) -> bool:
     """Return whether the commit log of a store has bytes."""
-    for directory in config.commit_log_paths(root):
+    for directory in places.log_directories:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             queue = MappedFileQueue([directory])
             if any(any(queue.pread(file.file_from_offset, 8)) for file in queue.files):

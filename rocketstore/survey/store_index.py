@@ -8,20 +8,18 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import LogFile
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.sizes import read_saved
 
 
-def open_store_index(root: StorePath, config: StoreConfig) -> IndexService:
+def open_store_index(places: AnyPlaces, config: StoreConfig) -> IndexService:
     """Open the index. If its files do not show their geometry, use the geometry that their writer saved.
 
     Files do not show it if they have few items, or if an item is damaged. Damaged files are ignored.
     """
-    places = StorePlaces.of(root)
     directory = places.index
     options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
     options["_ignores_damage"] = True
@@ -36,16 +34,16 @@ def open_store_index(root: StorePath, config: StoreConfig) -> IndexService:
     return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
 
-def read_item_offsets(root: StorePath, config: StoreConfig, target: LogFile) -> np.ndarray | None:
+def read_item_offsets(places: AnyPlaces, config: StoreConfig, target: LogFile) -> np.ndarray | None:
     """Return the physical offsets, int64[n], in index items that lead into a file of the log.
 
     Returns: None if a file of the index is damaged, so that items may be missing. Raises: OSError; StoreError;
     ValueError if no file shows the geometry.
     """
-    directory = StorePlaces.of(root).index
+    directory = places.index
     if not directory.is_dir() or not index_paths(directory):
         return np.empty(0, np.int64)
-    with open_store_index(root, config) as index:
+    with open_store_index(places, config) as index:
         if index.damaged:
             return None
         found = [np.empty(0, np.int64)]

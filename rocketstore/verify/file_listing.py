@@ -18,7 +18,7 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.state.lock_file import is_held
-from rocketstore.survey.formats import StoreLayout
+from rocketstore.survey.formats import StoreFormats
 from rocketstore.survey.places import QueueKind, StorePlaces
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
@@ -37,12 +37,12 @@ class FileListing:
         self,
         places: StorePlaces[Path],
         config: StoreConfig,
-        layout: StoreLayout,
+        formats: StoreFormats,
         findings: Findings,
         is_locked: bool,
         last_exit_ok: bool,
     ) -> None:
-        self.places, self.config, self.layout, self.findings = places, config, layout, findings
+        self.places, self.config, self.formats, self.findings = places, config, formats, findings
         self.is_locked, self.last_exit_ok = is_locked, last_exit_ok
 
     def entries(self, directory: Path) -> list[os.DirEntry[str]]:
@@ -65,7 +65,7 @@ class FileListing:
         directory = self.places.queues(kind)
         for topic in self.entries(directory):
             if not is_true(topic.is_dir):
-                if self.layout.queue_database != directory:
+                if self.formats.queue_database != directory:
                     self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
                 continue
             for queue in self.entries(Path(topic.path)):
@@ -76,7 +76,7 @@ class FileListing:
 
     def queues(self, topics: Collection[str], batch_topics: set[str]) -> Iterator[tuple[QueueId, QueueFiles]]:
         """Yield the queues of the store, plain and batch. Report wrong directories, names and lengths."""
-        if self.layout.are_queues_in_database:  # queues in files are older
+        if self.formats.are_queues_in_database:  # queues in files are older
             return
         ext = dict(self._queue_directories(ConsumeQueueExt))
         for kind in QUEUE_KINDS:

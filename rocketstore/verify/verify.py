@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
-from rocketstore.disk.descriptors import require_descriptors_to_read
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.small_file import read_file_start
@@ -35,10 +34,10 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import look_at_store, require_file_log
 from rocketstore.survey.open_log import open_log
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import PATHS, read_saved, require_store
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.sizes import PATHS, read_saved
+from rocketstore.survey.survey import Survey
 from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.compaction import check_compacted_topics
@@ -96,25 +95,23 @@ def verify(
         threads = min(os.cpu_count() or 1, MOST_THREADS)
     if threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
-    require_config(config)
-    root = local_path(path)
-    require_descriptors_to_read(root)
-    return Verification(root, config).run(quick, threads, progress)
+    begun = begin_entry("verify", local_path(path), config)
+    return Verification(begun).run(quick, threads, progress)
 
 
 class Verification:
     """One verification of a store, with the state that it reads first: configuration, checkpoint, lock."""
 
-    def __init__(self, root: Path, config: StoreConfig | None) -> None:
-        self.root = root
+    def __init__(self, begun: Survey) -> None:
+        self.places = begun.local_places
+        self.root = self.places.root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        path = StorePlaces.of(root).saved_settings
+        path, config = self.places.saved_settings, begun.given
         with self.findings.reporting_errors(path, "sizes-damaged"):
             saved = {name: value for name, value in read_saved(path).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
         self.config = replace(config or StoreConfig(**saved), **sizes)
-        self.places = StorePlaces.of(root, self.config)
         self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()
         self.next_offsets: list[tuple[str, str, int, int]] = []
@@ -123,11 +120,10 @@ class Verification:
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
         self.last_exit_ok = not os.path.lexists(self.places.abort)
-        self.layout = look_at_store(root, config)
+        self.formats = begun.formats
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
         """Check the small files, then the log with queues and index."""
-        require_store(self.root, self.config)
         self._check_state()
         self._check_config()
         with contextlib.closing(self._open_log()) as log:
@@ -136,7 +132,6 @@ class Verification:
 
     def _open_log(self) -> CommitLog:
         """Open the log with all its records, also old ones and those of an unfinished write."""
-        require_file_log(self.root, self.config, "read")
         whole_to = LONG_MAX if self.last_exit_ok and not self.is_locked else 0
         try:
             return open_log(self.places, self.config, whole_to=whole_to)
@@ -151,7 +146,7 @@ class Verification:
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
         stop = log.max_phy_offset if self.is_locked else None
         cut = self._find_cut(log)
-        files = FileListing(self.places, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)
+        files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
         light = with_light_queues(
             self.config, [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
         )
@@ -160,7 +155,7 @@ class Verification:
             light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
         queue_files = dict(files.queues(self.topics, self.batch_topics))
         # A queue that a crash may have left without files is reported as behind, before this is asked.
-        known_topics = KnownTopics.of(self.root, self.config, is_stopped=True)
+        known_topics = KnownTopics.of(self.places, self.config, is_stopped=True)
         queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics)
         index = IndexVerifier(log, self.findings, files.index_files())
         checked = LogVerifier(log, self.config, self.findings, queues, index)
@@ -179,10 +174,10 @@ class Verification:
             units.sample()
         else:
             units.finish(
-                self.root,
+                self.places,
                 self.batch_topics,
-                has_database=self.layout.queue_database is not None,
-                is_in_database=self.layout.are_queues_in_database,
+                has_database=self.formats.queue_database is not None,
+                is_in_database=self.formats.are_queues_in_database,
             )
         for queue in queues.queues.values():
             queue.add_unreadable(self.findings)
@@ -206,7 +201,7 @@ class Verification:
 
     def _count_messages(self) -> int:
         """Return the number of messages in the queues that can be read."""
-        with contextlib.suppress(StoreError, OSError), MessageStore.open(self.root, config=self.config) as store:
+        with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
             return count_queues(store.log_queue, list(store.queues()), [])[0]
         return 0
 
@@ -215,7 +210,7 @@ class Verification:
         if not self.last_exit_ok or self.is_locked or not log.queue.files:
             return None
         try:
-            with MessageStore.open(self.root, config=self.config) as store:
+            with MessageStore(self.places, self.config) as store:
                 view = store.commit_log.look()
         except CorruptFileError:  # the checks of log and intent report the damage
             return None
@@ -227,7 +222,7 @@ class Verification:
         add, root = self.findings.add, self.root
         logs = list(map(local_path, self.places.log_directories))
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
-        files = FileListing(self.places, self.config, self.layout, self.findings, False, self.last_exit_ok)
+        files = FileListing(self.places, self.config, self.formats, self.findings, False, self.last_exit_ok)
         for entry in files.entries(root):
             if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
                 if has_log_files(Path(entry.path)):
@@ -257,22 +252,22 @@ class Verification:
 
     def _check_other_formats(self) -> None:
         """Report parts of the store in formats that rocketstore does not read."""
-        layout, add = self.layout, self.findings.add
-        if layout.queue_database is not None:
-            add("not-checked", layout.queue_database, 0, "queues in RocksDB")
-        if layout.index_database is not None:
-            add("not-checked", layout.index_database, 0, "an index in RocksDB")
-        elif layout.has_other_data:
+        formats, add = self.formats, self.findings.add
+        if formats.queue_database is not None:
+            add("not-checked", formats.queue_database, 0, "queues in RocksDB")
+        if formats.index_database is not None:
+            add("not-checked", formats.index_database, 0, "an index in RocksDB")
+        elif formats.has_other_data:
             add("not-checked", self.places.rocksdb, 0, "timers or transactions in RocksDB")
-        check_compacted_topics(self.places, self.config, layout.compacted_topics, self.findings)
-        if layout.is_tiered:
+        check_compacted_topics(self.places, self.config, formats.compacted_topics, self.findings)
+        if formats.is_tiered:
             add("not-checked", self.places.tiered_index, 0, "tiered storage, which may have older messages")
 
     def _check_config(self) -> None:
         config = open_tables(self.places, self.config).read_all()
         self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
         self.next_offsets, self.delay_offsets = list(config.next_offsets()), config.delay_offsets
-        databases = {*self.layout.config_databases.values()}
+        databases = {*self.formats.config_databases.values()}
         self.offsets_file = config.offsets_file
         for path, problem in config.problems:
             if path not in databases:
@@ -288,7 +283,7 @@ class Verification:
             if (topic, queue_id) in queues.queues:  # a deleted queue leaves its consumers' offsets
                 self._check_offset(queues, self.offsets_file, group, QueueId(topic, queue_id), offset)
         for level, offset in sorted(self.delay_offsets.items()):
-            if not self.layout.are_queues_in_database:
+            if not self.formats.are_queues_in_database:
                 delay_queue = QueueId(SCHEDULE_TOPIC, level - 1)
                 self._check_offset(queues, "delayOffset.json", f"level {level}", delay_queue, offset)
 
@@ -303,7 +298,7 @@ class Verification:
         directory = self.places.index
         if not index.files:
             has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
-            enabled = self.config.message_index_enable and self.layout.index_database is None
+            enabled = self.config.message_index_enable and self.formats.index_database is None
             if checked.n_records and enabled and not has_files and not checked.is_growing:
                 self.findings.add("index-missing", directory, 0, f"the log has {counted(checked.n_records, 'message')}")
         elif not self.last_exit_ok and self.checkpoint is not None:

@@ -41,6 +41,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue, sort_requests
+from rocketstore.survey.places import StorePlaces
 
 LEVELS = StoreConfig().message_delay_level
 
@@ -408,7 +409,9 @@ class Built:
         )
         geometry = {"hash_slot_num": self.config.max_hash_slot_num, "index_num": self.config.max_index_num}
         service = IndexService.open(root / "index", "a", compat=self.config.compat, **geometry) if index else None
-        self.dispatcher = Dispatcher(root, self.config, self.log, service, set(batch_topics), as_broker=as_broker)
+        self.dispatcher = Dispatcher(
+            StorePlaces.of(root), self.config, self.log, service, set(batch_topics), as_broker=as_broker
+        )
         self.end = self.model.phy_offset
 
     def check(self):
@@ -525,7 +528,7 @@ def test_queues_may_be_asked_for_while_others_are_written(tmp_path):
 
 
 def reopened(built):
-    dispatcher = Dispatcher(built.root, built.config, built.log, None, set())
+    dispatcher = Dispatcher(StorePlaces.of(built.root), built.config, built.log, None, set())
     return {(f"T{i}", 0): dispatcher.queue(f"T{i}", 0) for i in range(200)}
 
 
@@ -540,7 +543,7 @@ def test_the_queues_of_a_broker_s_log_are_the_broker_s_byte_for_byte(name, tmp_p
     config = StoreConfig(**settings)
     log = CommitLog.open(golden / "commitlog", mapped_file_size=config.mapped_file_size_commit_log)
     batches = {path.name for path in (golden / "batchconsumequeue").glob("*")}
-    dispatcher = Dispatcher(tmp_path / "built", config, log, None, batches)
+    dispatcher = Dispatcher(StorePlaces.of(tmp_path / "built"), config, log, None, batches)
     dispatcher.dispatch(0, log.max_phy_offset)
     dispatcher.close()
     parts = ("consumequeue", "batchconsumequeue", "consumequeue_ext")

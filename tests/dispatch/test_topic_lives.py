@@ -8,6 +8,7 @@ import pytest
 from rocketstore import StoreConfig
 from rocketstore.dispatch.topic_lives import KnownTopics, Restarts, TopicLives, topic_notes
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.survey.places import StorePlaces
 
 QUEUE = QueueId("T", 0)
 
@@ -61,7 +62,7 @@ def known(root, declared, *, is_stopped=True, queues=("Kept/0",)):
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
     for queue in queues:
         (root / "consumequeue" / queue).mkdir(parents=True)
-    return KnownTopics.of(root, StoreConfig(), is_stopped=is_stopped)
+    return KnownTopics.of(StorePlaces.of(root), StoreConfig(), is_stopped=is_stopped)
 
 
 def test_a_topic_is_deleted_if_it_is_neither_declared_nor_has_a_queue(tmp_path):
@@ -83,7 +84,7 @@ def test_a_damaged_topics_json_says_nothing_even_with_a_good_bak(tmp_path):
     path = tmp_path / "config" / "topics.json"
     path.with_name("topics.json.bak").write_bytes(path.read_bytes())
     path.write_text("{")
-    assert not KnownTopics.of(tmp_path, StoreConfig(), is_stopped=True).was_deleted("Gone")
+    assert not KnownTopics.of(StorePlaces.of(tmp_path), StoreConfig(), is_stopped=True).was_deleted("Gone")
 
 
 def test_a_queue_without_which_the_topic_was_made_again_is_left_out(tmp_path):

@@ -32,7 +32,8 @@ from rocketstore.log.log_writer import LogWriter
 from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
 from rocketstore.store.writer import StoreWriter
-from rocketstore.survey.sizes import writing_config
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.survey import survey
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -42,6 +43,10 @@ from support.unfinished import SCHEMA, table_of
 
 JOB = "f00d"
 TIME = BEGIN + 3_600_000
+
+
+def write_into(root, *arguments, **options):
+    write_pieces(StorePlaces.of(root), *arguments, **options)
 
 
 def rows_of(rng, count):
@@ -137,7 +142,7 @@ def bodies(root):
 
 def test_prepared_rows_give_the_records_that_put_messages_gives(base, tmp_path, parts):
     expected = contents(serial(base, tmp_path, parts))
-    write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    write_into(base, JOB, make_pieces(base, parts), TIME)
     assert contents(base) == expected
     assert leftovers(base) == []
     assert list(verify(base).findings) == []
@@ -156,7 +161,9 @@ def test_a_new_store_is_made_with_the_configuration_that_is_given(tmp_path, part
     config = config_of(**options)
     rocketstore.open(tmp_path / "base", "a", config=config).close()
     expected = contents(serial(tmp_path / "base", tmp_path, parts))
-    write_pieces(tmp_path / "new", JOB, make_pieces(tmp_path / "new", parts, config=config), TIME, config=config)
+    write_pieces(
+        StorePlaces.of(tmp_path / "new"), JOB, make_pieces(tmp_path / "new", parts, config=config), TIME, config=config
+    )
     assert contents(tmp_path / "new") == expected
 
 
@@ -172,21 +179,27 @@ def test_messages_keep_times_that_are_given(base, tmp_path):
             store.put_messages(table, store_timestamp="given")
     directory = prepared_path(base, JOB)
     directory.mkdir()
-    writer = PreparedRowsWriter(directory / "tmp", writing_config(base), keeps_store=True)
+    writer = PreparedRowsWriter(directory / "tmp", survey(base).sized(), keeps_store=True)
     for table in tables:
         writer.add(MessageBatch.of_arrow(table))
-    write_pieces(base, JOB, [writer.finish(directory / "piece")], "given")
+    write_into(base, JOB, [writer.finish(directory / "piece")], "given")
     assert contents(base) == contents(other)
 
 
 def test_without_prepared_rows_an_empty_store_is_made(tmp_path):
-    write_pieces(tmp_path / "new", JOB, [], config=config_of())
+    write_into(tmp_path / "new", JOB, [], config=config_of())
     assert bodies(tmp_path / "new") == []
 
 
 def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_path):
     rows = [{"topic": "T", "queueId": ANY_QUEUE, "body": b"x"}] * 7
-    write_pieces(tmp_path, JOB, make_pieces(tmp_path, [[rows[:1], rows[1:3]], [rows[3:]]]), TIME, config=config_of())
+    write_pieces(
+        StorePlaces.of(tmp_path),
+        JOB,
+        make_pieces(tmp_path, [[rows[:1], rows[1:3]], [rows[3:]]]),
+        TIME,
+        config=config_of(),
+    )
     with rocketstore.open(tmp_path) as store:
         assert [message.queue_id for batch in store.scan() for message in batch] == [0, 1, 2, 3, 0, 1, 2]
 
@@ -211,7 +224,7 @@ def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_pa
 )
 def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_path, row, reason):
     good = {"topic": "T", "queueId": 0, "body": b""}
-    made = PreparedRowsWriter(tmp_path / "piece", writing_config(tmp_path, config_of()), keeps_store=False)
+    made = PreparedRowsWriter(tmp_path / "piece", survey(tmp_path, config_of()).sized(), keeps_store=False)
     with contextlib.closing(made) as writer:
         writer.add(MessageBatch.of_arrow(table_of([good] * 3)))
         with pytest.raises(ValueError, match=reason) as raised:
@@ -222,7 +235,7 @@ def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_pat
 
 def test_messages_for_light_queues_are_refused_only_where_there_are_any(tmp_path):
     row = {"topic": "T", "queueId": 0, "body": b"", "properties": [("INNER_MULTI_DISPATCH", "%LMQ%a")]}
-    write_pieces(tmp_path, JOB, make_pieces(tmp_path, [[[row]]]), TIME, config=config_of())
+    write_into(tmp_path, JOB, make_pieces(tmp_path, [[[row]]]), TIME, config=config_of())
     assert bodies(tmp_path) == [b""]
     for release, option in (("5.5.0", "enable_lmq"), ("5.3.1", "enable_multi_dispatch")):
         with pytest.raises(PutMessageError, match=r"row 0: .*light queues"):
@@ -242,7 +255,7 @@ def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):
     with rocketstore.open(base, "a", config=config_of(allocate_file_ahead=False)):
         before = contents(base)
         with pytest.raises(StoreLockedError):
-            write_pieces(base, JOB, pieces)
+            write_into(base, JOB, pieces)
         assert contents(base) == before
         assert not intent_path(base).exists()
     assert len(list(prepared_path(base, JOB).iterdir())) == 3
@@ -262,7 +275,7 @@ def test_a_damaged_file_of_prepared_rows_leaves_the_store_unchanged(base, parts,
         data[random.Random(seed).randrange(len(data))] ^= 1 << random.Random(seed).randrange(8)
         path.write_bytes(data)
     with pytest.raises((CorruptFileError, FileNotFoundError)):
-        write_pieces(base, JOB, pieces, TIME)
+        write_into(base, JOB, pieces, TIME)
     assert contents(base) == before
     assert not intent_path(base).exists()
 
@@ -286,7 +299,7 @@ def assert_undone_at_once(base, parts, monkeypatch, owner, name, failing, reason
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, failing)
         with pytest.raises(OSError, match=reason):
-            write_pieces(base, JOB, make_pieces(base, parts), TIME)
+            write_into(base, JOB, make_pieces(base, parts), TIME)
     assert contents(base) == before
     assert leftovers(base) == []
     assert (base / "abort").exists() is False
@@ -310,7 +323,7 @@ def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
         patched.setattr(write_job, "open_writer", lambda *args: next(openings, fail)(*args))
         patched.setattr(LogWriter, "flush", fail)
         with pytest.raises(OSError, match="No space") as raised:
-            write_pieces(base, JOB, make_pieces(base, parts), TIME)
+            write_into(base, JOB, make_pieces(base, parts), TIME)
     assert "The next opening for writing cuts off the records" in raised.value.__notes__[0]
     assert intent_path(base).exists()
     rocketstore.open(base, "a").close()
@@ -337,7 +350,7 @@ def test_an_error_after_a_finished_write_is_reported_and_not_raised(base, parts,
     """A caller that gets an error puts the messages again."""
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, fail)
-        write_pieces(base, JOB, make_pieces(base, parts), TIME)
+        write_into(base, JOB, make_pieces(base, parts), TIME)
     assert "is committed, but cleaning up after it failed: OSError" in caplog.text
     assert leftovers(base) == []
     rocketstore.open(base, "a").close()
@@ -377,7 +390,7 @@ def test_killed_at_any_call_all_of_it_is_there_or_nothing(base, tmp_path, parts,
     for call in range(piece + 1, 10_000, 8):
         root = shutil.copytree(base, tmp_path / f"store-{call}")
         pieces = make_pieces(root, parts)
-        was_killed = killed_at(call, lambda root=root, pieces=pieces: write_pieces(root, JOB, pieces, TIME))
+        was_killed = killed_at(call, lambda root=root, pieces=pieces: write_into(root, JOB, pieces, TIME))
         rocketstore.open(root, "a").close()
         assert contents(root) in (before, after), call
         assert not intent_path(root).exists()
@@ -433,7 +446,7 @@ def test_killed_when_all_is_on_the_disk_but_the_write_is_not_done_it_is_undone(b
     pid = os.fork()
     if pid == 0:
         try:
-            write_pieces(base, JOB, pieces, TIME)
+            write_into(base, JOB, pieces, TIME)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
@@ -492,7 +505,7 @@ def test_a_whole_write_that_others_have_appended_to_is_finished(base, parts, cap
     shutil.copytree(prepared_path(base, JOB), base / "kept")
     recover(base)
     (base / "kept").rename(prepared_path(base, JOB))
-    write_pieces(base, JOB, pieces, TIME)
+    write_into(base, JOB, pieces, TIME)
     append_messages(base)
     intent_path(base).write_bytes(saved)
     make_pieces(base, parts)
@@ -654,7 +667,7 @@ def test_the_next_write_deletes_prepared_rows_of_killed_jobs_and_keeps_those_of_
     week_ago = time.time() - write_job.ABANDONED - 60
     for path in (old / "1.tmp", old, new):  # the last one has a file that is being written
         os.utime(path, (week_ago, week_ago))
-    write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    write_into(base, JOB, make_pieces(base, parts), TIME)
     assert leftovers(base) == [new.name]
 
 

@@ -18,8 +18,13 @@ from rocketstore.jobs import transactions
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.store.write_job import write_pieces
+from rocketstore.survey.places import StorePlaces
 
 APP = "orders/流 ../app"
+
+
+def write_into(root, *arguments, **options):
+    write_pieces(StorePlaces.of(root), *arguments, **options)
 
 
 @pytest.fixture
@@ -33,7 +38,9 @@ def root(tmp_path):
 def write(root, version, app=APP, job="job"):
     parts = [[[{"topic": "T", "body": b"%d of %d" % (i, version)}]] for i in range(3)]
     pieces = make_pieces(root, job, parts, config_of())
-    write_pieces(root, job, pieces, BEGIN + version, config=config_of(), transaction=Transaction(app, version))
+    write_pieces(
+        StorePlaces.of(root), job, pieces, BEGIN + version, config=config_of(), transaction=Transaction(app, version)
+    )
 
 
 def bodies(root):
@@ -62,7 +69,7 @@ def test_each_application_has_versions_of_its_own(root):
 
 def test_a_write_without_a_transaction_notes_nothing(root):
     pieces = make_pieces(root, "job", [[[{"topic": "T", "body": b"x"}]]], config_of())
-    write_pieces(root, "job", pieces, BEGIN, config=config_of())
+    write_into(root, "job", pieces, BEGIN, config=config_of())
     assert not (root / transactions.DIRECTORY).exists()
 
 

@@ -28,7 +28,7 @@ from rocketstore import RemotePath, StoreConfig, rebuild
 from rocketstore.disk.remote import remote_path
 from rocketstore.disk.storage import to_path
 from rocketstore.rebuild.build import Build
-from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.spark import (
     build_index,
     query_messages,
@@ -43,7 +43,8 @@ from rocketstore.spark.build.splits import LogReader
 from rocketstore.spark.lookup.cache import index_cache, store_cache
 from rocketstore.spark.lookup.udfs import Lookup, find
 from rocketstore.spark.source.sink import writer_of
-from rocketstore.survey.sizes import known_config
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.survey import survey
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
@@ -374,7 +375,7 @@ def test_a_log_is_read_once_with_spills_and_twice_without(tasks, tmp_path, made,
 def test_sizes_of_a_remote_store_are_known_as_of_the_local_one(golden, name):
     def known(where):
         try:
-            return known_config(where)
+            return survey(where).sizes.config
         except ValueError as error:
             return str(error).replace("file://", "")
 
@@ -383,14 +384,19 @@ def test_sizes_of_a_remote_store_are_known_as_of_the_local_one(golden, name):
 
 def test_sizes_are_known_by_what_a_writer_left(made, memory):
     upload(fsspec.filesystem("memory"), made, memory)
-    assert known_config(memory) == known_config(made)
-    assert known_config(memory).max_index_num == config_of().max_index_num
+    assert survey(memory).sizes.config == survey(made).sizes.config
+    assert survey(memory).sizes.config.max_index_num == config_of().max_index_num
 
 
 def looked_at(where, config):
     """Where a log ends, and what a recovery would do to it."""
-    with Rebuilder.of(where, Build(True, True, None, False), config).open_log()[0].log as log:
-        store, repair = Rebuilder.of(where, Build(True, True, None, False), config).open_log()
+
+    def rebuilder():
+        begun = begin_entry("rebuild into a new directory", where, config)
+        return Rebuilder.of(begun, Build(True, True, None, False), RebuildOptions())
+
+    with rebuilder().open_log()[0].log as log:
+        store, repair = rebuilder().open_log()
         store.log.close()
         steps = [(step.path.name, *step[1:]) for step in repair.steps]
         return repair.end, repair.last_phy_offset, steps, len(log.queue.files)

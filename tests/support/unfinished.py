@@ -10,7 +10,8 @@ from rocketstore.jobs.intent import prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
-from rocketstore.survey.sizes import writing_config
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.survey import survey
 
 BORN = 1_700_000_000_000
 SCHEMA = pa.schema(
@@ -36,7 +37,7 @@ def make_pieces(root, job, parts, config):
     directory.mkdir(parents=True)
     pieces = []
     for number, part in enumerate(parts):
-        made = PreparedRowsWriter(directory / "tmp", writing_config(root, config), keeps_store=False)
+        made = PreparedRowsWriter(directory / "tmp", survey(root, config).sized(), keeps_store=False)
         with contextlib.closing(made) as writer:
             for rows in part:
                 writer.add(MessageBatch.of_arrow(table_of(rows)))
@@ -60,7 +61,7 @@ def kill_at_append(root, job, pieces, number, store_timestamp=None, *, config=No
     if pid == 0:
         try:
             LogWriter.append_encoded = killing
-            write_pieces(root, job, pieces, store_timestamp, config=config)
+            write_pieces(StorePlaces.of(root), job, pieces, store_timestamp, config=config)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9

@@ -14,7 +14,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, UnsupportedFormatError
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
-from rocketstore.survey.formats import look_at_store
+from rocketstore.survey.survey import survey
 
 DLEDGER = {"dledger"}
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
@@ -186,7 +186,7 @@ def test_light_queues_that_are_only_in_rocksdb_are_read_beside_queues_in_files(o
     with open_store("rocksdb-lmq") as store:
         assert {("%LMQ%a", 0), ("%LMQ%b", 0), ("Plain", 3)} <= {*store.queues()}
         assert len(store.consume_queue("%LMQ%a", 0)) == len(brokers.rows("rocksdb-lmq", "%LMQ%a")) == 20
-        assert store.layout.problems() == []
+        assert store.formats.problems() == []
 
 
 @needs_rocksdict
@@ -205,10 +205,10 @@ def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of
     root, conf = root_of("rocksdb-double"), tmp_path / "broker.conf"
     for line in ("brokerName=a", "rocksdbCQDoubleWriteEnable=true"):
         conf.write_text(f"{line}\n")
-        layout = look_at_store(root, StoreConfig.from_broker_conf(conf))
-        layout.require_readable_queues()
+        formats = survey(root, StoreConfig.from_broker_conf(conf)).formats
+        formats.require_readable_queues()
         with pytest.raises(UnsupportedFormatError) if "Double" in line else contextlib.nullcontext():
-            layout.require_written_queues("written")
+            formats.require_written_queues()
 
 
 @needs_rocksdict
@@ -360,8 +360,8 @@ def test_a_pipe_in_the_place_of_a_database_neither_hangs_nor_stops_a_reader(root
     (root / "config" / "rdb").symlink_to("rdb")
     assert rocketstore.verify(root).ok
     with rocketstore.open(root) as store:
-        assert store.layout.index_database is None
-        assert store.layout.is_plain
+        assert store.formats.index_database is None
+        assert store.formats.is_plain
 
 
 def test_a_store_that_a_broker_left_is_continued(root_of, tmp_path):

@@ -47,4 +47,4 @@ def test_places_do_not_change():
 def test_looking_for_the_log_of_dledger_lists_only_the_root(tmp_path):
     (tmp_path / "dledger-n0").mkdir()
     (tmp_path / "other" / "dledger-n1").mkdir(parents=True)
-    assert [*StorePlaces.of(tmp_path).find_dledger_logs()] == [tmp_path / "dledger-n0"]
+    assert StorePlaces.of(tmp_path).dledger_logs(path.name for path in tmp_path.iterdir()) == [tmp_path / "dledger-n0"]

@@ -12,7 +12,9 @@ import rocketstore
 from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.index import geometry as index_geometry
-from rocketstore.survey.sizes import save_geometry, writing_config
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.sizes import save_geometry as save_sizes
+from rocketstore.survey.survey import survey
 
 SMALL = {
     "mapped_file_size_commit_log": 4096,
@@ -29,6 +31,15 @@ DIRECTORIES = {
     "mapped_file_size_consume_queue_ext": "consumequeue_ext/T/0",
 }
 RUNS = pytest.mark.parametrize("name", DIRECTORIES)
+
+
+def writing_config(root, config=None):
+    """The configuration to write a store with."""
+    return survey(root, config).sized()
+
+
+def save_geometry(root, config, **options):
+    save_sizes(StorePlaces.of(root, config), config, **options)
 
 
 def make(directory, *sizes, start=0):

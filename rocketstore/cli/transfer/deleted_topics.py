@@ -24,7 +24,7 @@ BATCH_SIZE = 1 << 16
 
 def find_lives(store: MessageStore, topics: Collection[str] | None) -> TopicLives:
     """Read the queue offsets of all messages of some topics, or of all topics, and find the lives of the topics."""
-    known = KnownTopics.of(store.path, store.config, is_stopped=store.last_exit_ok)
+    known = KnownTopics.of(store.places, store.config, is_stopped=store.last_exit_ok)
     lives = TopicLives(known)
     log = store.commit_log
     scan = log.scan(columns=LIVES_COLUMNS, topics=topics, on_corrupt="skip", batch_size=BATCH_SIZE)

@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-import rocketstore
 from rocketstore.cli.formats import error_text
 from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
@@ -27,7 +26,6 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import LONG_MAX
@@ -36,8 +34,8 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import hint_at_store, require_store
+from rocketstore.survey.places import AnyPlaces
+from rocketstore.survey.survey import survey
 from rocketstore.text_values import counted
 
 STATE = "rocketstore-import.json"  # in config/
@@ -95,9 +93,8 @@ def run(
         write_elsewhere=write_elsewhere,
         allow_unreadable=allow_unreadable,
     )
-    check_place(store, config)
     try:
-        with rocketstore.open(store, "a", config=config) as opened:
+        with MessageStore.of_writing_entry("import", store, "a", config) as opened:
             Import(opened, rows, start_import(opened, rows, keep_times, resume, force)).run()
     except (OSError, StoreError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # the reason why the writer stopped
@@ -105,7 +102,7 @@ def run(
             raise
         text = error_text(cause) if cause.filename else f"{store}: {error_text(cause)}"
         hint = "; the stored rows are kept; run the same command with --resume to continue"
-        raise click.ClickException(f"{text}{hint if state_path(store).exists() else ''}") from error
+        raise click.ClickException(f"{text}{hint if state_path(survey(store).places).exists() else ''}") from error
 
 
 def config_of(
@@ -122,19 +119,6 @@ def config_of(
     if small or given:
         config = replace(config or (StoreConfig.small() if small else StoreConfig()), **given)
     return config
-
-
-def check_place(path: Path, config: StoreConfig | None) -> None:
-    """Raise ClickException if a new store would be made in a directory with other files."""
-    try:
-        require_store(path, config or StoreConfig())
-    except FileNotFoundError:
-        pass
-    except StoreError:
-        places = StorePlaces.of(path)
-        if {*path.iterdir()} - {places.config, places.lock, path / "lost+found"}:
-            hint = hint_at_store(path) or ": give a store or a new directory"
-            raise click.ClickException(f"{path}: is not a store, and is not empty{hint}") from None
 
 
 # ---- the state -------------------------------------------------------------------------------------------
@@ -155,7 +139,7 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
     asked = {"source": str(source.path.absolute()), "format": source.form, "keep_times": keep_times}
     end = store.commit_log.max_phy_offset
     new = State(asked, version_of(source), end, end)
-    path = state_path(store.path)
+    path = state_path(store.places)
     state = None if force else read_state(path)
     if state is None or (state.rows == 0 and state.phy_offset == end):
         return new
@@ -169,8 +153,8 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
     )
 
 
-def state_path(root: StorePath) -> Path:
-    return StorePlaces.of(local_path(root)).config_file(STATE)
+def state_path(places: AnyPlaces) -> Path:
+    return local_path(places.config_file(STATE))
 
 
 def read_state(path: Path) -> State | None:
@@ -349,7 +333,7 @@ class Import:
 
     def save(self) -> None:
         """Flush the store, then write the state file, so that it never counts rows that are not on the disk."""
-        path = state_path(self.store.path)
+        path = state_path(self.store.places)
         with without_interrupts():
             self.store.flush()
             if self.source.is_standard_input:

@@ -17,12 +17,14 @@ from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.build import Build
-from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.rebuild.files import zone_of
+from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
 from rocketstore.spark.build.places import BuildReport, new_place, working_places
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
+from rocketstore.survey.requirements import begin_entry
 
 MODES = ("auto", "rescan", "spill")
 
@@ -90,7 +92,9 @@ def build_index(
         raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
     if mode == "auto":
         mode = "spill" if is_remote(to_path(store)) else "rescan"
-    rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
+    options = RebuildOptions(zone=zone_of(tz))
+    begun = begin_entry("spark build_index", store, config)
+    rebuilder = Rebuilder.of(begun, Build(False, True, None, False), options)
     sizes = rebuilder.config
     form = IndexForm(IndexGeometry(sizes.max_hash_slot_num, sizes.max_index_num), sizes.compat)
     opened, repair = rebuilder.open_log(last_file=True)
@@ -111,7 +115,7 @@ def build_index(
         if mode == "rescan":
             plans = [planned(reader, spanned(plan)) for plan in plans]
         items = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
-        publish_index(places, out, rebuilder.zone)
+        publish_index(places, out, options.zone)
     notes = warn_of(rebuilder.unreadable, rebuilder.root)
     return BuildReport(index_paths(out), items, time.perf_counter() - started, notes)
 

@@ -31,13 +31,15 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.logger import logger
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
-from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.places import BuildReport, Places, new_place, publish, sweep, working_places
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log
 from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
+from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.requirements import begin_entry
 
 BLOCK = 64 << 20  # bytes of requests that are sorted at once
 TASK_UNITS = 2 << 20  # units that one task builds, approximately
@@ -125,7 +127,8 @@ def rebuild_consume_queue(
     """
     started = time.perf_counter()
     out = new_place(out)
-    rebuilder = Rebuilder.of(store, Build(True, False, None, False), config)
+    begun = begin_entry("spark rebuild_consume_queue", store, config)
+    rebuilder = Rebuilder.of(begun, Build(True, False, None, False), RebuildOptions())
     opened, repair = rebuilder.open_log(last_file=True)
     with opened.log, working_places(out, scratch) as places:
         reader = LogReader(opened.log, rebuilder.config, opened.log.min_phy_offset, repair.end)
@@ -351,7 +354,9 @@ def build_parts(parts: list[QueuePart], reader: LogReader, batches: set[str], pl
     root, units = places.attempts / attempt, 0
     root.mkdir()
     try:
-        with contextlib.closing(Dispatcher(root, reader.config, reader.log, None, batches)) as dispatcher:
+        with contextlib.closing(
+            Dispatcher(StorePlaces.of(root), reader.config, reader.log, None, batches)
+        ) as dispatcher:
             for part in parts:
                 places.files.stat()  # raises if the build is over; the files of this attempt would remain
                 for requests in part.blocks():

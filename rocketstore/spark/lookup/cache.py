@@ -188,7 +188,9 @@ def store_cache(max_stores: int = MAX_STORES) -> WorkerCache[MessageStore]:
 
 def open_store_uncached(key: CacheKey) -> MessageStore:
     slots, items = key.geometry or (None, None)
-    return MessageStore.open(key.path, config=StoreConfig(max_hash_slot_num=slots, max_index_num=items))
+    return MessageStore.of_entry(
+        "spark query_messages", key.path, StoreConfig(max_hash_slot_num=slots, max_index_num=items)
+    )
 
 
 def identify_directories(path: str | StorePath) -> list[object]:

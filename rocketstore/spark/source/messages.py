@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-import rocketstore
 from rocketstore.dataset.dataset_reader import find_phy_offsets
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
@@ -79,7 +78,10 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         self.table = table
 
     def partitions(self) -> list[LogPart]:
-        with rocketstore.open(self.options.path, leftovers=self.options.leftovers) as store, planning(store):
+        with (
+            MessageStore.of_entry("spark read", self.options.path, leftovers=self.options.leftovers) as store,
+            planning(store),
+        ):
             warn_elsewhere(store, self.options)
             return [part_of(store.commit_log, ranges) for ranges in self.plan(store)]
 

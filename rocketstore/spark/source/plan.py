@@ -53,7 +53,7 @@ def planning(store: MessageStore) -> Iterator[None]:
 
 def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
     """Log a warning, once per process, if consumers of selected topics read from other files than log and queues."""
-    for text in find_elsewhere(store.path, options.wants_topic):
+    for text in find_elsewhere(store.places, options.wants_topic):
         warn_once(text)
 
 

@@ -31,9 +31,10 @@ from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
 from rocketstore.state.lock_file import is_held
 from rocketstore.store.write_job import write_pieces
-from rocketstore.survey.owners import require_own_places
-from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import PATHS, read_saved, writing_config
+from rocketstore.survey.places import LocalPlaces
+from rocketstore.survey.requirements import begin_entry, places_to_lock
+from rocketstore.survey.sizes import saved_config
+from rocketstore.survey.survey import survey
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
@@ -57,19 +58,19 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(
         self,
-        root: Path,
+        places: LocalPlaces,
         names: list[str],
         config: SizedConfig,
         store_timestamp: StoreTimestamp,
         transaction: Transaction | None = None,
     ) -> None:
-        self.root = root
+        self.places, self.root = places, places.root
         self.names = names  # of the columns, in the spelling of the table of messages
         self.config = config
         self.store_timestamp = store_timestamp
         self.transaction = transaction
         self.job = uuid.uuid4().hex
-        self.makes_root = not root.exists()
+        self.makes_root = not self.root.exists()
 
     def write(self, iterator: Any) -> Written:
         if self.is_repeated:
@@ -100,7 +101,7 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         prepared = [message.rows for message in messages if message is not None and message.rows is not None]
         prepared.sort(key=lambda rows: partition_of(rows.name))
         options: Any = {"config": self.config, "transaction": self.transaction}
-        write_pieces(self.root, self.job, prepared, self.store_timestamp, **options)
+        write_pieces(self.places, self.job, prepared, self.store_timestamp, **options)
         sweep([prepared_path(self.root, self.job)])
 
     def abort(self, messages: Sequence[Written | None]) -> None:
@@ -142,16 +143,19 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
     transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
-    config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
+    stated = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
+    begun = begin_entry("spark sink", root, stated)
     names = [COLUMNS.get(name.lower(), name) for name in schema.names]
     check_names([name for name in names if name != BROKER_NAME])
     filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': the column storeTimestamp is missing")
-    for directory in (root, *require_own_places(root, config)):
-        if is_held(StorePlaces.of(directory).lock):
-            raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
-    writer = MessageWriter(root, names, config, store_timestamp, transaction)
+    for places in places_to_lock(begun):
+        if is_held(places.lock):
+            raise StoreLockedError(f"{places.root}: a broker, or another writer, has the store open: stop it first")
+    with naming_options():
+        config = begun.sized()
+    writer = MessageWriter(begun.local_places, names, config, store_timestamp, transaction)
     make_root(root)
     make_directory(prepared_path(root, writer.job))
     return writer
@@ -178,18 +182,15 @@ def transaction_of(app: str | None, version: str | None) -> Transaction | None:
         raise ValueError(f"options txnAppId={app!r}, txnVersion={version!r}: {error}") from None
 
 
-def config_of(root: Path, given: Mapping[str, str]) -> SizedConfig:
-    """Return the settings of the options; the other settings are those of the store's last writer."""
-    written = read_saved(StorePlaces.of(root).saved_settings)
-    saved = {name: value for name, value in written.items() if name not in PATHS}
+def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig | None:
+    """Return the settings of the options, and those of the store's last writer; None without options."""
     values: dict[str, Any] = {}
     for name, text in given.items():
         try:
             values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(StoreConfig, name)))
         except ValueError as error:
             raise ValueError(f"option {camel_case(name)}={text!r}: {error}") from None
-    with naming_options():
-        return writing_config(root, replace(StoreConfig(**saved), **values) if values else None)
+    return replace(saved_config(survey(root).places), **values) if values else None
 
 
 def messages_of(batch: Any, first_row: int) -> Any:

@@ -22,7 +22,6 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-import rocketstore
 from rocketstore.kernels.csrc import crc32
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
@@ -89,7 +88,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @lazy_property
     def store(self) -> MessageStore:
-        store = rocketstore.open(self.options.path, leftovers=self.options.leftovers)
+        store = MessageStore.of_entry("spark stream", self.options.path, leftovers=self.options.leftovers)
         warn_elsewhere(store, self.options)
         return store
 

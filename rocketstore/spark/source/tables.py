@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-import rocketstore
 from rocketstore.config import StoreConfig
-from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
@@ -28,6 +27,7 @@ from rocketstore.spark.source.plan import naming_options, planning, warn_elsewhe
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
+from rocketstore.survey.places import AnyPlaces
 
 UNITS = 1 << 22  # units that one task reads
 QUEUES = 500  # queues that one task opens
@@ -49,12 +49,13 @@ class IndexPart(NamedTuple):
 class TablePart(InputPartition):  # type: ignore[misc]
     """The parts of a table that one task reads.
 
-    Attributes: places: the parts, in the form of the reader. log: the plan of the log's first file, which shows where
-    the log begins; None without a log. log_end: a physical offset in bytes; queues end before the first unit that
-    points there or later. None if the ends of queues do not depend on the log.
+    Attributes: store: the places of the store. places: the parts, in the form of the reader. log: the plan of the log's
+    first file, which shows where the log begins; None without a log. log_end: a physical offset in bytes; queues end
+    before the first unit that points there or later. None if the ends of queues do not depend on the log.
     """
 
-    def __init__(self, places: list[Any], log: LogPlan | None) -> None:
+    def __init__(self, store: AnyPlaces, places: list[Any], log: LogPlan | None) -> None:
+        self.store = store
         self.places = places
         self.log = log
 
@@ -73,11 +74,11 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[TablePart]:
         options = self.options
-        store = rocketstore.open(options.path, config=self.config, leftovers=options.leftovers)
+        store = MessageStore.of_entry("spark table", options.path, self.config, leftovers=options.leftovers)
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
             log = self.plan_log(store)
-            return [TablePart(places, log) for places in self.plan(store)]
+            return [TablePart(store.places, places, log) for places in self.plan(store)]
 
     def find_view(self, log: CommitLog) -> LogView | None:
         """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
@@ -97,7 +98,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
             log = None if partition.log is None else partition.log.open()
-            with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
+            with MessageStore.of_plan(partition.store, self.config, log) as store:
                 for columns, n in self.columns(store, partition.places):
                     yield self.batch(columns, n)
 
@@ -180,7 +181,7 @@ class OffsetsReader(TableReader):
         queues = self.queues(store)
         if self.wants_groups:
             contents = store.broker_config
-            store.layout.require_offsets(contents)
+            store.formats.require_offsets(contents)
             consumed = {QueueId(topic, queue_id) for _, topic, queue_id, _ in contents.next_offsets()}
             queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):

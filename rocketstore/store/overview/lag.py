@@ -73,7 +73,7 @@ def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
     Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
     """
     config = store.broker_config
-    store.layout.require_offsets(config)
+    store.formats.require_offsets(config)
     queues = read_queue_ids(store)
     lost = describe_lost_queues(store) if queues == {} else None
     for name, topics in sorted(config.consumer_offsets.items()):

@@ -17,7 +17,6 @@ from rocketstore.messages.system_flags import TRANSACTION_PREPARED
 from rocketstore.store.parts import StoreParts, commit_log_or_none
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.formats import has_file_queues
-from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import find_similar
 
 MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
@@ -27,7 +26,7 @@ def missing_parts(
     store: StoreParts, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
 ) -> Iterator[str]:
     """Describe each missing part. config, queues: None if they cannot be read."""
-    places = StorePlaces.of(store.path)
+    places = store.places
     for path in (*places.queue_parts, places.index):
         if path.exists() and not path.is_dir():
             yield f"{path}: a directory was expected"
@@ -51,7 +50,7 @@ def missing_log_files(log: CommitLog) -> Iterator[str]:
 
 def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
     """Describe missing directories of the log. A broker makes each directory for its first file, in turn."""
-    paths = StorePlaces.of(store.path, store.config).log_directories
+    paths = store.places.log_directories
     files = log.queue.files
     if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
         yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
@@ -87,7 +86,7 @@ def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
 def describe_lost_queues(store: StoreParts) -> str | None:
     """Return a problem if the log has messages and the store has no queues at all, else None."""
     log = commit_log_or_none(store)
-    if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.path):
+    if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.places):
         return None
     return f"{store.path}: the log has messages, but there are no queues: {rebuild_command(store)} builds them"
 

@@ -122,9 +122,9 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
     with collect_error(problems):
         is_locked = store.is_locked
     with collect_error(problems):
-        layout = store.layout
-        notes += layout.notes()
-        problems += layout.problems()
+        formats = store.formats
+        notes += formats.notes()
+        problems += formats.problems()
     with collect_error(problems):
         if (text := describe_tier(store)) is not None:
             notes.append(text)

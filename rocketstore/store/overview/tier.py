@@ -7,7 +7,6 @@ from collections.abc import Collection
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.state.tier_metadata import read_tier_metadata
 from rocketstore.store.parts import StoreParts
-from rocketstore.survey.places import StorePlaces
 from rocketstore.text_values import counted
 
 
@@ -18,9 +17,9 @@ def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> s
 
     Parameters: topics: count messages of these topics; None counts those of all.
     """
-    if not store.layout.is_tiered:
+    if not store.formats.is_tiered:
         return None
-    queues = read_tier_metadata(StorePlaces.of(store.path).tiered_metadata).queues
+    queues = read_tier_metadata(store.places.tiered_metadata).queues
     if not queues:
         return f"{store.path}: the broker uses tiered storage: older messages may be only there"
     older = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
-from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.places import LocalPlaces
 from rocketstore.text_values import counted
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
@@ -49,7 +48,7 @@ class UnitVerifier(NamedTuple):
     is_live: bool
     is_stopped: bool
 
-    def finish(self, root: Path, batch_topics: set[str], *, has_database: bool, is_in_database: bool) -> None:
+    def finish(self, places: LocalPlaces, batch_topics: set[str], *, has_database: bool, is_in_database: bool) -> None:
         """Check the units that belong to no record, and report queues that are missing.
 
         Parameters: has_database: light queues may be in RocksDB only. is_in_database: all queues are in RocksDB.
@@ -60,8 +59,8 @@ class UnitVerifier(NamedTuple):
                 self.queues.add_lacking(queue, files)
                 self._check_behind(files)
                 self._check_units(queue, files)
-                for kind, places, total in files.ext.faults(self.is_live) if files.ext is not None else ():
-                    self.findings.add_many(kind, places, total)
+                for kind, found, total in files.ext.faults(self.is_live) if files.ext is not None else ():
+                    self.findings.add_many(kind, found, total)
             if files.count_deleted:
                 at = self.queues.made_again_at(queue, files)
                 detail = f"{counted(files.count_deleted, 'record')}, the topic was created again at {at}"
@@ -73,7 +72,7 @@ class UnitVerifier(NamedTuple):
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
             if kind == "queue-missing" and self.queues.lives.is_queue_left_out(QueueId(topic, queue_id)):
                 kind = "topic-deleted"
-            path = StorePlaces.of(root).queue(queue_kind, topic, queue_id)
+            path = places.queue(queue_kind, topic, queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
             self.findings.add(kind, path, 0, f"{counted(count, 'record')}, the first at {first}")

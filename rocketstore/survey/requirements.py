@@ -1,0 +1,269 @@
+"""What each public function and each command requires of the store that it gets, and how it begins.
+
+``begin_entry`` checks the requirements in the order of the table. So no entry forgets one, and all use the same words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_read, require_descriptors_to_write
+from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import StoreError
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.state.json_tables import batch_topics
+from rocketstore.state.lock_file import StoreLock
+from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.nearby import did_you_mean, find_index_files, hint_at_store, require_directory, stores_in
+from rocketstore.survey.owners import acquire_locks, hold_locks, require_log_directory
+from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.sizes import require_batch_size
+from rocketstore.survey.survey import Survey, survey
+
+Requirement = Callable[[Survey], None]
+
+
+# ---- requirements ------------------------------------------------------------------------------------------
+
+
+def descriptors_to_read(begun: Survey) -> None:
+    """The process may open enough files to read. Raises: OSError."""
+    require_descriptors_to_read(begun.root)
+
+
+def descriptors_to_write(begun: Survey) -> None:
+    """The process may open enough files to write. Raises: OSError."""
+    require_descriptors_to_write(begun.root)
+
+
+def a_local_place(begun: Survey) -> None:
+    """The store is on this machine, or on a shared file system. Raises: io.UnsupportedOperation."""
+    local_path(begun.root)
+
+
+def a_store(begun: Survey) -> None:
+    """A store is here. Raises: StoreError naming the stores that a user probably means; OSError."""
+    if not begun.has_store:
+        require_directory(begun.root)
+        reason = "no store is here, neither commitlog nor consumequeue nor index"
+        raise StoreError(f"{begun.root}: {reason}{hint_at_store(begun.root)}")
+
+
+def a_store_or_index_files(begun: Survey) -> None:
+    """A store is here, or an index file, or a directory with index files. Raises: StoreError, OSError."""
+    root = begun.root
+    if begun.has_store:
+        return
+    if not root.is_file():
+        require_directory(root)
+    if not find_index_files(root):
+        hint = hint_at_store(root) or ": give a store, its index directory, or one of the files there"
+        raise StoreError(f"{root}: no store and no index files here{hint}")
+
+
+def a_store_or_a_free_place(begun: Survey) -> None:
+    """A store is here, or the root is missing, or has no files that would be among those of a new store.
+
+    Raises: StoreError, OSError.
+    """
+    allowed = {begun.places.config.name, begun.places.lock.name, "lost+found"}
+    if not begun.has_store and begun.names - allowed:
+        hint = hint_at_store(begun.root) or ": give a store or a new directory"
+        raise StoreError(f"{begun.root}: is not a store, and is not empty{hint}")
+
+
+def a_store_or_its_config(begun: Survey) -> None:
+    """A store is here, or its configuration. Raises: as ``a_store``."""
+    if not begun.places.config.is_dir():
+        a_store(begun)
+
+
+def a_place_for_a_store(begun: Survey) -> None:
+    """A store is here, or the root is no directory with other stores or with files of a store.
+
+    Raises: StoreError, OSError.
+    """
+    root = begun.root
+    if begun.has_store or (begun.identity is None and not os.path.lexists(str(root))):
+        return
+    require_directory(root)
+    if stores := stores_in(root):
+        raise StoreError(f"{root}: a new store is not made in a directory with other stores{did_you_mean(stores)}")
+    for path in root.iterdir():
+        if path.name.isdecimal() and path.is_file():
+            reason = "is of a commit log, a queue or an index: give the root of a store"
+            raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
+
+
+def a_log_in_files(begun: Survey) -> None:
+    """The log is not DLedger's. Raises: UnsupportedFormatError."""
+    begun.formats.require_file_log()
+
+
+def queues_in_files(begun: Survey) -> None:
+    """The broker writes its queues to files alone. Raises: UnsupportedFormatError."""
+    begun.formats.require_written_queues()
+
+
+def config_in_files(begun: Survey) -> None:
+    """The broker's topics and consumer offsets are in files. Raises: UnsupportedFormatError."""
+    begun.formats.require_config_files()
+
+
+def a_found_log(begun: Survey) -> None:
+    """The commit log is where the configuration says. Raises: StoreError."""
+    require_log_directory(begun.places, begun.settings)
+
+
+def a_found_or_new_log(begun: Survey) -> None:
+    """As ``a_found_log``. The log of a store without queues is made where the configuration says."""
+    if begun.places.queues(ConsumeQueue).is_dir():
+        a_found_log(begun)
+
+
+def own_places(begun: Survey) -> None:
+    """No directory that is changed belongs to another store, unless ``write_elsewhere``. Raises: StoreError."""
+    if not begun.settings.write_elsewhere:
+        begun.owners.require_own_places()
+
+
+def a_writable_log(begun: Survey) -> None:
+    """The configuration has a directory of the log that is not read-only. Raises: ValueError."""
+    begun.settings.commit_log_paths(begun.root, writable=True)
+
+
+def readable_queues(begun: Survey) -> None:
+    """Queues are in files, or in a RocksDB that can be read here. Raises: UnsupportedFormatError."""
+    begun.formats.require_readable_queues()
+
+
+def known_sizes(begun: Survey) -> None:
+    """All sizes to write with are known. Raises: ValueError; CorruptFileError, OSError."""
+    begun.sized()
+
+
+def a_usable_batch_size(begun: Survey) -> None:
+    """The broker's size for batch queues can be used, if a topic has batch queues. Raises: ValueError."""
+    if batch_topics(open_tables(begun.places, begun.given).read_topics()):
+        require_batch_size(begun.sized())
+
+
+def supposed_sizes(begun: Survey) -> None:
+    """Sizes are known, or the files suggest some. Raises: ValueError; CorruptFileError, OSError."""
+    begun.supposed()
+
+
+# ---- the table ---------------------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """What a function or a command requires, in the order in which it is checked.
+
+    Attributes: before: at its begin. under_lock: also required of the store after its lock was taken.
+    """
+
+    before: tuple[Requirement, ...]
+    under_lock: tuple[Requirement, ...] = ()
+
+
+READ = (descriptors_to_read, a_store)
+READ_LOG = (*READ, a_log_in_files)
+READ_QUEUES = (*READ_LOG, readable_queues)
+READ_ANY = (descriptors_to_read, a_store_or_index_files)
+FILES = (a_log_in_files, queues_in_files, config_in_files)
+SIZES = (known_sizes, a_usable_batch_size)
+RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_found_log, own_places)
+BUILD = (descriptors_to_write, a_log_in_files, a_found_log, a_store)
+CONFIG = (a_local_place, a_store_or_its_config)
+PUT = (a_writable_log, *FILES, a_found_or_new_log, own_places)
+PUT_ANYWHERE = (descriptors_to_write, a_local_place, a_place_for_a_store, *PUT)
+
+ENTRIES: dict[str, Entry] = {
+    # functions
+    "open r": Entry(READ),
+    "open r+": Entry((*RECOVER, a_writable_log), SIZES),
+    "open a": Entry(PUT_ANYWHERE, SIZES),
+    "scan_polars": Entry(READ_LOG),
+    "recover": Entry((*RECOVER, *SIZES)),
+    "recover dry run": Entry((*RECOVER, supposed_sizes)),
+    "rebuild": Entry((a_local_place, *BUILD, own_places)),
+    "rebuild into a new directory": Entry(BUILD),
+    "salvage": Entry((descriptors_to_read, a_local_place, a_log_in_files)),
+    "salvage of a file": Entry((descriptors_to_read, a_local_place)),
+    "verify": Entry((descriptors_to_read, a_local_place, a_store, a_log_in_files)),
+    "BrokerConfig.open": Entry(()),  # a store without it has an empty one
+    # commands; those that call a function above have its row
+    "cat": Entry(READ_LOG),
+    "config check": Entry((a_store_or_its_config,)),
+    "config repair": Entry((*CONFIG, own_places)),
+    "config repair dry run": Entry(CONFIG),
+    "export": Entry(READ_LOG),
+    "get": Entry(READ_QUEUES),
+    "hexdump": Entry(READ),
+    "import": Entry((descriptors_to_write, a_local_place, a_store_or_a_free_place, *PUT), SIZES),
+    "info": Entry(READ_ANY),
+    "lag": Entry(READ),
+    "ls": Entry(READ),
+    "offset": Entry(READ_QUEUES),
+    "query": Entry(READ_ANY),
+    "report": Entry(READ),
+    # Spark
+    "spark read": Entry(READ_LOG),
+    "spark stream": Entry(READ_LOG),
+    "spark table": Entry(READ),
+    "spark query_messages": Entry(READ),
+    "spark select_phy_offset": Entry(()),  # of a store, an index directory or an index file: its tasks look
+    "spark sink": Entry(PUT_ANYWHERE, (known_sizes,)),
+    "spark build_index": Entry(BUILD),
+    "spark rebuild_consume_queue": Entry(BUILD),
+}
+
+
+def begin_entry(entry: str, root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
+    """Begin a function or a command: look at the store, and check what the entry requires.
+
+    Parameters: entry: a name of ENTRIES. config: the caller's configuration.
+    Raises: as the requirements; TypeError if ``config`` is no StoreConfig.
+    """
+    require_config(config)
+    begun = survey(root, config)
+    for requirement in ENTRIES[entry].before:
+        requirement(begun)
+    return begun
+
+
+def places_to_lock(begun: Survey) -> list[LocalPlaces]:
+    """Return the places of a store, and those of the other stores that own its parts."""
+    return [begun.local_places, *map(StorePlaces.of, begun.owners.other_roots)]
+
+
+def take_locks(begun: Survey) -> list[StoreLock]:
+    """Take the lock of a store, and those of the other stores that own its parts.
+
+    Raises: StoreLockedError, OSError. No lock is taken then.
+    """
+    return acquire_locks(places_to_lock(begun))
+
+
+def look_under_lock(entry: str, begun: Survey) -> Survey:
+    """Look at a store again after its lock was taken. Only this survey may be acted on.
+
+    The owners are those whose locks were taken. Raises: as ``begin_entry``.
+    """
+    now = survey(begun.root, begun.given)
+    for requirement in (*ENTRIES[entry].before, *ENTRIES[entry].under_lock):
+        if requirement is not own_places:
+            requirement(now)
+    return now
+
+
+@contextlib.contextmanager
+def locked(entry: str, begun: Survey) -> Iterator[Survey]:
+    """Hold the locks of ``take_locks``, and yield the survey of ``look_under_lock``."""
+    with hold_locks(take_locks(begun)):
+        yield look_under_lock(entry, begun)

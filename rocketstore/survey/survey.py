@@ -1,0 +1,149 @@
+"""survey: look at a store's directory once, and return what is there as one value."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rocketstore.config import SizedConfig, StoreConfig
+from rocketstore.disk.storage import is_remote, local_path, names_in, to_path
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import StoreError
+from rocketstore.lazy import lazy_property
+from rocketstore.survey.condition import FileSizes, StoreCondition, find_condition, list_files, read_checkpoint
+from rocketstore.survey.formats import StoreFormats, find_formats
+from rocketstore.survey.owners import Owners, find_owners
+from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.sizes import StoreSizes, find_sizes, planning_config, writing_config
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a look at a store's directory found. A missing or empty root is the survey of a new store.
+
+    The number of requests for it does not depend on the number of topics, queues or messages. ``formats``, ``sizes``
+    and ``owners`` are read when they are asked for, and kept. ``sizes`` and ``owners`` list queues.
+
+    Attributes: places. given: the caller's configuration; None for the settings that the store was last written with.
+    timestamp: epoch milliseconds. identity: device and number of the root directory; None if it is missing or remote.
+    names: of the entries of the root. log_files: the files in each of ``places.log_directories``; None for a directory
+    that does not exist. checkpoint: its bytes. index_files: the files of the index. These two are None if they are
+    missing, and for a remote store, which is never changed.
+    """
+
+    places: StorePlaces[StorePath]
+    given: StoreConfig | None
+    timestamp: int
+    identity: tuple[int, int] | None
+    names: frozenset[str]
+    checkpoint: bytes | None
+    log_files: tuple[FileSizes | None, ...]
+    index_files: FileSizes | None
+
+    @property
+    def root(self) -> StorePath:
+        return self.places.root
+
+    @property
+    def local_places(self) -> LocalPlaces:
+        """The places of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
+        return StorePlaces(local_path(self.root), self.places.log_directories)
+
+    @property
+    def settings(self) -> StoreConfig:
+        """The caller's configuration, or the defaults."""
+        return self.given or StoreConfig()
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the root has a log, queues or an index."""
+        if any(files is not None for files in self.log_files) or self.places.dledger_logs(self.names):
+            return True
+        return any(part.name in self.names and part.is_dir() for part in (*self.places.queue_parts, self.places.index))
+
+    @lazy_property
+    def formats(self) -> StoreFormats:
+        return find_formats(self.places, self.given)
+
+    @lazy_property
+    def sizes(self) -> StoreSizes:
+        """The sizes of the files, and who states each. Raises: as ``find_sizes``."""
+        return find_sizes(self.places, self.given)
+
+    @lazy_property
+    def owners(self) -> Owners:
+        """The parts that belong to another store. Raises: OSError."""
+        return find_owners(self.places, self.settings)
+
+    def sizes_without(self, replaced: Collection[str]) -> StoreSizes:
+        """Return the sizes, without reading files that the caller replaces. Parameters: as for ``find_sizes``."""
+        return find_sizes(self.places, self.given, replaced=replaced)
+
+    def sized(self) -> SizedConfig:
+        """Return the configuration to write the store with.
+
+        Raises: ValueError that names all sizes that must be given; CorruptFileError, OSError.
+        """
+        return writing_config(self.places, self.sizes)
+
+    def supposed(self) -> tuple[SizedConfig, tuple[str, ...]]:
+        """Return the configuration for a dry run, and notes on sizes that no file shows for certain."""
+        return planning_config(self.places, self.sizes)
+
+    @property
+    def problems(self) -> list[str]:
+        """The problems of a store whose answers may lack messages."""
+        return self.formats.problems()
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on topics whose consumers are not served from log and queues."""
+        return self.formats.notes()
+
+    def look_again(self) -> StoreCondition:
+        """Return the present state of the store, and the evidence for it: they change while a broker runs."""
+        return find_condition(self.places)
+
+    def require_unchanged(self) -> None:
+        """Raise StoreError if the root is another directory now, or the checkpoint or a list of files changed."""
+        now = survey(self.root, self.given)
+        changed = [
+            what
+            for what, is_changed in (
+                ("the root directory", now.identity != self.identity),
+                ("the checkpoint", now.checkpoint != self.checkpoint),
+                ("the commit log", now.log_files != self.log_files),
+                ("the index", now.index_files != self.index_files),
+            )
+            if is_changed
+        ]
+        if changed:
+            raise StoreError(f"{self.root}: {' and '.join(changed)} changed after the plan was made: repeat the call")
+
+
+def survey(root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
+    """Look at the directory of a store, which may be missing, empty or remote. Nothing is changed or kept open.
+
+    Parameters: config: the caller's configuration; None for the settings that the store was last written with.
+    """
+    place = to_path(root)
+    places = StorePlaces.of(place, config)
+    now = time.time_ns() // 1_000_000
+    log_files = tuple(map(list_files, places.log_directories))
+    names = frozenset(names_in(place))
+    checkpoint = None if is_remote(place) else read_checkpoint(places)
+    index_files = None if is_remote(place) else list_files(places.index)
+    return Survey(places, config, now, find_identity(place), names, checkpoint, log_files, index_files)
+
+
+def find_identity(root: StorePath) -> tuple[int, int] | None:
+    """Return device and number of a local directory; None if it is missing or remote."""
+    if is_remote(root):
+        return None
+    with contextlib.suppress(OSError):
+        status = root.stat()
+        return status.st_dev, status.st_ino
+    return None

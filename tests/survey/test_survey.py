@@ -1,0 +1,177 @@
+"""A survey is one value about a directory, and its cost does not depend on the number of queues."""
+
+import os
+import shutil
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+import rocketstore
+from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.config import DEFAULT_SIZES
+from rocketstore.log.log_end import StoreState
+from rocketstore.recovery.apply import apply_plan
+from rocketstore.recovery.plan import plan_recovery
+from rocketstore.survey.sizes import SizeSource
+from rocketstore.survey.survey import survey
+
+SIZES = {
+    "mapped_file_size_commit_log": 65536,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 97,
+    "max_index_num": 400,
+}
+CONFIG = StoreConfig(**SIZES)
+
+
+def make(root, queues=1):
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        for i in range(queues):
+            store.put_message(Message(f"T{i}", b"body", keys=[f"key-{i}"]))
+    return root
+
+
+# ---- what it says --------------------------------------------------------------------------------------------
+
+
+def test_a_missing_or_empty_directory_is_a_new_store(tmp_path):
+    for root in (tmp_path, tmp_path / "missing"):
+        found = survey(root)
+        assert not found.has_store
+        assert found.look_again().state == StoreState.NEW
+        assert found.problems == found.notes == []
+        assert found.sized().mapped_file_size_commit_log == DEFAULT_SIZES["mapped_file_size_commit_log"]
+    assert found.identity is None
+    assert not found.root.exists()
+
+
+def test_the_state_is_found_again_each_time(tmp_path):
+    found = survey(make(tmp_path / "store"))
+    assert found.look_again().state == StoreState.STOPPED
+    with rocketstore.open(found.root, "r+"):
+        now = found.look_again()
+        assert (now.state, now.evidence.has_abort, now.evidence.is_locked) == (StoreState.RUNNING, True, True)
+    found.places.abort.touch()
+    assert found.look_again().state == StoreState.CRASHED
+    found.places.write_intent.touch()
+    evidence = found.look_again().evidence
+    assert evidence.unfinished_writes == (found.places.write_intent.name,)
+    assert evidence.checkpoint == found.places.checkpoint.read_bytes()[: len(evidence.checkpoint)] == found.checkpoint
+    assert found.look_again().timestamp >= found.timestamp
+
+
+def test_a_survey_does_not_change(tmp_path):
+    with pytest.raises(FrozenInstanceError):
+        survey(tmp_path).given = CONFIG
+
+
+def test_each_size_names_its_source(tmp_path):
+    root = make(tmp_path / "store")
+    saved = {name: size.source for name, size in survey(root).sizes.known.items()}
+    assert set(saved.values()) == {SizeSource.SAVED}
+    given = survey(root, StoreConfig(max_index_num=400)).sizes
+    assert given.known["max_index_num"] == (400, SizeSource.GIVEN)
+    assert given.known["max_hash_slot_num"] == (97, SizeSource.SAVED)
+    survey(root).places.saved_settings.unlink()
+    shown = survey(root, StoreConfig(max_index_num=400, max_hash_slot_num=97)).sizes.known
+    assert shown["mapped_file_size_commit_log"] == (65536, SizeSource.FILES)
+    assert shown["mapped_file_size_consume_queue"] == (2000, SizeSource.FILES)
+
+
+def test_one_error_names_all_sizes_that_contradict_the_files(tmp_path):
+    root = make(tmp_path / "store")
+    wrong = StoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=4000)
+    with pytest.raises(ValueError, match=r"commit_log: 4096 by .*; mapped_file_size_consume_queue: 4000 by ") as caught:
+        survey(root, wrong).sized()
+    assert caught.value.settings == ("mapped_file_size_commit_log", "mapped_file_size_consume_queue")
+
+
+def test_one_error_has_the_candidates_of_unknown_sizes(tmp_path):
+    root = make(tmp_path / "store")
+    survey(root).places.saved_settings.unlink()
+    shutil.rmtree(survey(root).places.index)
+    found = survey(root)
+    with pytest.raises(ValueError, match="no file shows max_hash_slot_num, max_index_num"):
+        found.sized()
+    config, notes = found.supposed()
+    assert config.max_index_num == DEFAULT_SIZES["max_index_num"]
+    assert "max_hash_slot_num" in notes[0]
+
+
+# ---- what it costs -------------------------------------------------------------------------------------------
+
+
+def requests_of(root):
+    """The number of requests of a survey and of the parts that list no queues, by their kinds."""
+    from support.remote import counted
+
+    path = counted(root)
+    found = survey(path)
+    assert found.has_store
+    assert not found.formats.is_dledger
+    assert found.look_again().state == StoreState.STOPPED
+    return len(path.fs.lists), len(path.fs.reads)
+
+
+def test_the_cost_does_not_depend_on_the_number_of_queues(tmp_path):
+    pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    few = requests_of(make(tmp_path / "few"))
+    assert requests_of(make(tmp_path / "many", 50)) == few
+    assert few[0] <= 5
+    assert few[1] <= 1
+
+
+def test_a_local_survey_lists_no_topic(tmp_path, monkeypatch):
+    root = make(tmp_path / "store", 3)
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path=".": listed.append(str(path)) or scandir(path))
+    found = survey(root)
+    assert found.formats.is_plain
+    assert found.index_files
+    assert sorted(set(listed)) == [str(root), *(str(root / name) for name in ("commitlog", "config", "index"))]
+
+
+# ---- plans ---------------------------------------------------------------------------------------------------
+
+
+def crashed(root):
+    """A store whose recovery has something to do, and its plan."""
+    make(root)
+    survey(root).places.abort.touch()
+    plan = plan_recovery(survey(root), survey(root).sized())
+    plan.store.log.close()
+    return plan
+
+
+def grow_log(places):
+    (places.default_log / f"{65536:020}").write_bytes(bytes(65536))
+
+
+def move_root(places):
+    copy = places.root.with_name("copy")
+    shutil.copytree(places.root, copy)
+    places.root.rename(places.root.with_name("old"))
+    copy.rename(places.root)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (grow_log, "the commit log"),
+        (move_root, "the root directory"),
+        (lambda places: places.checkpoint.write_bytes(bytes(4096)), "the checkpoint"),
+        (lambda places: next(places.index.iterdir()).unlink(), "the index"),
+    ],
+)
+def test_a_plan_is_not_applied_to_a_store_that_changed(tmp_path, change, what):
+    plan = crashed(tmp_path / "store")
+    change(plan.begun.local_places)
+    with pytest.raises(StoreError, match=rf"store: {what} changed after the plan was made"):
+        apply_plan(plan)
+
+
+def test_a_plan_is_applied_to_the_store_that_it_names(tmp_path):
+    plan = crashed(tmp_path / "store")
+    plan.begun.require_unchanged()
+    assert replace(plan.begun, timestamp=0).root == plan.store.root
