@@ -66,6 +66,7 @@ class EndFinder:
             self._stopped_end = found = find_stopped_end(self._log, self.find_begin(), self.evidence)
             if found.why != Why.DAMAGED:
                 self._sound = SoundEnd(found.end, found.last_phy_offset)
+                self._searched = time.monotonic()
         return StoreState.CRASHED if self._stopped_end.why == Why.DAMAGED else state
 
     def is_end_known(self) -> bool:

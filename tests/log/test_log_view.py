@@ -9,6 +9,7 @@ import rocketstore
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import LogView, Why
 from rocketstore.log.log_plan import LogPlan
+from rocketstore.log.record_reader import RecordReader
 
 
 def end_of(root):
@@ -81,3 +82,13 @@ def test_a_task_has_the_view_of_its_driver(tmp_path):
         with plan.open() as part:
             assert part.look() == plan.view
             assert part.max_phy_offset == plan.view.end
+
+
+def test_bytes_behind_a_stopped_log_are_searched_once_for_all_queues(tmp_path, monkeypatch):
+    store_of(tmp_path, 12, topics=4)
+    real, calls = RecordReader.find_later, []
+    monkeypatch.setattr(RecordReader, "find_later", lambda *args: calls.append(args) or real(*args))
+    with rocketstore.open(tmp_path) as store:
+        assert [store.consume_queue(*queue).max_queue_offset for queue in store.queues()] == [3, 3, 3, 3]
+        assert store.commit_log.look().why == Why.COMPLETE
+    assert len(calls) == 1
