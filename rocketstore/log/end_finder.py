@@ -40,7 +40,6 @@ class EndFinder:
         self._log = log
         self._planned = planned
         self._is_remote = is_remote(log.directories[0])
-        self._sparse = SparseSearch(log)
         self._sound: SoundEnd | None = None  # to the first bad bytes
         self._records: SoundEnd | None = None  # to the last record, over damage
         self._committed_end = 0
@@ -62,12 +61,13 @@ class EndFinder:
         if state != StoreState.STOPPED or self.evidence is None or self._is_remote:
             self._stopped_end = None
             return state
-        if self._stopped_end is None:
+        found = self._stopped_end  # another thread may replace it
+        if found is None:
             self._stopped_end = found = find_stopped_end(self._log, self.find_begin(), self.evidence)
             if found.why != Why.DAMAGED:
                 self._sound = SoundEnd(found.end, found.last_phy_offset)
                 self._searched = time.monotonic()
-        return StoreState.CRASHED if self._stopped_end.why == Why.DAMAGED else state
+        return StoreState.CRASHED if found.why == Why.DAMAGED else state
 
     def is_end_known(self) -> bool:
         """Return whether the end of the log is known, so that bytes behind it are no part of the log."""
@@ -89,14 +89,15 @@ class EndFinder:
             return self._planned.end
         self._log.refresh()
         self.find_state()  # of a stopped store it finds a cut behind damage, where the walk resumes
-        self._sound = self._resume(self._sound) or self._walk(self.find_begin())
-        self._committed_end = min(self._sound.end, self.find_limit())
-        return self._committed_end
+        self._sound = sound = self._resume(self._sound) or self._walk(self.find_begin())
+        self._committed_end = end = min(sound.end, self.find_limit())
+        return end
 
     @property
     def last_phy_offset(self) -> int | None:
         """Where the last record begins that ``find_end`` saw, bytes; None without a record."""
-        return None if self._sound is None else none_if_negative(self._sound.last_phy_offset)
+        sound = self._sound
+        return None if sound is None else none_if_negative(sound.last_phy_offset)
 
     def find_limit(self) -> int:
         """Return an upper bound of the log's end, a physical offset; LONG_MAX without unfinished records."""
@@ -119,17 +120,18 @@ class EndFinder:
         if must_search and (state != StoreState.STOPPED or self._has_new_records(end)):
             state = self.find_state()
             self._records = self._search_behind(self._find_records())
-            self._searched = time.monotonic()
-        elif must_search:
+        elif state == StoreState.STOPPED:
+            self._records = None  # the log has no records behind its end
+        if must_search:
             self._searched = time.monotonic()
         return self._view(state, end, self._find_records())
 
     def _view(self, state: StoreState, end: int, records: SoundEnd) -> LogView:
-        sound, limit = self._sound or records, self.find_limit()
+        sound, limit, stopped_end = self._sound or records, self.find_limit(), self._stopped_end
         is_damaged = records.end > sound.end
         why = Why.DAMAGED if is_damaged else WITHOUT_LATER[state]
-        if state == StoreState.STOPPED and self._stopped_end is not None and not is_damaged:
-            why = self._stopped_end.why
+        if state == StoreState.STOPPED and stopped_end is not None and not is_damaged:
+            why = stopped_end.why
         if limit < sound.end and why != Why.DAMAGED:
             why = Why.UNCOMMITTED
         is_known = state == StoreState.STOPPED or (state == StoreState.RUNNING and not is_damaged)
@@ -137,12 +139,13 @@ class EndFinder:
         return LogView(end, why, min(records.end, limit), none_if_negative(records.last_phy_offset), queue_end)
 
     def _look_at_remote(self) -> LogView:
-        state, search = self.find_left_state(), self._sparse
+        state, search = self.find_left_state(), SparseSearch(self._log, self._records)
         search.begin()
         while (later := search.find_later()) is not None:
             if self.is_hidden(search.end, later, search.last_phy_offset):
                 break
             search.pass_to(later)
+        self._records = SoundEnd(search.end, search.last_phy_offset)
         why = WITHOUT_LATER[state] if later is None else Why.CUT
         return LogView(search.end, why, search.end, none_if_negative(search.last_phy_offset), search.end)
 
@@ -179,7 +182,8 @@ class EndFinder:
 
     def _is_behind(self, offset: int) -> bool:
         """Return whether an offset is at or behind the end. False without evidence, and for a remote log."""
-        if self.evidence is None or self._is_remote or (self._sound is not None and offset < self._sound.end):
+        sound = self._sound
+        if self.evidence is None or self._is_remote or (sound is not None and offset < sound.end):
             return False
         if self.find_left_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
             return False
@@ -193,10 +197,9 @@ class EndFinder:
         state = self.find_state()
         if state == StoreState.CRASHED:
             return False
-        if state == StoreState.STOPPED and self._stopped_end is not None:
-            if self._stopped_end.why == Why.CUT:
-                return offset >= self._stopped_end.end
-            return self._search_again(offset)
+        stopped_end = self._stopped_end
+        if state == StoreState.STOPPED and stopped_end is not None:
+            return offset >= stopped_end.end if stopped_end.why == Why.CUT else self._search_again(offset)
         later = self._log.find_later(offset + 1, LONG_MAX)
         return later is not None and self.is_hidden(offset, later)
 
@@ -221,8 +224,8 @@ class EndFinder:
         """
         if self.evidence is None or self.find_state() == StoreState.CRASHED:
             return False
-        if last_phy_offset < 0 and self.find_end() == end and self._sound is not None:
-            last_phy_offset = self._sound.last_phy_offset
+        if last_phy_offset < 0 and self.find_end() == end and (sound := self._sound) is not None:
+            last_phy_offset = sound.last_phy_offset
         candidate = EndCandidate(end, last_phy_offset, later)
         why = self._judged.get(candidate)
         if why is None:

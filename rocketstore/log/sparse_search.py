@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import find_record
+from rocketstore.log.log_end import SoundEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK, RecordReader
 
 PROBE = 16 << 10  # bytes to read at a place that may be behind the end
@@ -25,9 +26,9 @@ class SparseSearch:
     begins, bytes; -1 without a record.
     """
 
-    def __init__(self, log: RecordReader) -> None:
-        self.end = 0
-        self.last_phy_offset = -1
+    def __init__(self, log: RecordReader, known: SoundEnd | None) -> None:
+        """Parameters: known: what an earlier search found; None without one."""
+        self.end, self.last_phy_offset = known or SoundEnd(0, -1)
         self._log = log
         self._stop = 0  # where the last file ends
 

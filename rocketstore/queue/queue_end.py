@@ -38,14 +38,14 @@ class QueueEndFinder:
     returned, -1 before the first call.
     """
 
-    __slots__ = ("_by_log", "_files", "commit_log", "known_end", "run")
+    __slots__ = ("_by_log", "commit_log", "known_end", "run")
 
     def __init__(self, run: UnitRun, commit_log: Any) -> None:
         self.run = run
         self.commit_log = commit_log
         self.known_end = -1
-        self._by_log = QueueEnd(-1, -1)  # the last end by the end of the log, also with uncommitted records
-        self._files: Sequence[LogFile] | None = None  # for which it is right
+        # The last end by the end of the log, also with uncommitted records, and the files for which it is right.
+        self._by_log: tuple[Sequence[LogFile], QueueEnd] = [], QueueEnd(-1, -1)
 
     def find_end(self) -> int:
         """Return the position where the queue ends now, bytes."""
@@ -79,8 +79,9 @@ class QueueEndFinder:
 
     def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
         """Return the end of the queue, limited by the end of the log. The last result is used while it is valid."""
-        files, known = self.run.files, self._by_log
-        is_right = self._files is files and known.end == known.run_end <= run_end
+        files = self.run.files
+        known_files, known = self._by_log
+        is_right = known_files is files and known.end == known.run_end <= run_end
         if is_right and known.run_end == run_end:
             return run_end
         if is_remote(self.run.directory):  # a walk over the log would fetch all of it: check the last unit's record
@@ -88,7 +89,7 @@ class QueueEndFinder:
         else:
             end = self._find_bounded_end(run_end, known.end if is_right else 0, state)
             end = self._find_own_end(end) if state == StoreState.RUNNING else end
-        self._by_log, self._files = QueueEnd(end, run_end), files
+        self._by_log = files, QueueEnd(end, run_end)
         return end
 
     def _find_bounded_end(self, run_end: int, checked: int, state: StoreState) -> int:

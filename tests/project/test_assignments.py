@@ -11,17 +11,19 @@ from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.scan import Scan
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_end import QueueEndFinder
 from rocketstore.queue.unit_run import BatchUnitRun, UnitRun
 
 PACKAGE = Path(rocketstore.__file__).parent
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 CLASSES = [
     CommitLog, RecordReader, Scan, ConsumeQueue, BatchConsumeQueue, UnitRun, BatchUnitRun, MappedFileQueue,
-    RemoteFileQueue, Mappings, IndexFile, IndexService,
+    RemoteFileQueue, Mappings, EndFinder, QueueEndFinder, IndexFile, IndexService,
 ]  # fmt: skip
 
 
