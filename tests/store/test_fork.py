@@ -7,9 +7,10 @@ import time
 import pytest
 
 import rocketstore
-from rocketstore import CommitLog, Message
+from rocketstore import Message
 from rocketstore.disk.remote import read_parts
 from rocketstore.disk.remote.blocks import Blocks
+from rocketstore.store import parts
 
 SECONDS = 10
 
@@ -48,7 +49,7 @@ def count_messages(root):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_reads_a_store_while_a_thread_of_the_parent_opens_another(root, monkeypatch):
-    entered, release, real = threading.Event(), threading.Event(), CommitLog.open
+    entered, release, real = threading.Event(), threading.Event(), parts.open_log
 
     def slow_open(*args, **options):
         if threading.current_thread() is thread:
@@ -57,7 +58,7 @@ def test_a_child_reads_a_store_while_a_thread_of_the_parent_opens_another(root, 
         return real(*args, **options)
 
     thread = threading.Thread(target=count_messages, args=(root,))
-    monkeypatch.setattr(CommitLog, "open", slow_open)
+    monkeypatch.setattr(parts, "open_log", slow_open)
     thread.start()
     try:
         assert entered.wait(60)
