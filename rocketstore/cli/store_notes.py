@@ -24,6 +24,9 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
     """
     for text in store.formats.notes(topics):
         note(text)
+    with contextlib.suppress(StoreError, OSError):  # the command that reads the queues raises it
+        for text in store.find_missing_units():
+            note(text)
     if store.tiered:  # the command reads them
         return
     with contextlib.suppress(StoreError, OSError):  # of queues that cannot be read; the command reports them

@@ -345,6 +345,25 @@ class StoreParts:
         log = commit_log_or_none(self) if self.is_bounded else None
         return None if log is None or not log.queue.files else log.max_phy_offset
 
+    def find_missing_units(self) -> list[str]:
+        """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
+
+        A broker writes units without RocksDB's write-ahead log: the last ones are only in its memory, and are lost if
+        it is killed. Raises: StoreError, OSError.
+        """
+        formats = self.formats
+        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
+            return []
+        checkpoint, log = self._open_queue_database(formats.queue_database).read_checkpoint(), commit_log_or_none(self)
+        begin = None if log is None else max(checkpoint or 0, log.min_phy_offset)
+        if log is None or begin is None or begin >= log.max_phy_offset:
+            return []
+        return [
+            f"{formats.queue_database}: the messages of the log from byte {begin} to {log.max_phy_offset} are not in "
+            "these queues: their units are in the broker's memory, or were lost when it was killed. The log has them, "
+            "and rebuild makes queues in files"
+        ]
+
     def _find_readable_formats(self) -> StoreFormats:
         """Find in which formats the queues are.
 

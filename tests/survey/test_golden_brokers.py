@@ -189,6 +189,17 @@ def test_light_queues_that_are_only_in_rocksdb_are_read_beside_queues_in_files(o
         assert store.formats.problems() == []
 
 
+def test_messages_whose_units_are_only_in_a_brokers_memory_are_reported(root_of, tmp_path):
+    rocks = pytest.importorskip("support.rocks")
+    root = shutil.copytree(root_of("rocksdb-migrated"), tmp_path / "store")
+    shutil.rmtree(root / "consumequeue")
+    checkpoint = struct.pack(">i", 16) + b"\x01CHECKPOINT_TOPIC\x01max\x01" + bytes(4)
+    rocks.make_rocksdb(root / "consumequeue", {"default": {}, "offset": {checkpoint: struct.pack(">q", 980)}})
+    with rocketstore.open(root, config=SIZES) as store:
+        (note,) = store.summary().notes
+        assert f"from byte 980 to {store.commit_log.max_phy_offset} are not in these queues" in note
+
+
 @needs_rocksdict
 def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
     conf = tmp_path / "broker.conf"

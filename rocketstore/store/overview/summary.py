@@ -126,6 +126,8 @@ def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
         notes += formats.notes()
         problems += formats.problems()
     with collect_error(problems):
+        notes += store.find_missing_units()
+    with collect_error(problems):
         if (text := describe_tier(store)) is not None:
             notes.append(text)
     topics = None if queues is None else len({topic for topic, _ in queues})
