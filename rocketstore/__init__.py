@@ -60,6 +60,7 @@ def open(
     config: StoreConfig | None = None,
     leftovers: bool = False,
     tiered: bool = False,
+    compacted: bool = False,
 ) -> MessageStore:
     """Open the store that a broker left in a directory or is writing there, or a store to write.
 
@@ -74,7 +75,9 @@ def open(
     config : how the store is laid out, written and recovered. Sizes of files come from ``config``, else from the
         settings that the last writer saved, else from the files.
     leftovers : also read old records and units behind the ends of log and queues. Only for mode "r".
-    tiered : also read the messages that are only in tiered storage: by queue offset, time and key. Only for mode "r".
+    tiered : also read the messages that are only in tiered storage; ``follow`` and Spark do not. Only for mode "r".
+    compacted : let scans, datasets and queries give the messages of compacted topics that their consumers get, instead
+        of all messages that the log has. Only for mode "r".
 
     Raises
     ------
@@ -107,4 +110,4 @@ def open(
     """
     from rocketstore.store.message_store import MessageStore
 
-    return MessageStore.open(path, mode, config=config, leftovers=leftovers, tiered=tiered)
+    return MessageStore.open(path, mode, config=config, leftovers=leftovers, tiered=tiered, compacted=compacted)

@@ -1,7 +1,7 @@
 """``rocketstore cat``: show the messages of a commit log."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -44,12 +44,18 @@ def run(
     """Run the command with the values of its options."""
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
-    conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
+    reads_other_logs = reads_all(store, conditions, tail, follow)
+    if reads_other_logs:
+        surplus = 0
+    else:
+        conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
     if view.fields is not None:
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
     conditions["limit"] = limit  # of records, each of which has at least one message
-    scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
+    scans: Iterable[Scan] = (
+        follow_scans(log, conditions) if follow else [scan(store if reads_other_logs else log, conditions)]
+    )
     unseen, found, gaps = set(conditions["topics"] or ()), 0, 0
     reads_ahead = not follow and limit is None
 
@@ -118,7 +124,17 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
     return Start(first)
 
 
-def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
+def reads_all(store: MessageStore, conditions: dict[str, Any], tail: int | None, follow: bool) -> bool:
+    """Return whether compacted topics or tiered storage are read. Raises: UsageError for a part of the log."""
+    if not store.reads_other_logs:
+        return False
+    if follow or tail is not None or (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
+        text = "--tiered, --tier and --compacted read messages that have no place in the log"
+        raise click.UsageError(f"{text}: give them without --follow, --tail and offsets")
+    return True
+
+
+def scan(log: CommitLog | MessageStore, conditions: dict[str, Any]) -> Scan:
     found = log.scan(**conditions, on_corrupt="skip")
     return found.adapted(warns=False)  # the command writes one warning for all scans together
 

@@ -10,7 +10,7 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.text import BROKER_CONF, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
+from rocketstore.cli.text import BROKER_CONF, COMPACTED, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
@@ -346,6 +346,20 @@ tier_option = click.option(
     expose_value=False,
     callback=keep_tier,
     help="Also read messages that are only in tiered storage, which is in this directory, or at this URI.",
+)
+
+
+def keep_compacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[COMPACTED] = value
+
+
+compacted_option = click.option(
+    "--compacted",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=keep_compacted,
+    help="Of compacted topics, show the messages that consumers get: the newest of each key.",
 )
 
 

@@ -202,6 +202,15 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
 
 def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
+    if store.reads_other_logs:
+        everything = store.scan(
+            topics=None if question.topic is None else [question.topic],
+            begin_timestamp=first,
+            end_timestamp=end,
+            on_corrupt="skip",
+            limit=most,
+        ).adapted(warns=False)
+        return AnswerToShow(list(everything), left_out(log, everything))
     log.refresh()
     times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
     chosen = choose_files(log, log.min_phy_offset, LONG_MAX, *times, exact_times=question.exact_times)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.text import BROKER_CONF, LEFTOVERS, TIER, TIERED
+from rocketstore.cli.text import BROKER_CONF, COMPACTED, LEFTOVERS, TIER, TIERED
 from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
@@ -49,7 +49,8 @@ def open_store(ctx: click.Context, path: StorePath | str) -> MessageStore:
 def reader_of(ctx: click.Context, begun: Survey) -> MessageStore:
     """Return the reader of a store that a command has begun with."""
     tiered = ctx.meta.get(TIER) is not None or ctx.meta.get(TIERED, False)
-    return MessageStore.of_survey(begun, leftovers=ctx.meta.get(LEFTOVERS, False), tiered=tiered)
+    leftovers, compacted = ctx.meta.get(LEFTOVERS, False), ctx.meta.get(COMPACTED, False)
+    return MessageStore.of_survey(begun, leftovers=leftovers, tiered=tiered, compacted=compacted)
 
 
 def begin_command(ctx: click.Context, path: StorePath | str) -> Survey:

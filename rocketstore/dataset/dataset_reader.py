@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -16,6 +16,7 @@ from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
+from rocketstore.log.scan import Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
@@ -37,6 +38,14 @@ class KeyedStore(Protocol):
 
     @property
     def coverage(self) -> Coverage: ...
+
+    @property
+    def reads_other_logs(self) -> bool:
+        """Whether scans also read compacted topics or tiered storage."""
+
+    @property
+    def scan(self) -> Callable[..., Scan]:
+        """Reads messages. Parameters: as for ``CommitLog.scan``."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +75,14 @@ class DatasetReader:
         if self.keys is not None:
             conditions["keys"] = self.keys
         offsets = None
-        if "keys" in conditions and "topics" in conditions:
+        if "keys" in conditions and "topics" in conditions and not self.store.reads_other_logs:
             offsets = find_phy_offsets(self.store, conditions["topics"], list(conditions["keys"]))
         if offsets is not None:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
-        log = self.store.commit_log
-        yield from log.scan(
+        scan = self.store.scan if self.store.reads_other_logs else self.store.commit_log.scan
+        yield from scan(
             columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions
         )
 

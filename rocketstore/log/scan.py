@@ -16,6 +16,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
+from rocketstore.kernels.value_columns import values_of
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
@@ -36,6 +37,13 @@ class Skipped(NamedTuple):
     begin: int
     end: int
     error: CorruptFileError
+
+
+class OtherScan(NamedTuple):
+    """A scan of a log that is not the store's. has_phy_offsets: whether its messages keep their physical offsets."""
+
+    scan: Scan
+    has_phy_offsets: bool
 
 
 @made_by("store.scan()")
@@ -76,6 +84,8 @@ class Scan(ArrowStream):
         self._warns = True
         self._resyncs = True
         self._choose: Callable[[MessageBatch], MessageBatch] | None = None
+        self._left_out_topics: frozenset[str] = frozenset()
+        self._others: Callable[[], Iterable[OtherScan]] | None = None
         self._log = log
         self._end_finder = end_finder
         self._fields = fields
@@ -98,6 +108,8 @@ class Scan(ArrowStream):
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._end_finder.bound_scan(begin, last if self._end is None else min(self._end, last))
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+        if self._others is not None:
+            batches = chain(batches, self._read_others(self._others))
         return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
@@ -115,6 +127,24 @@ class Scan(ArrowStream):
         False if a record begins there. choose: returns the wanted rows of a batch, before bodies are decompressed.
         """
         return self._with(_warns=warns, _resyncs=resyncs, _choose=choose)
+
+    def joined_with(
+        self, others: Callable[[], Iterable[OtherScan]], left_out_topics: frozenset[str] = frozenset()
+    ) -> Scan:
+        """Return a scan of this log, and then of other logs.
+
+        Parameters: others: opens the other logs, in order, for an iteration. left_out_topics: their messages in this
+        log are left out.
+        """
+        return self._with(_others=others, _left_out_topics=left_out_topics)
+
+    def _read_others(self, others: Callable[[], Iterable[OtherScan]]) -> Iterator[MessageBatch]:
+        for other in others():
+            scan = other.scan._with(_fields=self._fields, _choose=self._choose, _warns=False)
+            for batch in scan:
+                yield batch if other.has_phy_offsets else batch.without_phy_offsets()
+            self.skipped += scan.skipped
+            self.bad_bodies.add_all(scan.bad_bodies)
 
     def _with(self, **changes: object) -> Scan:
         """Return a scan of the same messages, to be iterated on its own."""
@@ -137,7 +167,7 @@ class Scan(ArrowStream):
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
         """Yield the batches of a range. Return where the next range begins, or None at the end of the log."""
-        scanner = self._new_scanner(self._fields)
+        scanner = self._new_scanner(self._scanned)
         goes_on = True
         while offset < end and goes_on:
             offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
@@ -158,10 +188,19 @@ class Scan(ArrowStream):
         """Return the scanned messages as batches; the scanner is empty then."""
         if not scanner.rows:
             return iter(())
-        batch = lazy_batch_of(scanner.take(), self._fields)
+        columns = scanner.take()
+        batch = lazy_batch_of(columns, self._fields)
+        if self._left_out_topics:
+            topics = values_of(columns["topic"], 0, len(batch))
+            batch = batch.take([row for row, topic in enumerate(topics) if topic not in self._left_out_topics])
         if self._choose is not None:
             batch = self._choose(batch)
         return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+
+    @property
+    def _scanned(self) -> dict[str, Field]:
+        """The fields that are read: topics are also needed to leave some of them out."""
+        return self._fields | message_fields(["topic"]) if self._left_out_topics else self._fields
 
     def _first(self, offset: int) -> int:
         """Return the end of the record that contains ``offset``. The scan reports damage there."""
@@ -259,7 +298,7 @@ class Scan(ArrowStream):
 
         The chunk may begin inside a body. So its bad bodies count only if the chunk is used.
         """
-        scanner = self._new_scanner(self._fields)
+        scanner = self._new_scanner(self._scanned)
         first = offset = self._resync(begin, end)
         batches: list[Iterable[MessageBatch]] = []
         bad_bodies = BadBodies()

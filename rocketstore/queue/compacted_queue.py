@@ -139,6 +139,12 @@ class CompactedQueue(Closable):
             found = search_batches(self.run, self._spans(), first, time, is_lower=is_lower)
         return min(max(found, first), end)
 
+    def log_ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield where the records of each file begin and end in ``log``, bytes. They are one after the other."""
+        for begin, end in self._spans():
+            first, last = self.run.unit_at(begin), self.run.unit_at(end - self.unit_size)
+            yield first.phy_offset, last.phy_offset + last.size
+
     # ---- opening and closing -------------------------------------------------------------------------------
 
     def close(self) -> None:

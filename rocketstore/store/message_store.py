@@ -54,7 +54,8 @@ class MessageStore(Previewed, StoreReader, Closable):
     put is then in the moved store.
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
-    are read too. tiered: whether messages that are only in tiered storage are read too.
+    are read too. tiered: whether messages that are only in tiered storage are read too. compacted: whether scans and
+    queries give the messages of compacted topics that consumers get, instead of those of the log.
     Source: DefaultMessageStore.
 
     Examples:
@@ -72,16 +73,17 @@ class MessageStore(Previewed, StoreReader, Closable):
         config: StoreConfig | None = None,
         leftovers: bool = False,
         tiered: bool = False,
+        compacted: bool = False,
     ) -> Self:
         """Open a store. ``rocketstore.open`` has the documentation."""
         require_config(config)
         check_mode(mode)
         if leftovers and mode != "r":
             raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them: a writer appends at the log's end")
-        if tiered and mode != "r":
-            raise ValueError(f"tiered={tiered!r}: only mode 'r' reads tiered storage")
+        if (tiered or compacted) and mode != "r":
+            raise ValueError(f"tiered={tiered!r}, compacted={compacted!r}: only mode 'r' reads more than the log")
         if mode == "r":
-            return cls.of_entry("open r", path, config, leftovers=leftovers, tiered=tiered)
+            return cls.of_entry("open r", path, config, leftovers=leftovers, tiered=tiered, compacted=compacted)
         return cls.of_writing_entry(f"open {mode}", path, mode, config)
 
     @classmethod
@@ -93,14 +95,18 @@ class MessageStore(Previewed, StoreReader, Closable):
         *,
         leftovers: bool = False,
         tiered: bool = False,
+        compacted: bool = False,
     ) -> Self:
         """Open a store for reading. Parameters: entry: a name of ENTRIES, whose requirements are checked."""
-        return cls.of_survey(begin_entry(entry, path, config), leftovers=leftovers, tiered=tiered)
+        begun = begin_entry(entry, path, config)
+        return cls.of_survey(begun, leftovers=leftovers, tiered=tiered, compacted=compacted)
 
     @classmethod
-    def of_survey(cls, begun: Survey, *, leftovers: bool = False, tiered: bool = False) -> Self:
+    def of_survey(
+        cls, begun: Survey, *, leftovers: bool = False, tiered: bool = False, compacted: bool = False
+    ) -> Self:
         """Open the store that an entry has begun with, for reading. Raises: StoreError without the tier."""
-        store = cls(begun.places, begun.settings, leftovers=leftovers, tiered=tiered)
+        store = cls(begun.places, begun.settings, leftovers=leftovers, tiered=tiered, compacted=compacted)
         if tiered:
             _ = store.tier  # raises an error if it is missing
         return store
@@ -315,7 +321,8 @@ class MessageStore(Previewed, StoreReader, Closable):
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        options = {"config": self.config, "leftovers": self.leftovers, "tiered": self.tiered}
+        names = "config", "leftovers", "tiered", "compacted"
+        options = {name: getattr(self, name) for name in names}
         return self._reduce_reader(self.path, is_writer=self._writer is not None, **options)
 
     def _preview(self) -> Preview:

@@ -71,6 +71,7 @@ class StoreParts:
         writer: StoreWriter | None = None,
         leftovers: bool = False,
         tiered: bool = False,
+        compacted: bool = False,
     ) -> None:
         self.path = places.root
         self.places = places
@@ -78,6 +79,7 @@ class StoreParts:
         self.config = config
         self.leftovers = leftovers
         self.tiered = tiered
+        self.compacted = compacted
         self._writer = writer
         self._queues: OrderedDict[tuple[str, int], StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
@@ -285,6 +287,11 @@ class StoreParts:
             return queues
         places = self.tier
         return TieredQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self.config))
+
+    @property
+    def reads_other_logs(self) -> bool:
+        """Whether scans also read compacted topics or tiered storage."""
+        return self.tiered or self.compacted
 
     @property
     def tier(self) -> TierPlaces:

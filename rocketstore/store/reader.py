@@ -17,13 +17,14 @@ from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import Scan
+from rocketstore.log.scan import OtherScan, Scan
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.cached_reads import CachedReads
@@ -31,6 +32,7 @@ from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_parts
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.query.query_tier import join_hits, query_tier
+from rocketstore.query.scan_others import scan_others
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
@@ -56,7 +58,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
 
     @functools.wraps(method)
     def call(self: StoreReader, /, *args: P.args, **options: P.kwargs) -> Scan:
-        scan = method(self.commit_log, *args, **options)
+        scan = self.with_other_logs(method(self.commit_log, *args, **options), args, options)
         topics: Any = options.get("topics")
         warn_unknown_topics(self, text_list(topics, "topics") or ())
         return scan
@@ -71,11 +73,31 @@ class StoreReader(StoreParts):
 
     @lazy_property
     def _cached_reads(self) -> CachedReads | None:
-        if self.mode != "r" or is_remote(self.path) or self.tiered:
+        if self.mode != "r" or is_remote(self.path) or self.tiered or self.compacted:
             return None
         return CachedReads(self.places, lambda: self.commit_log)
 
     scan = method_of_log(CommitLog.scan)
+
+    def with_other_logs(self, scan: Scan, bounds: tuple[Any, ...], conditions: dict[str, Any]) -> Scan:
+        """Let a scan of the log also read compacted topics and tiered storage, if the store was opened so.
+
+        Messages of a part of the log, by physical offsets, are only those of the log.
+
+        Parameters: bounds, conditions: the arguments of the scan.
+        """
+        compacted = self._compacted_topics if self.compacted else frozenset()
+        has_bounds = any(bound is not None for bound in bounds) or any(
+            conditions.get(name) is not None for name in ("begin_offset", "end_offset")
+        )
+        if has_bounds or not (self.tiered or compacted):
+            return scan
+        source = self._queue_source
+
+        def others() -> Iterator[OtherScan]:
+            return scan_others(source, source.queues(), conditions, compacted=self.compacted)
+
+        return scan.joined_with(others, compacted)
 
     def dataset(
         self,
@@ -301,13 +323,13 @@ class StoreReader(StoreParts):
         """
         times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
         found = query_messages(self.coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
-        if self.tiered:
-            found = self._with_tier(found, topic, keys, times, index_type, operator.index(max_num))
+        if self.tiered or self.compacted:
+            found = self._with_other_logs(found, topic, keys, times, index_type, operator.index(max_num))
         if not found and isinstance(topic, str):
             warn_unknown_topics(self, [topic])
         return found
 
-    def _with_tier(
+    def _with_other_logs(
         self,
         found: QueryMessagesResult,
         topics: Any,
@@ -316,17 +338,28 @@ class StoreReader(StoreParts):
         index_type: IndexType | None,
         most: int,
     ) -> QueryMessagesResult:
-        """Add the messages that are only in tiered storage to the answer of a query."""
+        """Add the messages that are only in tiered storage to the answer of a query, if the store was opened so.
+
+        The messages of compacted topics are replaced by those that consumers get, if the store was opened so.
+        """
         words = [keys] if isinstance(keys, str) else texts_of(keys)
         of_keys = [topics] * len(words) if isinstance(topics, str) else texts_of(topics)
-        places, reasons = self.tier, dict.fromkeys(found.reasons)
+        compacted = self._compacted_topics if self.compacted else frozenset()
+        places, reasons = self.tier if self.tiered else None, dict.fromkeys(found.reasons)
         batches, complete = [], found.complete.copy()
         open_files = list_open_files(self.places.tiered_index)
 
         def open_log(queue: QueueId) -> CommitLog:
-            return open_tier_log(places.log(queue), self.config)
+            return open_tier_log(self.tier.log(queue), self.config)
 
         for row, (topic, key) in enumerate(zip(of_keys, words, strict=True)):
+            if topic in compacted:
+                batches.append(self._query_compacted(topic, key, times, index_type, most))
+                complete[row] = True
+                continue
+            if places is None:
+                batches.append(found[row])
+                continue
             hits = query_tier(places, open_log, topic, key, times, index_type, open_files)
             batches.append(join_hits(found[row], hits.batches, most))
             complete[row] &= not hits.reasons
@@ -335,6 +368,27 @@ class StoreReader(StoreParts):
         offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
         phy_offsets = np.ma.getdata(messages.phy_offset)
         return QueryMessagesResult(self.commit_log, phy_offsets, offsets, complete, list(reasons), messages)
+
+    def _query_compacted(
+        self, topic: str, key: str, times: tuple[int, int], index_type: IndexType | None, most: int
+    ) -> MessageBatch:
+        """Find the messages of a key that consumers of a compacted topic get, newest first, by a scan of its log."""
+        conditions = {"topics": [topic], "tags" if index_type == "T" else "keys": [key]}
+        source = self._served_queues
+        queues = [QueueId(topic, queue_id) for queue_id in source.queue_ids(topic)]
+        batches = [
+            batch
+            for other in scan_others(source, queues, conditions, compacted=True)
+            for batch in other.scan.adapted(warns=False)
+        ]
+        found = MessageBatch.join([empty_batch(message_fields()), *batches])
+        rows = [
+            row
+            for row, message in enumerate(found)
+            if times[0] <= message.store_timestamp <= times[1] and (index_type != "U" or message.uniq_key == key)
+        ]
+        found = found.take(rows)
+        return found.take(np.argsort(-found.store_timestamp, kind="stable")[:most])
 
     def _query_message(
         self,
@@ -353,8 +407,8 @@ class StoreReader(StoreParts):
         if result is None:
             coverage = self.coverage
             found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
-            if self.tiered:
-                found = self._with_tier(found, topic, [key], limits, index_type, operator.index(max_num))
+            if self.tiered or self.compacted:
+                found = self._with_other_logs(found, topic, [key], limits, index_type, operator.index(max_num))
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
             if cached is not None:
                 with contextlib.suppress(OSError, StoreError):

@@ -26,6 +26,8 @@ def scan_polars(
     on_corrupt: Literal["raise", "skip"] = "raise",
     config: StoreConfig | None = None,
     leftovers: bool = False,
+    tiered: bool = False,
+    compacted: bool = False,
 ) -> polars.LazyFrame:
     """Return the messages of a store as a lazy frame of polars.
 
@@ -33,8 +35,8 @@ def scan_polars(
     or keys reads fewer messages; polars computes any other filter. A filter on topic and keys, or topic and uniqKey,
     uses the index. Each ``collect`` reads the messages that the store has then.
 
-    Parameters: path, config, leftovers: as for ``rocketstore.open``. columns, on_corrupt: as for ``MessageStore.scan``;
-    the names in the frame are those of tables, such as queueId.
+    Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt: as for
+    ``MessageStore.scan``; the names in the frame are those of tables, such as queueId.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -55,6 +57,7 @@ def scan_polars(
         raise ImportError(f"scan_polars needs polars 1.35 or newer, not {version}: pip install --upgrade polars")
     from rocketstore.dataset.polars_scan import lazy_frame
 
-    store = MessageStore.of_entry("scan_polars", path, config, leftovers=leftovers)
+    options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
+    store = MessageStore.of_entry("scan_polars", path, config, **options)
     store.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
     return lazy_frame(DatasetReader(store, on_corrupt=on_corrupt), columns)

@@ -6,8 +6,8 @@ import re
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
-from rocketstore.disk.remote.remote_file_queue import open_queue
-from rocketstore.disk.storage import identity, scandir
+from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
+from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -41,9 +41,24 @@ def list_segments(directory: StorePath) -> list[LogFile]:
     ]
 
 
+class SegmentQueue(MappedFileQueue):
+    """The segments of a directory as one run."""
+
+    def list_again(self) -> None:
+        self.files = list_segments(self.directories[0])
+
+
+class RemoteSegmentQueue(RemoteFileQueue):
+    """The segments of a remote directory as one run."""
+
+    def list_again(self) -> None:
+        self.files = list_segments(self.directories[0])
+
+
 def open_segments(directory: StorePath) -> MappedFileQueue:
-    """Open the segments of a directory as one run. The list is not made again."""
-    return open_queue([directory], files=list_segments(directory))
+    """Open the segments of a directory as one run. They are listed again only if one of them is missing."""
+    kind = RemoteSegmentQueue if is_remote(directory) else SegmentQueue
+    return kind([directory], files=list_segments(directory))
 
 
 def open_tier_log(directory: StorePath, config: StoreConfig) -> CommitLog:

@@ -96,6 +96,27 @@ def test_the_log_still_has_all_messages(golden):
         assert len(found) == len(store.log_queue(TOPIC, 0)) + len(store.log_queue(TOPIC, 1)) == 239
 
 
+def test_scans_and_queries_give_what_consumers_get_on_request(golden, rows):
+    with rocketstore.open(golden, compacted=True) as store:
+        found = {(each.queue_id, each.queue_offset): states.cells_of(each) for batch in store.scan() for each in batch}
+        assert found == rows
+        assert store.scan(columns="body").count() == 39
+        assert [message.queue_offset for batch in store.scan(queue_ids=1) for message in batch][:2] == [102, 103]
+        messages = store.query_message(TOPIC, "k8")
+        expected = {place for place, row in rows.items() if row["keys"] == "k8"}
+        assert {(each.queue_id, each.queue_offset) for each in messages} == expected
+        assert messages.complete
+    with rocketstore.open(golden) as store:
+        assert store.scan().count() == 239
+        assert len(store.query_message(TOPIC, "k8")) > len(expected)
+
+
+def test_cat_shows_what_consumers_get_on_request(golden):
+    run = pytest.importorskip("support.cli").run
+    assert len(run("cat", golden).stdout.splitlines()) == 239
+    assert len(run("cat", golden, "--compacted").stdout.splitlines()) == 39
+
+
 def test_a_topic_made_again_without_compaction_is_read_from_the_log(root):
     path = root / "config" / "topics.json"
     table = json.loads(path.read_text())

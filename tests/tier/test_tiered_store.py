@@ -179,6 +179,45 @@ def test_a_writer_does_not_read_a_tier(root):
         rocketstore.open(root, "a", tiered=True)
 
 
+# ---- scans -------------------------------------------------------------------------------------------------
+
+
+def test_a_scan_gives_each_message_once(golden):
+    expected = {(topic, row["queueId"], row["queueOffset"]) for topic, row in all_rows()}
+    with open_tiered(golden) as store:
+        for threads in (1, 3):
+            found = [message for batch in store.scan(threads=threads) for message in batch]
+            places = [(message.topic, *place_of(message)) for message in found]
+            assert len(places) == len(expected)
+            assert {*places} == expected
+            assert sum(message.phy_offset is None for message in found) == 724
+        scan = store.scan(topics="Lake", queue_ids=1, keys="grp-1")
+        assert (
+            scan.count()
+            == scan.count()
+            == len(store.query_message("Lake", "grp-1", 1000))
+            - sum(message.queue_id != 1 for message in store.query_message("Lake", "grp-1", 1000))
+        )
+        assert len(store.scan().head(20)) == store.scan(limit=20).count() == 20
+        assert store.scan(begin_offset=0).count() == 6  # physical offsets are those of the log
+
+
+def test_a_dataset_has_the_messages_of_the_tier(golden):
+    dataset = pytest.importorskip("pyarrow.dataset")
+    with open_tiered(golden) as store:
+        assert store.dataset().count_rows() == 730
+        assert store.dataset(keys="Lake-1").count_rows() == 1
+        table = store.dataset().to_table(filter=dataset.field("topic") == "Creek", columns=["phyOffset"])
+        assert (table.num_rows, table["phyOffset"].null_count) == (130, 130)
+
+
+def test_cat_shows_the_messages_of_the_tier_on_request(golden):
+    tier = ["--tier", golden.parent / "tiered-data"]
+    assert len(run("cat", golden, *tier).stdout.splitlines()) == 730
+    assert len(run("query", golden, "--since", "2020-01-01", "--limit", "1000", *tier).stdout.splitlines()) == 730
+    assert run("cat", golden, "--tail", "3", *tier).exit_code == 2
+
+
 # ---- places ------------------------------------------------------------------------------------------------
 
 

@@ -8,15 +8,19 @@ from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
     COUNT_OR_NONE,
+    compacted_option,
     format_option,
     selection_options,
     store_argument,
+    tier_options,
     view_options,
 )
 
 
 @click.command(epilog=BODY_RULE)
 @store_argument
+@tier_options
+@compacted_option
 @selection_options
 @click.option(
     "--follow",

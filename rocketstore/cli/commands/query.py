@@ -8,6 +8,7 @@ from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
+    compacted_option,
     exact_times_option,
     format_option,
     geometry_options,
@@ -23,6 +24,7 @@ from rocketstore.cli.options import (
 @click.command(epilog=BODY_RULE)
 @store_or_index_argument
 @tier_options
+@compacted_option
 @once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
 @once_option("--key", help="A key of the messages, or the unique key.")
 @once_option("--unique-key", help="The unique key. Clients show it as the message id.")
