@@ -258,6 +258,18 @@ def test_names_have_the_hash_of_rocketmq():
         find_tier(Path("/nowhere/at/all"), None, ())
 
 
+def test_a_tier_in_a_bucket_is_read(golden):
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    data = golden.parent / "tiered-data"
+    for path in filter(Path.is_file, data.rglob("*")):
+        memory.pipe(f"/bucket-of-tier/{path.relative_to(data)}", path.read_bytes())
+    with open_tiered(golden, "memory://bucket-of-tier") as store:
+        assert len(store.get_message("Lake", 0, 0, 1000)) == 200
+        assert len(store.query_message("Lake", "grp-1", 1000)) == 86
+        assert store.scan().count() == 730
+    memory.rm("/bucket-of-tier", recursive=True)
+
+
 # ---- damage ------------------------------------------------------------------------------------------------
 
 
