@@ -248,7 +248,7 @@ def test_follow_goes_over_damage_and_names_it(tmp_path):
 
 
 def test_follow_names_damage_that_is_written_where_it_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.log.log_end.LOOK_AHEAD_SECONDS", 0)
+    monkeypatch.setattr("rocketstore.log.end_finder.LOOK_AHEAD_SECONDS", 0)
     first = build_record("T", b"first")
     third = build_record("T", b"third", phy_offset=2 * len(first))
     file = tmp_path / "commitlog" / f"{0:020}"

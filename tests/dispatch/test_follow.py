@@ -184,7 +184,7 @@ def test_following_again_from_damage_raises_again(tmp_path):
 
 
 def test_a_follower_that_waits_where_a_damaged_record_is_written_raises(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.log.log_end.LOOK_AHEAD_SECONDS", 0)
+    monkeypatch.setattr("rocketstore.log.end_finder.LOOK_AHEAD_SECONDS", 0)
     with open_store(tmp_path / "store") as store:
         offsets = [result.phy_offset for result in put_many(store, 1, 5)]
     path = tmp_path / "store" / "commitlog" / f"{0:020}"
