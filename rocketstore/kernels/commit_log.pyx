@@ -24,6 +24,7 @@ from rocketstore.kernels.record cimport (
     BORN_TIMESTAMP,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
+    ENTRY_HEAD,
     FIND_DISPATCH,
     FIND_PROPERTIES,
     FLAG,
@@ -39,9 +40,11 @@ from rocketstore.kernels.record cimport (
     Record,
     fetch_following,
     fill_delays,
+    head_size,
+    is_entry_head,
     java_text,
     next_magic,
-    parse_record,
+    parse_framed,
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
@@ -56,7 +59,7 @@ cdef enum:
     GATHERED = 4096  # records between two checks for signals
 
 __all__ = ["BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
-           "RecordScanner", "bad_reason", "find_record", "read_message"]
+           "RecordScanner", "bad_reason", "checked_framing", "find_record", "read_message"]
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -74,7 +77,8 @@ cdef class RecordScanner:
 
     Parameters: columns: names of fields, as in RecordColumns. record_filter: the wanted records, None for all.
     verify_crc: compare the body with its CRC. force_verify_prop_crc: compare the record with the CRC in its
-    properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
+    properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``. framing: bytes
+    before each record: 0, or 48 in DLedger's log. There a scan may begin at an entry or at the record in it.
     Only one thread at a time may use a scanner.
 
     Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the
@@ -84,6 +88,7 @@ cdef class RecordScanner:
     cdef RecordColumns columns
     cdef RecordFilter record_filter
     cdef int todo
+    cdef int framing
     cdef bint takes_topics
     cdef bint takes_bodies
     cdef bint takes_properties
@@ -94,7 +99,8 @@ cdef class RecordScanner:
     cdef Record block[BLOCK]
 
     def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False,
-                  bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS):
+                  bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS, int framing=0):
+        self.framing = checked_framing(framing)
         self.columns = RecordColumns(columns)
         self.record_filter = record_filter
         self.last_phy_offset = -1
@@ -159,12 +165,13 @@ cdef class RecordScanner:
         cdef Record *record
         while pos < stop and room > 0 and self.n_bytes < max_bytes:
             record = &self.block[n]
-            status = parse_at(data, pos, size, from_offset, self.todo, at_rest, &self.reader, &self.delays, record)
+            status = parse_at(data, pos, size, from_offset, self.framing, self.todo, at_rest, &self.reader,
+                              &self.delays, record)
             if status != RECORD_OK:
                 break
-            fetch_following(data + pos, record.size, data + size)
+            fetch_following(data + pos, record.size + self.framing, data + size)
             self.last_phy_offset = record.phy_offset
-            pos += record.size
+            pos = record.data - data + record.size
             if self.record_filter is not None and not self.wants(record):
                 continue
             room -= 1
@@ -225,8 +232,8 @@ cdef class RecordScanner:
             if data == NULL:
                 statuses[i] = RECORD_END
                 continue
-            statuses[i] = parse_at(data, 0, remaining, offsets[i], self.todo, at_rest, &self.reader, &self.delays,
-                                   &self.block[n])
+            statuses[i] = parse_at(data, 0, remaining, offsets[i], 0, self.todo, at_rest, &self.reader,
+                                   &self.delays, &self.block[n])
             if statuses[i] == RECORD_OK:
                 n += 1
             if n == BLOCK:
@@ -257,15 +264,20 @@ cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept
     return WHOLE_IF_NO_PROPERTIES if data[size - 3] != 0 else HALF_WRITTEN
 
 
-cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int todo, bint at_rest,
-                         PropertyReader *reader, const DelayTable *delays, Record *record) noexcept nogil:
-    """Find the fields of the record at `pos` in a file of `size` bytes, and check its physical offset."""
-    cdef Written written = WHOLE if at_rest else how_written(data + pos, size - pos)
+cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int framing, int todo,
+                         bint at_rest, PropertyReader *reader, const DelayTable *delays,
+                         Record *record) noexcept nogil:
+    """Find the fields of the record or entry at `pos` in a file of `size` bytes, and check its physical offset."""
+    cdef Written written = WHOLE
+    cdef int64_t head
     cdef int status
+    if not at_rest:
+        head = head_size(data + pos, size - pos, framing)
+        written = how_written(data + pos + head, size - pos - head)
     rs_acquire_fence()
-    status = parse_record(data + pos, size - pos, todo, reader, delays, record)
+    status = parse_framed(data + pos, size - pos, from_offset + pos, framing, todo, reader, delays, record)
     if status == RECORD_OK:
-        if record.phy_offset != from_offset + pos:
+        if record.phy_offset != from_offset + (record.data - data):
             return BAD_PHY_OFFSET
         if written == WHOLE or (written == WHOLE_IF_NO_PROPERTIES and record.properties.size == 0):
             return RECORD_OK
@@ -276,15 +288,27 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
     return status
 
 
-def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
+def checked_framing(int framing):
+    """Return a framing, bytes before each record. Raises: ValueError for another number than 0 and 48."""
+    if framing not in (0, ENTRY_HEAD):
+        raise ValueError(f"framing={framing}: must be 0 or {ENTRY_HEAD}")
+    return framing
+
+
+def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False, int framing=0):
     """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
 
+    In DLedger's log a record begins where its entry does, or at the record itself if the head before it is damaged.
+
     Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also accept a record that
-    may continue beyond the buffer.
-    Returns: its offset, None without a record. Raises: StoreClosedError; CorruptFileError if the file was cut.
+    may continue beyond the buffer. framing: as for ``RecordScanner``.
+    Returns: where it begins, None without a record. Raises: StoreClosedError; CorruptFileError if the file was cut.
     """
-    cdef int64_t stop, found = -1
+    cdef int64_t stop, found = -1, begin, last
     offset, end = max(offset, from_offset), min(end, from_offset + buffer.size)
+    begin, last = offset - from_offset, end - from_offset
+    if offset < end:
+        end += min(<int64_t>checked_framing(framing), from_offset + buffer.size - end)
     while offset < end and found < 0:
         PyErr_CheckSignals()
         stop = offset + min(end - offset, PIECE)
@@ -293,25 +317,31 @@ def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end,
         try:
             with nogil:
                 found = find_in_piece(buffer.data, buffer.size, from_offset, offset - from_offset, stop - from_offset,
-                                      or_cut)
+                                      begin, last, framing, or_cut)
         finally:
             buffer.leave()
         offset = stop
     return None if found < 0 else found
 
 
-cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos,
-                           int64_t stop, bint or_cut) noexcept nogil:
+cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos, int64_t stop,
+                           int64_t first, int64_t last, int framing, bint or_cut) noexcept nogil:
+    """Search the records at positions from `pos` to before `stop` for one that begins from `first` to before `last`."""
     cdef Record record
+    cdef int64_t begin
     cdef int status
     stop = min(stop, size - 7)
     while pos < stop:
         pos = next_magic(data, pos, stop)
         if pos == stop:
             break
-        status = parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record)
+        status = parse_at(data, pos, size, from_offset, 0, 0, True, NULL, NULL, &record)
         if status == RECORD_OK or (or_cut and status == BAD_CUT and may_be_at(data, pos, size, from_offset)):
-            return from_offset + pos
+            begin = pos - framing
+            if begin < 0 or (framing and not is_entry_head(data + begin, from_offset + begin, record.size)):
+                begin = pos
+            if first <= begin < last:
+                return from_offset + begin
         pos += 1
     return -1
 
@@ -335,7 +365,7 @@ def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_
     buffer.enter()
     try:
         if 0 <= pos < buffer.size:
-            status = parse_at(buffer.data, pos, buffer.size, from_offset, 0, at_rest, &reader, NULL, &record)
+            status = parse_at(buffer.data, pos, buffer.size, from_offset, 0, 0, at_rest, &reader, NULL, &record)
         return status, (record_fields(&record, &reader) if status == RECORD_OK else None)
     finally:
         buffer.leave()

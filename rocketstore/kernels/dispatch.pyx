@@ -36,14 +36,14 @@ from rocketstore.kernels.record cimport (
     java_text,
     keyed_hash,
     next_word,
-    parse_record,
+    parse_framed,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of, next_of
 
 import numpy as np
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.commit_log import bad_reason
+from rocketstore.kernels.commit_log import bad_reason, checked_framing
 from rocketstore.kernels.queue_id import QueueId
 
 cdef enum:
@@ -98,7 +98,7 @@ cdef class RequestScanner:
     before the first. n_records: how many were met since ``take``. has_inner: whether a request is of an inner batch.
 
     Parameters: anywhere: also accept records whose own physical offset is wrong, as a broker does. Their units and
-    items then have the wrong offset.
+    items then have the wrong offset. framing: bytes before each record, as for ``RecordScanner``.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
@@ -109,6 +109,7 @@ cdef class RequestScanner:
     cdef readonly bint has_inner
     cdef bint indexes_tags
     cdef bint anywhere
+    cdef int framing
     cdef DelayTable delays
     cdef PropertyReader reader
     cdef Growing requests
@@ -120,7 +121,8 @@ cdef class RequestScanner:
     cdef int32_t capacity
     cdef int32_t *slots  # numbers of entries, plus 1, by hash; twice as many places as entries
 
-    def __cinit__(self, *, str message_delay_level, bint indexes_tags, bint anywhere=False):
+    def __cinit__(self, *, str message_delay_level, bint indexes_tags, bint anywhere=False, int framing=0):
+        self.framing = checked_framing(framing)
         fill_delays(&self.delays, message_delay_level)
         self.indexes_tags, self.anywhere = indexes_tags, anywhere
         self.queues = []
@@ -172,17 +174,18 @@ cdef class RequestScanner:
         cdef Record record
         cdef int status
         while pos[0] < limit and self.collected() < room:
-            status = parse_record(data + pos[0], stop - pos[0], FIND_DISPATCH, &self.reader, &self.delays, &record)
+            status = parse_framed(data + pos[0], stop - pos[0], from_offset + pos[0], self.framing, FIND_DISPATCH,
+                                  &self.reader, &self.delays, &record)
             if status != RECORD_OK:
                 return status
-            if record.phy_offset != from_offset + pos[0] and not self.anywhere:
+            if record.phy_offset != from_offset + (record.data - data) and not self.anywhere:
                 return BAD_PHY_OFFSET
-            fetch_following(data + pos[0], record.size, data + stop)
+            fetch_following(data + pos[0], record.size + self.framing, data + stop)
             if not self.collect(&record):
                 return NO_MEMORY
             self.last_phy_offset, self.last_store_timestamp = record.phy_offset, record.store_timestamp
             self.n_records += 1
-            pos[0] += record.size
+            pos[0] = record.data - data + record.size
         return RECORD_OK
 
     cdef bint collect(self, const Record *record) noexcept nogil:

@@ -43,6 +43,15 @@ def topic_length_size(magic: int) -> int:
 
 RECORD_HEAD = record_head(0)
 BLANK_HEAD = np.dtype([("size", ">i4"), ("magic", ">u4")])
+
+ENTRY_MAGIC, ENTRY_BLANK_MAGIC = 1, 0xFFFFFFFF  # of DLedger's log
+ENTRY_HEAD = np.dtype([  # before the record
+    ("magic", ">u4"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8"), ("pos", ">i8"),
+    ("channel", ">i4"), ("chain_crc", ">i4"), ("body_crc", ">i4"), ("body_size", ">i4"),
+])  # fmt: skip
+ENTRY_INDEX_UNIT = np.dtype([  # of DLedger's index file
+    ("magic", ">i4"), ("pos", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8"),
+])  # fmt: skip
 INNER_MESSAGE_HEAD = np.dtype([  # of a message inside the body of a batch
     ("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("flag", ">i4"), ("body_length", ">i4"),
 ])  # fmt: skip

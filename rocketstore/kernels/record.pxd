@@ -9,6 +9,8 @@ from rocketstore.kernels.csrc cimport (
     rs_find_magic,
     rs_find_space,
     rs_keyed_hash,
+    rs_load_be32,
+    rs_load_be64,
     rs_touch,
 )
 
@@ -34,6 +36,17 @@ cdef enum:
     MAGIC_V1 = 0xDAA320A7
     MAGIC_V2 = 0xDAA320AB
     MAGIC_BLANK = 0xCBD43194
+
+# The entry of DLedger's log in which a record is. See record.pyx for the picture.
+cdef enum:
+    ENTRY_HEAD = 48  # bytes before the record
+    ENTRY_SIZE = 4
+    ENTRY_INDEX = 8
+    ENTRY_TERM = 16
+    ENTRY_POS = 24
+    ENTRY_BODY_SIZE = 44
+    ENTRY_MAGIC = 1
+    ENTRY_BLANK_MAGIC = 0xFFFFFFFF
 
 # Of sysFlag.
 cdef enum:
@@ -64,6 +77,7 @@ cdef enum RecordStatus:
     BAD_INNER_BATCH
     BAD_PHY_OFFSET
     BAD_HALF  # complete, but a writer may still be writing it
+    BAD_ENTRY  # the record's entry does not fit it or its place
 
 # What parse_record does besides finding the fields.
 cdef enum:
@@ -127,12 +141,38 @@ cdef uint64_t[2] HASH_KEY  # this process's own
 
 cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, PropertyReader *reader,
                       const DelayTable *delays, Record *record) noexcept nogil
+cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int todo, PropertyReader *reader,
+                     const DelayTable *delays, Record *record) noexcept nogil
 cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
 cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
 cdef bint crc_agrees(const Record *record, const uint8_t *digits, int32_t n) noexcept nogil
 cdef object java_text(const Slice *text)
 cdef object property_dict(const Slice *properties, PropertyReader *reader)
 cdef int fill_delays(DelayTable *delays, str levels) except -1
+
+
+cdef inline int parse_framed(const uint8_t *data, int64_t remaining, int64_t place, int framing, int todo,
+                             PropertyReader *reader, const DelayTable *delays, Record *record) noexcept nogil:
+    """Find the fields of the record at `data`, or of the entry's record with a framing. A RecordStatus.
+
+    The next record, or its entry, begins `record.size` bytes behind `record.data`. Parameters: place: the physical
+    offset of `data`. framing: bytes before each record, 0 or ENTRY_HEAD.
+    """
+    if framing == 0:
+        return parse_record(data, remaining, todo, reader, delays, record)
+    return parse_entry(data, remaining, place, todo, reader, delays, record)
+
+
+cdef inline bint is_entry_head(const uint8_t *data, int64_t place, int64_t record_size) noexcept nogil:
+    """Whether the 48 bytes at `data` begin the entry at physical offset `place` with a record of this size."""
+    return (rs_load_be32(data) == ENTRY_MAGIC and <int64_t>rs_load_be64(data + ENTRY_POS) == place
+            and <int32_t>rs_load_be32(data + ENTRY_BODY_SIZE) == record_size
+            and <int32_t>rs_load_be32(data + ENTRY_SIZE) == record_size + ENTRY_HEAD)
+
+
+cdef inline int64_t head_size(const uint8_t *data, int64_t remaining, int framing) noexcept nogil:
+    """Return the bytes before the record at `data`: ENTRY_HEAD if the magic of an entry is there, else 0."""
+    return ENTRY_HEAD if framing and remaining >= ENTRY_HEAD and rs_load_be32(data) == ENTRY_MAGIC else 0
 
 
 cdef inline bint is_text(const Slice *text, const char *wanted, int32_t size) noexcept nogil:

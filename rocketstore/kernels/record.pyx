@@ -4,6 +4,13 @@
     36 sysFlag i32 | 40 bornTimestamp i64 | 48 bornHost: 4 or 16 bytes of address, port i32
     storeTimestamp i64 | storeHost as bornHost | reconsumeTimes i32 | preparedTransactionOffset i64
     body length i32, body | topic length i8 (V1) or i16 (V2), topic | properties length i16, properties
+
+Each record of DLedger's log is the body of an entry, whose head is before it:
+
+    0 magic i32 = 1 | 4 size i32, with the head | 8 index i64 | 16 term i64 | 24 pos i64, of the entry
+    32 channel i32 | 36 chainCrc i32 | 40 bodyCrc i32 | 44 bodySize i32
+
+A blank at the end of such a file has the magic -1 and then its size, where RocketMQ's has the size and then the magic.
 """
 
 import os
@@ -44,6 +51,7 @@ BAD_REASONS = (
     ("INNER_NUM, INNER_BASE", "are not numbers"),
     ("physicalOffset", "is not the place where the record is"),
     ("properties", "end in zeros: the record is being written, or was not to its end"),
+    ("entry", "its head does not fit the record in it, or the place where it is"),
 )
 
 # ---- fields ------------------------------------------------------------------------------------------------
@@ -118,6 +126,35 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
     if todo & FIND_PROPERTIES:
         find_properties(record, reader)
     return RECORD_OK
+
+
+cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int todo, PropertyReader *reader,
+                     const DelayTable *delays, Record *record) noexcept nogil:
+    """Find the fields of the record in the entry at `data`, or of a record whose head is not before it.
+
+    The second is a record that a search found behind a damaged head, or one of an older log of plain files.
+    Source: DLedgerMmapFileStore.recover, MmapFileList.preAppend.
+    """
+    cdef uint32_t magic
+    cdef int status
+    if remaining < 8:
+        return RECORD_END
+    magic = rs_load_be32(data)
+    if magic == ENTRY_BLANK_MAGIC:
+        record.data, record.size = data, <int32_t>rs_load_be32(data + ENTRY_SIZE)
+        return RECORD_BLANK
+    if magic != ENTRY_MAGIC:
+        return parse_record(data, remaining, todo, reader, delays, record)
+    record.data = data
+    record.size = <int32_t>rs_load_be32(data + ENTRY_SIZE)
+    if record.size > remaining:
+        return BAD_CUT
+    if remaining < ENTRY_HEAD:
+        return BAD_ENTRY
+    status = parse_record(data + ENTRY_HEAD, remaining - ENTRY_HEAD, todo, reader, delays, record)
+    if status == RECORD_BLANK:
+        return BAD_ENTRY
+    return BAD_ENTRY if status == RECORD_OK and not is_entry_head(data, place, record.size) else status
 
 
 cdef inline int32_t load_be16(const uint8_t *p) noexcept nogil:

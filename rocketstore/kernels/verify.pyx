@@ -14,24 +14,33 @@ from rocketstore.kernels.csrc cimport RS_PREFETCH_W, rs_crc32, rs_load_be32, rs_
 from rocketstore.kernels.index_item cimport HEADER_SIZE, ITEM_SIZE, PREV_INDEX, SLOT_SIZE, TIME_DIFF
 from rocketstore.kernels.record cimport (
     BAD_BODY_CRC,
-    BAD_HALF,
+    BAD_ENTRY,
     BAD_PHY_OFFSET,
     BAD_PROPERTY_CRC,
     BODY_CRC,
     CRC_PROPERTY_SIZE,
+    ENTRY_INDEX,
+    ENTRY_TERM,
+    RECORD_BLANK,
     RECORD_OK,
     Record,
     crc_agrees,
+    head_size,
+    is_entry_head,
+    parse_framed,
     parse_record,
 )
+
+from rocketstore.kernels.commit_log import checked_framing
 
 cdef enum:
     PIECE = 16 << 20  # bytes between two checks for signals: some milliseconds
     ITEMS = 1 << 19  # items between two checks for signals
     AHEAD = 48  # slots fetched ahead, as in index_put
-    FALLS = BAD_HALF + 1
+    FALLS = BAD_ENTRY + 1
     NO_CRC = FALLS + 1
-    KINDS = NO_CRC + 1
+    ORDER_OF_ENTRIES = NO_CRC + 1
+    KINDS = ORDER_OF_ENTRIES + 1
     COMPRESSED = 1  # of sysFlag
     COMPRESSION_TYPE_SHIFT = 8
     LZ4 = 1  # compression types; 0 is zlib too, of releases without types
@@ -47,7 +56,7 @@ cdef enum:
     TIME = 4
     NOTED = 16  # faults of each kind
 
-TIME_FALLS, NO_PROPERTY_CRC = FALLS, NO_CRC
+TIME_FALLS, NO_PROPERTY_CRC, BAD_ENTRY_HEAD, ENTRY_ORDER = FALLS, NO_CRC, BAD_ENTRY, ORDER_OF_ENTRIES
 WRONG_LINK, NEWER_LINK, NEGATIVE_HASH, FALLING_OFFSET, NEGATIVE_TIME = CHAIN, NEWER, HASH, ORDER, TIME
 
 cdef struct Faults:
@@ -76,14 +85,16 @@ cdef class LogChecker:
     The CRC of each body is checked, and the CRC property of each record that has one.
 
     Parameters: force_prop_crc: a record without CRC property is bad. expects_prop_crc: a record without it is reported;
-    it is bad if only the name of the property is missing.
+    it is bad if only the name of the property is missing. framing: bytes before each record, as for ``RecordScanner``.
     Attributes: n_records. last_phy_offset: of the last record, -1 before the first. first_store_timestamp,
-    last_store_timestamp, max_store_timestamp: epoch ms.
+    last_store_timestamp, max_store_timestamp: epoch ms. first_entry, last_entry: index and term of the first and the
+    last entry of DLedger's log; (-1, -1) before the first.
     Source: CommitLog.checkMessageAndReturnSize.
     """
 
     cdef bint force_prop_crc
     cdef bint expects_prop_crc
+    cdef int framing
     cdef Faults faults
     cdef int64_t *compressed  # physical offsets
     cdef int64_t n_compressed
@@ -94,8 +105,11 @@ cdef class LogChecker:
     cdef readonly int64_t first_store_timestamp
     cdef readonly int64_t last_store_timestamp
     cdef readonly int64_t max_store_timestamp
+    cdef int64_t[2] first_head  # index and term
+    cdef int64_t[2] last_head
 
-    def __cinit__(self, *, bint force_prop_crc=False, bint expects_prop_crc=False):
+    def __cinit__(self, *, bint force_prop_crc=False, bint expects_prop_crc=False, int framing=0):
+        self.framing = checked_framing(framing)
         self.force_prop_crc, self.expects_prop_crc = force_prop_crc, expects_prop_crc
         self.begin()
 
@@ -108,9 +122,23 @@ cdef class LogChecker:
         self.n_compressed = 0
         self.n_records = 0
         self.last_phy_offset = -1
+        for i in range(2):
+            self.first_head[i] = self.last_head[i] = -1
+
+    @property
+    def first_entry(self):
+        return self.first_head[0], self.first_head[1]
+
+    @property
+    def last_entry(self):
+        return self.last_head[0], self.last_head[1]
 
     def faults_found(self):
-        """Return the faults: {status, TIME_FALLS or NO_PROPERTY_CRC: (number, first physical offsets)}."""
+        """Return the faults: {kind: (number, first physical offsets)}.
+
+        The kinds are statuses of records, TIME_FALLS, NO_PROPERTY_CRC, BAD_ENTRY_HEAD (the head of an entry does not
+        fit the record or its place), and ENTRY_ORDER (its index is not the next one, or its term falls).
+        """
         return noted(&self.faults)
 
     def take_compressed(self):
@@ -149,14 +177,35 @@ cdef class LogChecker:
     cdef int walk(self, const uint8_t *data, int64_t from_offset, int64_t *pos, int64_t stop,
                   int64_t size) noexcept nogil:
         cdef Record record
+        cdef int64_t head
         cdef int status
         while pos[0] < stop:
-            status = parse_record(data + pos[0], size - pos[0], 0, NULL, NULL, &record)
+            head = head_size(data + pos[0], size - pos[0], self.framing)
+            if head == 0:
+                status = parse_framed(data + pos[0], size - pos[0], from_offset + pos[0], self.framing, 0, NULL, NULL,
+                                      &record)
+            else:
+                status = parse_record(data + pos[0] + head, size - pos[0] - head, 0, NULL, NULL, &record)
+            if head and status == RECORD_BLANK:
+                return BAD_ENTRY
             if status != RECORD_OK:
                 return status
+            if head:
+                self.check_entry(data + pos[0], from_offset + pos[0], record.size)
+            pos[0] += head
             self.check(&record, from_offset + pos[0])
             pos[0] += record.size
         return RECORD_OK
+
+    cdef void check_entry(self, const uint8_t *head, int64_t place, int64_t record_size) noexcept nogil:
+        cdef int64_t index = <int64_t>rs_load_be64(head + ENTRY_INDEX), term = <int64_t>rs_load_be64(head + ENTRY_TERM)
+        if not is_entry_head(head, place, record_size):
+            note(&self.faults, BAD_ENTRY, place)
+        if self.first_head[0] == -1:
+            self.first_head[0], self.first_head[1] = index, term
+        elif index - self.last_head[0] != 1 or term < self.last_head[1]:
+            note(&self.faults, ORDER_OF_ENTRIES, place)
+        self.last_head[0], self.last_head[1] = index, term
 
     cdef void check(self, const Record *record, int64_t phy_offset) noexcept nogil:
         if record.phy_offset != phy_offset:
