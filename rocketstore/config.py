@@ -277,6 +277,17 @@ class StoreConfig:
                 )
         return [self._moved(to_path(name), root) for name in names] or [RootPlaces(root).default_log]
 
+    def dledger_log_paths(self, store_path_root_dir: str | os.PathLike[str] | StorePath) -> list[StorePath]:
+        """Return the directories of DLedger's log that the broker's file names; none if it names no directory.
+
+        Source: DLedgerCommitLog, MultiPathMmapFileList.
+        """
+        root = to_path(store_path_root_dir)
+        text = trim(self.other.get("storePathDLedgerCommitLog", ""))
+        read_only = trim(self.read_only_commit_log_store_paths or "") if "," in text else ""
+        names = dict.fromkeys(filter(None, f"{text},{read_only}".split(",")))
+        return [self._moved(to_path(name), root) for name in names]
+
     def _moved(self, path: StorePath, root: StorePath) -> StorePath:
         """Return the place of a directory that the broker's file names, also if the store was moved."""
         file = self.other

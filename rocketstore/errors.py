@@ -81,7 +81,7 @@ class UnsupportedFormatError(StoreError):
     >>> rocketstore.open("dledger", "a")
     Traceback (most recent call last):
         ...
-    rocketstore.errors.UnsupportedFormatError: ...dledger: the commit log is DLedger's, which is not read
+    rocketstore.errors.UnsupportedFormatError: ...dledger: the commit log is DLedger's, which is read but not changed...
     """
 
 

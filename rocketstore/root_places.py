@@ -20,6 +20,30 @@ SAVED_CUTS = "rocketstore-cut"
 
 
 @dataclass(frozen=True)
+class DLedgerPlaces(Generic[AnyPath]):
+    """The paths in the directory of DLedger's log, of which any may be missing. Source: DLedgerConfig."""
+
+    directory: AnyPath
+
+    @property
+    def data(self) -> AnyPath:
+        """The files of entries, unless the configuration names other directories for them."""
+        return self.directory / "data"
+
+    @property
+    def index(self) -> AnyPath:
+        return self.directory / "index"
+
+    @property
+    def checkpoint(self) -> AnyPath:
+        return self.directory / "checkpoint"
+
+    @property
+    def term(self) -> AnyPath:
+        return self.directory / "currterm"
+
+
+@dataclass(frozen=True)
 class RootPlaces(Generic[AnyPath]):
     """The paths in a root directory, of which any may be missing. Links are not resolved, and nothing is looked up.
 
@@ -101,11 +125,20 @@ class RootPlaces(Generic[AnyPath]):
         """The intent of a write by Spark that is not committed."""
         return self.root / "rocketstore-intent.json"
 
-    # ---- formats that are not read -------------------------------------------------------------------------
+    # ---- DLedger -------------------------------------------------------------------------------------------
 
     def dledger_logs(self, names: Iterable[str]) -> list[AnyPath]:
-        """Return the directories of DLedger's log. Parameters: names: of the entries of the root."""
+        """Return the directories of DLedger's log, one for each member of its group that used this root.
+
+        Parameters: names: of the entries of the root.
+        """
         return [self.root / name for name in sorted(names) if name.startswith("dledger-")]
+
+    def dledger(self, self_id: str) -> AnyPath:
+        """The directory of DLedger's log of a member. Source: DLedgerConfig.getDefaultPath."""
+        return self.root / f"dledger-{self_id}"
+
+    # ---- formats that are not read -------------------------------------------------------------------------
 
     @property
     def queue_databases(self) -> tuple[AnyPath, AnyPath]:

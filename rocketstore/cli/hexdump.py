@@ -14,6 +14,8 @@ from rocketstore.kernels.commit_log import END
 from rocketstore.kernels.layout import (
     BLANK_HEAD,
     BORN_HOST_V6,
+    ENTRY_BLANK_MAGIC,
+    ENTRY_HEAD,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -38,7 +40,8 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue
 from rocketstore.text_values import format_time, parse_integer
 
-MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
+BLANK = "blank to the end of the file"
+MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: BLANK, ENTRY_BLANK_MAGIC: BLANK}
 NEAR = 8 << 20  # bytes before an offset in which the record of the offset is searched first
 MAX_RECORD = 64 << 20  # bytes; a record with a larger size is read only up to the end of its fixed fields
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
@@ -53,17 +56,19 @@ def run(store: MessageStore, where: tuple[str, ...], view: RowsView) -> None:
     offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
     log = store.commit_log.with_leftovers()
     begin = find_begin(log, offset)
-    record = Record(record_bytes(log, begin), begin)
+    record = Record(record_bytes(log, begin), begin, entry_head(log, begin))
     if begin < offset:
-        kind = "filler at the end of the file, which begins" if record.magic == MAGIC_BLANK else "record"
+        kind = "filler at the end of the file, which begins" if record.is_blank else "record"
         note(f"{store.path}: byte {offset} is byte {offset - begin} of the {kind} at {begin}")
+    elif begin > offset:
+        note(f"{store.path}: byte {offset} is in the head of the entry whose record is at {begin}")
     try:
         record.read_fields()
     except EOFError:
         record.read("rest", len(record.data) - record.pos)
     most = len(record.data) if view.is_full else SHOWN
     write_rows(record.rows, view, lambda rows: for_people(rows, most))
-    if record.magic != MAGIC_BLANK:
+    if not record.is_blank:
         try:
             log.get_messages([begin], columns=["phy_offset"], verify_crc=True)
         except (CorruptFileError, IndexError) as error:
@@ -96,25 +101,46 @@ def offset_of_queue(store: MessageStore, topic: str, queue_id: str, queue_offset
 
 
 def find_begin(log: CommitLog, offset: int) -> int:
-    """Return where the record or the filler begins that has a byte at a physical offset; the offset without either."""
-    file = log.queue.find(offset)
-    if file is None or log.begins_record(offset):
+    """Return where the record or the filler begins that has a byte at a physical offset; the offset without either.
+
+    A byte in the head of an entry belongs to the record in it.
+    """
+    file, framing = log.queue.find(offset), log.framing_at(offset)
+    if file is None:
         return offset
+    if log.begins_record(offset):
+        return log.record_at(offset)
     for begin in dict.fromkeys((max(file.file_from_offset, offset - NEAR), file.file_from_offset)):
         end = begin  # of the last record before the offset
-        for batch in log.scan(begin, offset + 1, columns=["phy_offset", "size"], on_corrupt="skip"):
-            inside = (batch.phy_offset < offset) & (offset < batch.phy_offset + batch.size)
+        for batch in log.scan(begin, offset + framing + 1, columns=["phy_offset", "size"], on_corrupt="skip"):
+            inside = (batch.phy_offset - framing < offset) & (offset < batch.phy_offset + batch.size)
             if inside.any():
                 return int(batch.phy_offset[inside][0])
             end = int(batch.phy_offset[-1] + batch.size[-1])
-        if end < offset and read_field(log.queue.pread(end, MIN_RECORD), RECORD_HEAD, "magic") == MAGIC_BLANK:
+        if end < offset and is_blank(log.queue.pread(end, BLANK_HEAD.itemsize), framing):
             return end
     return offset
 
 
+def is_blank(data: bytes, framing: int) -> bool:
+    """Return whether bytes begin a filler. Parameters: framing: bytes before each record of their file."""
+    if framing:
+        return read_field(data, ENTRY_HEAD, "magic") == ENTRY_BLANK_MAGIC
+    return read_field(data, BLANK_HEAD, "magic") == MAGIC_BLANK
+
+
+def entry_head(log: CommitLog, offset: int) -> bytes:
+    """Return the head of the entry whose record is at a physical offset; no bytes without an entry."""
+    begin = offset - log.framing_at(offset)
+    return log.queue.pread(begin, offset - begin) if begin >= 0 and log.record_at(begin) == offset else b""
+
+
 def record_bytes(log: CommitLog, offset: int) -> bytes:
     """Return the bytes of a record. If its size field cannot be right, return the bytes of the smallest record."""
-    size = read_field(log.queue.pread(offset, 4), RECORD_HEAD, "size")
+    head = log.queue.pread(offset, BLANK_HEAD.itemsize)
+    if is_blank(head, log.framing_at(offset)):
+        return head
+    size = read_field(head, RECORD_HEAD, "size")
     data = log.queue.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)
     if not data:
         raise click.ClickException(str(log.error(offset, END)))
@@ -122,11 +148,14 @@ def record_bytes(log: CommitLog, offset: int) -> bytes:
 
 
 class Record:
-    """Split a record into fields. ``rows`` has one row for each field that was read."""
+    """Split a record and the head of its entry into fields. ``rows`` has one row for each field that was read."""
 
-    def __init__(self, data: bytes, offset: int) -> None:
-        self.data, self.offset, self.pos = data, offset, 0
+    def __init__(self, data: bytes, offset: int, head: bytes) -> None:
+        self.data, self.offset, self.pos = head + data, offset - len(head), 0
+        self.head_size = len(head)
         self.magic = read_field(data, RECORD_HEAD, "magic")
+        self.is_entry_blank = len(data) == BLANK_HEAD.itemsize and self.magic != MAGIC_BLANK
+        self.is_blank = self.is_entry_blank or self.magic == MAGIC_BLANK
         self.rows: list[Row] = []
 
     def read(self, field: str, size: int) -> int:
@@ -141,8 +170,16 @@ class Record:
 
     def read_fields(self) -> None:
         """Add a row for each field. Raises EOFError if the record ends within a field."""
+        if self.head_size:
+            for name in ENTRY_HEAD.names or ():
+                self.read(field_name(f"entry_{name}"), ENTRY_HEAD[name].itemsize)
+        if self.is_entry_blank:
+            self.read("magic", 4)
+            self.read("size", 4)
+            return
         is_record = self.magic in RECORD_MAGICS
-        head = record_head(read_field(self.data, RECORD_HEAD, "sys_flag")) if is_record else BLANK_HEAD
+        sys_flag = read_field(self.data, RECORD_HEAD, "sys_flag", self.head_size)
+        head = record_head(sys_flag) if is_record else BLANK_HEAD
         for name in head.names or ():
             number = self.read(field_name(name), head[name].itemsize)
         if not is_record:

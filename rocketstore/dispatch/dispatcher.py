@@ -87,6 +87,7 @@ class Dispatcher:
             message_delay_level=config.message_delay_level,
             indexes_tags=Compat.of(config.compat).indexes_tags,
             anywhere=as_broker,
+            framing=log.framing,
         )
         self._writers: dict[QueueId, Writer] = {}
         self._used: OrderedDict[QueueId, None] = OrderedDict()  # queues with an open descriptor, in order of use

@@ -72,6 +72,7 @@ class RequestChunks:
         self._options: dict[str, Any] = {
             "message_delay_level": config.message_delay_level,
             "indexes_tags": Compat.of(config.compat).indexes_tags,
+            "framing": log.framing,
         }
         self._begin, self._end, self._stop = begin, end, min(stop, end)
         self._size = size

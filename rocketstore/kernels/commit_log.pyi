@@ -16,6 +16,7 @@ __all__ = [
     "OK",
     "RecordScanner",
     "bad_reason",
+    "checked_framing",
     "find_record",
     "read_message",
 ]
@@ -38,6 +39,7 @@ class RecordScanner:
         verify_crc: bool = False,
         force_verify_prop_crc: bool = False,
         message_delay_level: str = ...,
+        framing: int = 0,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...
@@ -67,7 +69,10 @@ class RecordScanner:
         at_rest: bool = False,
     ) -> None: ...
 
-def find_record(buffer: Buffer, from_offset: int, offset: int, end: int, *, or_cut: bool = False) -> int | None: ...
+def checked_framing(framing: int) -> int: ...
+def find_record(
+    buffer: Buffer, from_offset: int, offset: int, end: int, *, or_cut: bool = False, framing: int = 0
+) -> int | None: ...
 def read_message(
     buffer: Buffer, from_offset: int, offset: int, *, at_rest: bool = False
 ) -> tuple[int, dict[str, Any] | None]: ...

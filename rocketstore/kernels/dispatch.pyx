@@ -17,6 +17,7 @@ from rocketstore.kernels.csrc cimport (
 )
 from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
+    BAD_ENTRY,
     BAD_PHY_OFFSET,
     DISPATCH_MULTI,
     FIND_DISPATCH,
@@ -97,8 +98,8 @@ cdef class RequestScanner:
     Attributes: queues: list of (topic, queueId) in the order of their numbers. last_phy_offset: of the last record, -1
     before the first. n_records: how many were met since ``take``. has_inner: whether a request is of an inner batch.
 
-    Parameters: anywhere: also accept records whose own physical offset is wrong, as a broker does. Their units and
-    items then have the wrong offset. framing: bytes before each record, as for ``RecordScanner``.
+    Parameters: anywhere: also accept records whose own physical offset or entry is wrong, as a broker does. Their units
+    and items then have the record's own offset. framing: bytes before each record, as for ``RecordScanner``.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
@@ -176,6 +177,8 @@ cdef class RequestScanner:
         while pos[0] < limit and self.collected() < room:
             status = parse_framed(data + pos[0], stop - pos[0], from_offset + pos[0], self.framing, FIND_DISPATCH,
                                   &self.reader, &self.delays, &record)
+            if status == BAD_ENTRY and self.anywhere and record.data != data + pos[0]:
+                status = RECORD_OK
             if status != RECORD_OK:
                 return status
             if record.phy_offset != from_offset + (record.data - data) and not self.anywhere:

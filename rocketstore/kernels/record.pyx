@@ -132,7 +132,8 @@ cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int 
                      const DelayTable *delays, Record *record) noexcept nogil:
     """Find the fields of the record in the entry at `data`, or of a record whose head is not before it.
 
-    The second is a record that a search found behind a damaged head, or one of an older log of plain files.
+    The second is a record that a search found behind a damaged head, or one of an older log of plain files. If the
+    status is BAD_ENTRY and `record.data` is behind `data`, the record is sound, and only the head is not.
     Source: DLedgerMmapFileStore.recover, MmapFileList.preAppend.
     """
     cdef uint32_t magic
@@ -153,6 +154,7 @@ cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int 
         return BAD_ENTRY
     status = parse_record(data + ENTRY_HEAD, remaining - ENTRY_HEAD, todo, reader, delays, record)
     if status == RECORD_BLANK:
+        record.data = data
         return BAD_ENTRY
     return BAD_ENTRY if status == RECORD_OK and not is_entry_head(data, place, record.size) else status
 

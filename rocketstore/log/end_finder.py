@@ -146,8 +146,11 @@ class EndFinder:
                 break
             search.pass_to(later)
         self._records = SoundEnd(search.end, search.last_phy_offset)
-        why = WITHOUT_LATER[state] if later is None else Why.CUT
-        return LogView(search.end, why, search.end, none_if_negative(search.last_phy_offset), search.end)
+        why, limit = WITHOUT_LATER[state] if later is None else Why.CUT, self.find_limit()
+        if limit < search.end:
+            why = Why.UNCOMMITTED
+        end = min(search.end, limit)
+        return LogView(end, why, end, none_if_negative(search.last_phy_offset), end)
 
     def _find_records(self) -> SoundEnd:
         """Return where the last known record ends now."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
-from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
+from rocketstore.kernels.layout import (
+    BLANK_HEAD,
+    ENTRY_BLANK_MAGIC,
+    ENTRY_HEAD,
+    ENTRY_MAGIC,
+    MIN_RECORD,
+    RECORD_HEAD,
+    RECORD_MAGICS,
+    read_field,
+    record_head,
+)
 
 BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
 HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
@@ -19,6 +29,21 @@ def find_record_end(data: bytes, place: int) -> int:
     """
     is_record = read_field(data, RECORD_HEAD, "magic", place) in RECORD_MAGICS
     return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0
+
+
+def read_length(data: bytes, framing: int) -> int:
+    """Return the length field of a record, an entry or a blank, from its first 8 bytes. It may be any int.
+
+    Parameters: framing: bytes before each record of the log, 0 or 48.
+    """
+    if framing and read_field(data, ENTRY_HEAD, "magic") in (ENTRY_MAGIC, ENTRY_BLANK_MAGIC):
+        return read_field(data, ENTRY_HEAD, "size")
+    return read_field(data, BLANK_HEAD, "size")
+
+
+def is_entry(data: bytes, framing: int) -> bool:
+    """Return whether bytes that begin a record, an entry or a blank have the magic of an entry."""
+    return framing > 0 and read_field(data, ENTRY_HEAD, "magic") == ENTRY_MAGIC
 
 
 def read_store_timestamps(queue: MappedFileQueue, phy_offsets: Sequence[int]) -> list[int | None]:

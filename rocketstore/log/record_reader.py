@@ -15,10 +15,10 @@ from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
-from rocketstore.kernels.layout import BLANK_HEAD, read_field
+from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.log_end import EndCandidate, SoundEnd
-from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end
+from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end, is_entry, read_length
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
@@ -33,9 +33,13 @@ MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
 class RecordReader:
     """Reads records of a commit log by physical offset. A broker may write the log at the same time.
 
-    Attributes: directories; queue: the files. options: for each scanner of records. whole_to: nobody writes before
-    this physical offset any more, so a record there may end in zeros. trusts_file_times: whether a file that
-    was not changed for a while has no half written record; False after its writer crashed.
+    A record of DLedger's log is in an entry, whose head is before it. A walk or a search stops where an entry begins,
+    and may begin there or at a record. Each physical offset of a message is that of its record.
+
+    Attributes: directories; queue: the files. options: for each scanner of records. framing: bytes before each record:
+    0, or 48 in DLedger's log. Records of an older log of plain files below it have no bytes before them. whole_to:
+    nobody writes before this physical offset any more, so a record there may end in zeros. trusts_file_times: whether a
+    file that was not changed for a while has no half written record; False after its writer crashed.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -45,6 +49,7 @@ class RecordReader:
         self.directories = queue.directories
         self.queue = queue
         self.options = options
+        self.framing: int = options.get("framing", 0)
         self.whole_to = whole_to
         self.trusts_file_times = trusts_file_times
         self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
@@ -271,8 +276,21 @@ class RecordReader:
         return max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
 
     def _length_at(self, offset: int) -> int:
-        """Read the length field of the record, or of the blank, at an offset, bytes."""
-        return read_field(self.queue.pread(offset, BLANK_HEAD.itemsize), BLANK_HEAD, "size")
+        """Read the length field of the record, the entry or the blank at an offset, bytes."""
+        return read_length(self.queue.pread(offset, BLANK_HEAD.itemsize), self.framing)
+
+    def framing_at(self, offset: int) -> int:
+        """Return the bytes before each record in the file of an offset. An older log of plain files has none."""
+        file = self.queue.last_before(offset) if self.framing else None
+        if file is None or not is_entry(self.queue.pread(file.file_from_offset, BLANK_HEAD.itemsize), self.framing):
+            return 0
+        return self.framing
+
+    def record_at(self, offset: int) -> int:
+        """Return the physical offset of the record in the entry at ``offset``; ``offset`` itself without an entry."""
+        if self.framing and is_entry(self.queue.pread(offset, BLANK_HEAD.itemsize), self.framing):
+            return offset + self.framing
+        return offset
 
     def _fills(self, file: LogFile, offset: int) -> bool:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
@@ -305,10 +323,12 @@ class RecordReader:
         return SoundEnd(end, int(scanner.last_phy_offset))
 
     def _find_followed_size(self, offset: int) -> int:
-        """Return the size of a record that ends in zeros, if another one follows it; 0 if it may be torn."""
-        window = self.queue.read(offset, 1, "sequential")
-        fields = None if window is None else read_message(*window, offset, at_rest=True)[1]
-        return fields["size"] if fields is not None and self.begins_record(offset + fields["size"]) else 0
+        """Return the size of a record or entry that ends in zeros, if another follows it; 0 if it may be torn."""
+        place = self.record_at(offset)
+        window = self.queue.read(place, 1, "sequential")
+        fields = None if window is None else read_message(*window, place, at_rest=True)[1]
+        end = place if fields is None else place + int(fields["size"])
+        return end - offset if fields is not None and self.begins_record(end) else 0
 
     def find_bad_bytes(self, begin: int) -> EndCandidate:
         """Find the first bytes from ``begin`` on that are no record, and the first record behind them.
@@ -370,11 +390,11 @@ class RecordReader:
         """Find the first record in a part of one file, window by window if the file is not mapped."""
         while place < stop and (window := self.queue.read(place, self._span(place), "sequential", stop)) is not None:
             partial = self._is_partial(window)
-            found = find_record(*window, place, stop, or_cut=partial)
+            found = find_record(*window, place, stop, or_cut=partial, framing=self.framing)
             if found is None:
-                # Two windows may divide the eight bytes by which a record is recognised.
-                place = window.from_offset + window.buffer.size - (7 if partial else 0)
-            elif not partial or self.read_record(found)[0] in (OK, HALF):
+                # Two windows may divide the bytes by which an entry, or the eight by which a record is recognised.
+                place = window.from_offset + window.buffer.size - (self.framing + 7 if partial else 0)
+            elif not partial or self.read_record(self.record_at(found))[0] in (OK, HALF):
                 return found
             else:
                 place = found + 1
@@ -383,13 +403,20 @@ class RecordReader:
     def end_around(self, offset: int, most: int | None = None) -> int:
         """Return the end of the sound record or blank that contains ``offset``; ``offset`` itself without one.
 
+        If ``offset`` is in the head of an entry, or where its record begins, return where the entry begins.
+
         Parameters: most: how many bytes before ``offset`` are searched, LARGE_RECORD by default.
         """
         file = self.queue.find(offset)
-        place = offset if file is None else max(file.file_from_offset, offset - (most or LARGE_RECORD))
-        while (before := self.find_later(place, offset)) is not None:
-            place = self.walk(self.scanner(()), before, offset)
-            if place >= offset:
+        if file is None:
+            return offset
+        target = offset - self.framing_at(offset)  # the record of an entry that begins here begins at ``offset``
+        if target < file.file_from_offset:
+            return file.file_from_offset
+        place = max(file.file_from_offset, target - (most or LARGE_RECORD))
+        while (before := self.find_later(place, target)) is not None:
+            place = self.walk(self.scanner(()), before, target)
+            if place >= target:
                 return place
             place += 1
         return offset

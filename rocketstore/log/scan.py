@@ -107,6 +107,8 @@ class Scan(ArrowStream):
         last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._end_finder.bound_scan(begin, last if self._end is None else min(self._end, last))
+        if self._end is not None and self._end < last:
+            end -= self._log.framing_at(end)  # an entry begins so many bytes before its record
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
         if self._others is not None:
             batches = chain(batches, self._read_others(self._others))
@@ -207,7 +209,7 @@ class Scan(ArrowStream):
         if not self._resyncs or self._may_begin(offset):
             return offset
         ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
-        return next((end for end in ends if end > offset), offset)
+        return next((end for end in ends if end != offset), offset)
 
     def _may_begin(self, offset: int) -> bool:
         """Return whether the scan may begin here: at a record, at the start of a file, or where no file is."""

@@ -105,8 +105,12 @@ class SparseSearch:
     def _probe(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
         """Read a few bytes. Return where a record begins in them, or None, and whether any byte is not zero."""
         data = self._log.queue.pread(place, min(size, high - place))
-        found = find_record(Buffer(data), place, place, place + len(data), or_cut=True) if data else None
+        found = self._find_in(data, place) if data else None
         return found, found is not None or any(data)
+
+    def _find_in(self, data: bytes, place: int) -> int | None:
+        """Find where a record begins in bytes of the log that begin at ``place``; it may continue behind them."""
+        return find_record(Buffer(data), place, place, place + len(data), or_cut=True, framing=self._log.framing)
 
     def _probe_far(self, end: int, stop: int) -> int | None:
         """Find a record far behind the end with small reads, which run at the same time."""
@@ -115,7 +119,7 @@ class SparseSearch:
             places.append(end + distance)
             distance *= 2
         parts = zip(places, self._log.queue.pread_many(places, FAR_PROBE), strict=True)
-        found = (find_record(Buffer(data), at, at, at + len(data), or_cut=True) for at, data in parts if any(data))
+        found = (self._find_in(data, at) for at, data in parts if any(data))
         return next((record for record in found if record is not None), None)
 
     def _last_record(self, record: int, occupied: int) -> int:

@@ -118,7 +118,8 @@ def rebuild(
     StoreError : the log has records that ``config.compat`` cannot read, and ``config.allow_unreadable`` is not set; or
         topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and the message
         says that ``rebuild`` must be called again.
-    UnsupportedFormatError : the log is DLedger's; or only a part is rebuilt in place, and the queues are in RocksDB.
+    UnsupportedFormatError : the log is DLedger's, and ``out`` is not given; or only a part is rebuilt in place, and the
+        queues are in RocksDB.
     StoreLockedError, FileExistsError, TypeError, OSError. After all errors but a failed swap the old files are as they
         were, and a store that was stopped cleanly still is.
 
@@ -199,7 +200,7 @@ class Rebuilder:
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(begun, build, known, options)
-        if not any(path.is_dir() for path in self.places.log_directories):
+        if not begun.formats.is_dledger and not any(path.is_dir() for path in self.places.log_directories):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
         return self

@@ -137,7 +137,7 @@ def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
     Later records may have earlier times, if a clock went back. Parameters: timestamp: milliseconds since the epoch.
     """
     for file in reversed(store.log.queue.files):
-        first = store.log.find_message(file.file_from_offset)
+        first = store.log.find_message(store.log.record_at(file.file_from_offset))
         if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
             return file.file_from_offset
     return store.log.min_phy_offset

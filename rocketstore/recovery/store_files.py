@@ -21,7 +21,7 @@ from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEvidence
-from rocketstore.survey.open_log import open_log
+from rocketstore.survey.open_log import find_uncommitted, open_log
 from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
 
 OTHER_TYPE = (  # of plain queues, and of batch queues
@@ -89,7 +89,15 @@ def open_store_files(places: AnyPlaces, config: SizedConfig, *, last_exit_ok: bo
         last_exit_ok = not places.abort.exists()
     whole_to = LONG_MAX if last_exit_ok else 0
     # The last record of a crashed writer may be half written, however old it is.
-    log = open_log(places, config, may_be_missing=True, whole_to=whole_to, trusts_file_times=False)
+    state = StoreState.STOPPED if last_exit_ok else StoreState.CRASHED
+    log = open_log(
+        places,
+        config,
+        may_be_missing=True,
+        whole_to=whole_to,
+        trusts_file_times=False,
+        unfinished=find_uncommitted(places, config, lambda: state),
+    )
     return StoreFiles(places, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
 
 

@@ -23,6 +23,7 @@ from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_evidence import UnfinishedRecords
 from rocketstore.log.log_end import StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
@@ -40,7 +41,7 @@ from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.formats import StoreFormats, find_formats
-from rocketstore.survey.open_log import open_log
+from rocketstore.survey.open_log import find_uncommitted, open_log
 from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.store_index import open_store_index
@@ -94,14 +95,20 @@ class StoreParts:
 
     @lazy_property
     def commit_log(self) -> CommitLog:
-        """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
+        """The commit log. Raises: FileNotFoundError."""
         self._require_open()
-        find_formats(self.places, self.config).require_file_log()
         if self._writer is not None:
             return open_log(self.places, self.config, whole_to=self._writer.phy_offset)
-        unfinished = None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
         evidence = None if self.leftovers else self._evidence
-        return open_log(self.places, self.config, evidence=evidence, unfinished=unfinished)
+        return open_log(self.places, self.config, evidence=evidence, unfinished=self._find_unfinished())
+
+    def _find_unfinished(self) -> UnfinishedRecords | None:
+        """Return what finds the records at the end of the log that readers leave out."""
+        if not self.leftovers:
+            uncommitted = find_uncommitted(self.places, self.config, self._evidence.find_state)
+            if uncommitted is not None:
+                return uncommitted
+        return None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
 
     @lazy_property
     def _evidence(self) -> StoreEvidence:

@@ -1,4 +1,4 @@
-"""The parts of a store in formats that are not read: DLedger's log, RocksDB, compaction and tiered storage.
+"""The formats of the parts of a store: DLedger's log, and those that are not read.
 
 Every command that reads or writes a store checks here first, so that it uses no files that the broker no longer uses.
 """
@@ -15,9 +15,12 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.storage import names_in
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.java_text import parse_boolean, trim
+from rocketstore.log.dledger import DLedgerLog
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.root_places import DLedgerPlaces
 from rocketstore.state.broker_tables import TableContents
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.state.rocksdb import (
@@ -31,6 +34,8 @@ from rocketstore.state.rocksdb import (
 )
 from rocketstore.survey.places import AnyPlaces
 
+CHOOSE_MEMBER = "give the broker's properties file (--broker-conf), whose dLegerSelfId is one of them"
+TO_NEW = "rebuild --out NEW makes queues and index of it in a new directory"
 GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
 
 
@@ -84,11 +89,10 @@ class StoreFormats:
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
     def require_file_log(self) -> None:
-        """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages."""
+        """Raise UnsupportedFormatError if the log is DLedger's, which is read and not changed."""
         if self.is_dledger:
-            is_mixed = any(path.is_dir() for path in self.places.log_directories)
-            hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
-            raise UnsupportedFormatError(f"{self.places.root}: the commit log is DLedger's, which is not read{hint}")
+            reason = f"the commit log is DLedger's, which is read but not changed: {TO_NEW}"
+            raise UnsupportedFormatError(f"{self.places.root}: {reason}")
 
     def require_written_queues(self) -> None:
         """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
@@ -165,7 +169,7 @@ def find_formats(places: AnyPlaces, config: StoreConfig | None = None) -> StoreF
     has_index = has_data and holds_index(places.rocksdb)
     return StoreFormats(
         places=places,
-        is_dledger=is_dledger_set(config) or bool(places.dledger_logs(names)),
+        is_dledger=_is_dledger(places, config, names),
         queue_database=database,
         writes_one_format=store_type(config) is not None and not is_double_write_enabled(config),
         are_queues_in_database=database is not None and _are_queues_in_database(places, config, config_databases),
@@ -222,9 +226,40 @@ def _are_queues_in_database(places: AnyPlaces, config: StoreConfig | None, confi
     return False  # the caller gets the error when it lists the queues
 
 
-def is_dledger_set(config: StoreConfig | None) -> bool:
-    """Return whether the broker's properties file says that the log is DLedger's."""
-    return config is not None and config.other.get("enableDLegerCommitLog", "").lower() == "true"
+def _is_dledger(places: AnyPlaces, config: StoreConfig | None, names: Collection[str]) -> bool:
+    """Return whether the log is DLedger's. A directory of it decides, unless the broker's file says so or not so."""
+    enabled = None if config is None else config.other.get("enableDLegerCommitLog")
+    return bool(places.dledger_logs(names)) if enabled is None else parse_boolean(trim(enabled))
+
+
+def find_dledger(places: AnyPlaces, config: StoreConfig) -> DLedgerLog | None:
+    """Find the files of DLedger's log; None if the log has plain files only. The root is listed once.
+
+    An older log of plain files may be below it.
+    Raises: StoreError if there are logs of several members, and the broker's file does not choose one.
+    Source: BrokerController.initializeMessageStore, DLedgerCommitLog.
+    """
+    names = names_in(places.root)
+    if not _is_dledger(places, config, names):
+        return None
+    found = [path for path in places.dledger_logs(names) if path.is_dir()]
+    self_id = config.other.get("dLegerSelfId")
+    if self_id is not None:
+        found = [places.dledger(trim(self_id))]
+    if len(found) > 1:
+        members = ", ".join(path.name for path in found)
+        raise StoreError(
+            f"{places.root}: has the logs of several members of a group of DLedger's, {members}: {CHOOSE_MEMBER}"
+        )
+    member = DLedgerPlaces(found[0] if found else places.dledger(""))
+    data = tuple(config.dledger_log_paths(places.root)) or (member.data,)
+    return DLedgerLog(data, member.index, member.checkpoint)
+
+
+def find_log_directories(places: AnyPlaces, config: StoreConfig) -> list[StorePath]:
+    """Return the directories of the log, those of DLedger's log first. They need not exist. Raises: as find_dledger."""
+    dledger = find_dledger(places, config)
+    return [*(() if dledger is None else dledger.data), *places.log_directories]
 
 
 def has_file_queues(places: AnyPlaces) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.dledger import FRAMING, UncommittedEntries
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
+from rocketstore.log.log_end import StoreState
+from rocketstore.survey.formats import find_dledger
 from rocketstore.survey.places import AnyPlaces
 
 
@@ -23,20 +27,23 @@ def open_log(
 ) -> CommitLog:
     """Open the commit log of a store for reading. Close it afterwards.
 
-    Directories that do not exist are left out.
+    Directories that do not exist are left out. DLedger's log is read with the older log of plain files below it.
 
     Parameters: may_be_missing: open an empty log if no directory exists. whole_to: nobody writes before this physical
     offset. trusts_file_times: False if the last record may be half written, although its file is old. evidence: tells
     where a broker ends the log; None to read all records, also old ones. unfinished: records to leave out.
     Raises: FileNotFoundError if no directory exists; OSError; StoreError.
     """
-    directories = [path for path in places.log_directories if path.is_dir()]
+    dledger = find_dledger(places, config)
+    named = [*(() if dledger is None else dledger.data), *places.log_directories]
+    directories = [path for path in named if path.is_dir()]
     # The root has no files of a log.
-    instead = [places.root] if may_be_missing else places.log_directories
+    instead = [places.root] if may_be_missing else named
     queue = open_queue(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
+    options = log_options(config) | {"framing": 0 if dledger is None else FRAMING}
     log = CommitLog(
         queue,
-        log_options(config),
+        options,
         whole_to=whole_to,
         trusts_file_times=trusts_file_times,
         evidence=evidence,
@@ -49,3 +56,14 @@ def open_log(
 def log_options(config: StoreConfig) -> dict[str, Any]:
     """Return the options of a configuration for the scanners of records."""
     return {"force_verify_prop_crc": config.force_verify_prop_crc, "message_delay_level": config.message_delay_level}
+
+
+def find_uncommitted(
+    places: AnyPlaces, config: StoreConfig, find_state: Callable[[], StoreState]
+) -> UncommittedEntries | None:
+    """Return what finds the entries of DLedger's log that are not committed; None for a log of plain files.
+
+    Parameters: find_state: finds how the last writer left the store.
+    """
+    dledger = find_dledger(places, config)
+    return None if dledger is None else UncommittedEntries(dledger, find_state)

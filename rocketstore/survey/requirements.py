@@ -117,7 +117,8 @@ def config_in_files(begun: Survey) -> None:
 
 def a_found_log(begun: Survey) -> None:
     """The commit log is where the configuration says. Raises: StoreError."""
-    require_log_directory(begun.places, begun.settings)
+    if not begun.formats.is_dledger:  # the reader raises if DLedger's log is missing
+        require_log_directory(begun.places, begun.settings)
 
 
 def a_found_or_new_log(begun: Survey) -> None:
@@ -172,13 +173,12 @@ class Entry(NamedTuple):
 
 
 READ = (descriptors_to_read, a_store)
-READ_LOG = (*READ, a_log_in_files)
-READ_QUEUES = (*READ_LOG, readable_queues)
+READ_QUEUES = (*READ, readable_queues)
 READ_ANY = (descriptors_to_read, a_store_or_index_files)
 FILES = (a_log_in_files, queues_in_files, config_in_files)
 SIZES = (known_sizes, a_usable_batch_size)
 RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_found_log, own_places)
-BUILD = (descriptors_to_write, a_log_in_files, a_found_log, a_store)
+BUILD = (descriptors_to_write, a_found_log, a_store)
 CONFIG = (a_local_place, a_store_or_its_config)
 PUT = (a_writable_log, *FILES, a_found_or_new_log, own_places)
 PUT_ANYWHERE = (descriptors_to_write, a_local_place, a_place_for_a_store, *PUT)
@@ -188,21 +188,21 @@ ENTRIES: dict[str, Entry] = {
     "open r": Entry(READ),
     "open r+": Entry((*RECOVER, a_writable_log), SIZES),
     "open a": Entry(PUT_ANYWHERE, SIZES),
-    "scan_polars": Entry(READ_LOG),
+    "scan_polars": Entry(READ),
     "recover": Entry((*RECOVER, *SIZES)),
     "recover dry run": Entry((*RECOVER, supposed_sizes)),
-    "rebuild": Entry((a_local_place, *BUILD, own_places)),
+    "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
     "salvage": Entry((descriptors_to_read, a_local_place, a_log_in_files)),
     "salvage of a file": Entry((descriptors_to_read, a_local_place)),
-    "verify": Entry((descriptors_to_read, a_local_place, a_store, a_log_in_files)),
+    "verify": Entry((descriptors_to_read, a_local_place, a_store)),
     "BrokerConfig.open": Entry(()),  # a store without it has an empty one
     # commands; those that call a function above have its row
-    "cat": Entry(READ_LOG),
+    "cat": Entry(READ),
     "config check": Entry((a_store_or_its_config,)),
     "config repair": Entry((*CONFIG, own_places)),
     "config repair dry run": Entry(CONFIG),
-    "export": Entry(READ_LOG),
+    "export": Entry(READ),
     "get": Entry(READ_QUEUES),
     "hexdump": Entry(READ),
     "import": Entry((descriptors_to_write, a_local_place, a_store_or_a_free_place, *PUT), SIZES),
@@ -213,8 +213,8 @@ ENTRIES: dict[str, Entry] = {
     "query": Entry(READ_ANY),
     "report": Entry(READ),
     # Spark
-    "spark read": Entry(READ_LOG),
-    "spark stream": Entry(READ_LOG),
+    "spark read": Entry(READ),
+    "spark stream": Entry(READ),
     "spark table": Entry(READ),
     "spark query_messages": Entry(READ),
     "spark select_phy_offset": Entry(()),  # of a store, an index directory or an index file: its tasks look

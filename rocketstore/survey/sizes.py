@@ -25,6 +25,7 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.survey.formats import find_log_directories
 from rocketstore.survey.places import AnyPlaces, LocalPlaces
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
@@ -174,7 +175,7 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
         if part in replaced and part in known and (part != SLOTS or ITEMS in known):
             continue
         try:
-            shown |= _read_sizes(part, places, known, saved)
+            shown |= _read_sizes(part, places, settings, known, saved)
         except SettingError as error:
             problems.append(error)
     if not problems and LOG not in known and LOG not in shown and shown:
@@ -204,17 +205,17 @@ def _require_given_paths(places: AnyPlaces, given: StoreConfig | None, saved: Ma
 
 
 def _read_sizes(
-    part: str, places: AnyPlaces, known: Mapping[str, StoreSize], saved: Mapping[str, Any]
+    part: str, places: AnyPlaces, config: StoreConfig, known: Mapping[str, StoreSize], saved: Mapping[str, Any]
 ) -> dict[str, int]:
     """Return the sizes that the files of one part show. Parameters: part: LOG, a name of QUEUES, or SLOTS."""
     given = {name: size.value for name, size in known.items()}
     if part == SLOTS:
         geometry = _index_geometry(places.index, given.get(SLOTS), given.get(ITEMS))
         return {} if geometry is None else {SLOTS: geometry.hash_slot_num, ITEMS: geometry.index_num}
-    directories: Iterable[StorePath] = places.log_directories
-    unit = 1
     if part in QUEUES:
         directories, unit = queue_directories(places.queues(QUEUES[part])), QUEUES[part].unit_size
+    else:
+        directories, unit = iter(find_log_directories(places, config)), 1
     length = _length(part, directories, given.get(part), saved.get(part), unit)
     return {} if length is None else {part: length}
 

@@ -34,6 +34,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
 from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.formats import find_log_directories
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import PATHS, read_saved
@@ -82,7 +83,7 @@ def verify(
 
     Raises
     ------
-    StoreError, OSError : if ``path`` is no store, or its log is a DLedger log. ValueError : if ``threads`` is below 1.
+    StoreError, OSError : if ``path`` is no store. ValueError : if ``threads`` is below 1.
 
     Source: none. A finding tells what a broker does at its next start: DefaultMessageStore.load.
 
@@ -140,7 +141,7 @@ class Verification:
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 kind = "log-missing"
                 detail += ": if it is elsewhere, give store_path_commit_log (storePathCommitLog in --broker-conf FILE)"
-            self.findings.add(kind, self.places.log_directories[0], 0, detail)
+            self.findings.add(kind, find_log_directories(self.places, self.config)[0], 0, detail)
             return CommitLog.open(self.root)  # has no log files: an empty log
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
@@ -220,7 +221,7 @@ class Verification:
 
     def _check_state(self) -> None:
         add, root = self.findings.add, self.root
-        logs = list(map(local_path, self.places.log_directories))
+        logs = list(map(local_path, find_log_directories(self.places, self.config)))
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
         files = FileListing(self.places, self.config, self.formats, self.findings, False, self.last_exit_ok)
         for entry in files.entries(root):

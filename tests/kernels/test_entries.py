@@ -13,7 +13,9 @@ from rocketstore.kernels.verify import BAD_ENTRY_HEAD, ENTRY_ORDER, LogChecker
 from tests.reference.dledger import HEAD, build_entry, make_dledger, walk_entries
 
 SIZE = 4096
-RECORDS = [{"topic": "T", "body": b"x" * (7 * i), "properties": {"KEYS": f"k{i}", "UNIQ_KEY": f"u{i}"}} for i in range(12)]
+RECORDS = [
+    {"topic": "T", "body": b"x" * (7 * i), "properties": {"KEYS": f"k{i}", "UNIQ_KEY": f"u{i}"}} for i in range(12)
+]
 
 
 @pytest.fixture
@@ -39,7 +41,8 @@ def end_of(entry):
 
 def test_a_scan_finds_the_record_of_each_entry(data, entries):
     found, stop, status = scan(data)
-    assert found == [entry.pos + HEAD for entry in entries] and len(found) == len(RECORDS)
+    assert found == [entry.pos + HEAD for entry in entries]
+    assert len(found) == len(RECORDS)
     assert (stop, status) == (end_of(entries[-1]), END)
 
 
@@ -62,7 +65,8 @@ def test_a_blank_of_an_entry_fills_its_file(data, entries, size, status):
 def test_a_head_that_does_not_fit_is_reported_and_its_record_found(data, entries, place):
     data[entries[5].pos - SIZE + place] ^= 0x40
     found, stop, status = scan(data)
-    assert (len(found), stop) == (5, entries[5].pos) and status not in (OK, END, BLANK)
+    assert (len(found), stop) == (5, entries[5].pos)
+    assert status not in (OK, END, BLANK)
     assert find_record(Buffer(bytes(data)), SIZE, stop + 1, 2 * SIZE, framing=HEAD) == entries[5].pos + HEAD
     assert len(scan(data, entries[5].pos + HEAD)[0]) == len(RECORDS) - 5
 
@@ -142,7 +146,8 @@ def test_flipped_bits_and_cuts_end_in_a_status(data, seed):
         scanner = RecordScanner(["phy_offset", "raw_body"], framing=HEAD)
         while place is not None and part:
             place, status = scanner.scan(Buffer(part), SIZE, place, SIZE + len(part))
-            assert SIZE <= place <= SIZE + len(part) and bad_reason(status)
+            assert SIZE <= place <= SIZE + len(part)
+            assert bad_reason(status)
             place = find_record(Buffer(part), SIZE, place + 1, SIZE + len(part), framing=HEAD)
         if part:
             LogChecker(framing=HEAD).scan(Buffer(part), SIZE, SIZE, SIZE + len(part))

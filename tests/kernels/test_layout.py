@@ -56,9 +56,11 @@ def test_the_head_of_a_record(sys_flag):
 
 def test_the_head_of_an_entry():
     fields = {"ENTRY_" + name: place for name, place in offsets(layout.ENTRY_HEAD).items()}
-    assert fields | subset(RECORD, ("ENTRY_SIZE", "ENTRY_INDEX", "ENTRY_TERM", "ENTRY_POS", "ENTRY_BODY_SIZE")) == fields
+    assert (
+        fields | subset(RECORD, ("ENTRY_SIZE", "ENTRY_INDEX", "ENTRY_TERM", "ENTRY_POS", "ENTRY_BODY_SIZE")) == fields
+    )
     assert layout.ENTRY_HEAD.itemsize == RECORD["ENTRY_HEAD"]
-    assert (layout.ENTRY_MAGIC, layout.ENTRY_BLANK_MAGIC) == (RECORD["ENTRY_MAGIC"], RECORD["ENTRY_BLANK_MAGIC"])
+    assert (RECORD["ENTRY_MAGIC"], RECORD["ENTRY_BLANK_MAGIC"]) == (layout.ENTRY_MAGIC, layout.ENTRY_BLANK_MAGIC)
     assert_no_gap(layout.ENTRY_HEAD)
     assert_no_gap(layout.ENTRY_INDEX_UNIT)
     assert layout.ENTRY_INDEX_UNIT.itemsize == 32

@@ -16,11 +16,10 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.survey.survey import survey
 
-DLEDGER = {"dledger"}
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
 CONFIG_IN_ROCKSDB = {"config-v2", *QUEUES_IN_ROCKSDB}
 QUEUES_IN_BOTH = {"rocksdb-double", "rocksdb-lmq"}
-READ = sorted({*brokers.NAMES} - DLEDGER)
+READ = brokers.NAMES
 WITH_LAG = [name for name in READ if brokers.truth(name).get("progress")]
 WITHOUT_POP = (
     "rocksdb-cq",
@@ -90,10 +89,9 @@ def inner_messages(batch):
         position += size
 
 
-def test_every_store_is_one_that_is_read_or_one_that_is_refused():
+def test_every_store_is_read():
     assert len(brokers.NAMES) == 23
-    assert {*READ} | DLEDGER == {*brokers.NAMES}
-    assert len(WITH_LAG) == 17
+    assert len(WITH_LAG) == 18
 
 
 @needs_rocksdict
@@ -129,7 +127,7 @@ def test_messages_of_inner_batches_are_those_that_the_client_pulled(open_store):
     }
 
 
-@pytest.mark.parametrize("name", sorted({*brokers.NAMES} - DLEDGER))
+@pytest.mark.parametrize("name", brokers.NAMES)
 def test_keys_lead_to_the_messages_that_a_query_found(open_store, name):
     with open_store(name) as store:
         for words, places in brokers.truth(name).get("keys", {}).items():
@@ -250,18 +248,11 @@ def test_without_rocksdict_offsets_and_topics_are_named_and_older_files_are_not_
             list(store.consumer_lag())
 
 
-def test_the_log_of_dledger_is_named(open_store):
-    with open_store("dledger") as store:
-        for call in (store.scan, lambda: store.get_message("Plain", 0, 0), lambda: store.query_message("Plain", "b-0")):
-            with pytest.raises(UnsupportedFormatError, match="DLedger"):
-                call()
-
-
 def everything(root):
     return {path: path.is_file() and path.read_bytes() for path in root.rglob("*")}
 
 
-@pytest.mark.parametrize("name", sorted(DLEDGER | CONFIG_IN_ROCKSDB | QUEUES_IN_BOTH))
+@pytest.mark.parametrize("name", sorted({"dledger"} | CONFIG_IN_ROCKSDB | QUEUES_IN_BOTH))
 def test_writers_refuse_what_they_do_not_write(root_of, name):
     root = root_of(name)
     before = everything(root)
@@ -312,7 +303,7 @@ def test_messages_that_consumers_get_from_elsewhere_are_reported(open_store, nam
 
 
 @needs_rocksdict
-@pytest.mark.parametrize("name", sorted({*brokers.NAMES} - DLEDGER))
+@pytest.mark.parametrize("name", brokers.NAMES)
 def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
     report = rocketstore.verify(root_of(name), config=config_of(name, root_of(name)))
     found = {(finding.kind, finding.path.name) for finding in report.findings}

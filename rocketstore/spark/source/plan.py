@@ -115,14 +115,7 @@ def record_end_around(log: CommitLog, offset: int) -> int:
     file = log.queue.find(offset)
     if file is None or file.file_from_offset == offset:
         return offset
-    for most in LOOK_BACK:
-        place = max(file.file_from_offset, offset - (most or LARGE_RECORD))
-        while (found := log.find_later(place, offset)) is not None:
-            place = log.walk(log.scanner(()), found, offset)
-            if place >= offset:
-                return place
-            place = max(place, found + 1)
-    return offset
+    return next((end for most in LOOK_BACK if (end := log.end_around(offset, most)) != offset), offset)
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:

@@ -16,7 +16,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
 from rocketstore.store.parts import StoreParts, commit_log_or_none
 from rocketstore.survey.broker_config import BrokerConfig
-from rocketstore.survey.formats import has_file_queues
+from rocketstore.survey.formats import find_dledger, has_file_queues
 from rocketstore.text_values import find_similar
 
 MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
@@ -50,7 +50,9 @@ def missing_log_files(log: CommitLog) -> Iterator[str]:
 
 def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
     """Describe missing directories of the log. A broker makes each directory for its first file, in turn."""
-    paths = store.places.log_directories
+    dledger = find_dledger(store.places, store.config)
+    # The older log of plain files below DLedger's is deleted at last.
+    paths = store.places.log_directories if dledger is None else dledger.data
     files = log.queue.files
     if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
         yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
@@ -76,7 +78,8 @@ def missing_queues(
 
 def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
     """Return the queues of the first messages of the log's files. Messages that go into no queue are left out."""
-    begins = np.fromiter((file.file_from_offset for file in islice(log.queue.files, MAX_FIRST_MESSAGES)), np.int64)
+    files = islice(log.queue.files, MAX_FIRST_MESSAGES)
+    begins = np.fromiter((log.record_at(file.file_from_offset) for file in files), np.int64)
     messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
     # The bit of prepared messages is set in rolled-back messages too. Neither are in a queue.
     messages = messages.take(np.flatnonzero(messages.sys_flag & TRANSACTION_PREPARED == 0))

@@ -17,9 +17,10 @@ from rocketstore.errors import CorruptFileError, DiskReadError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, CUT, OK, bad_reason
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
+from rocketstore.kernels.verify import ENTRY_ORDER, NO_PROPERTY_CRC, TIME_FALLS, LogChecker
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import read_length
 from rocketstore.verify.index.index_verifier import IndexDifferences, IndexVerifier
 from rocketstore.verify.log.bodies import bad_bodies
 from rocketstore.verify.queues.queue_verifier import QueueRows, QueueVerifier
@@ -37,10 +38,12 @@ KIND_OF_FIELD = {
     "DELAY": "log-delay",
     "INNER_NUM, INNER_BASE": "log-inner-batch",
     "physicalOffset": "log-phy-offset",
+    "entry": "log-entry-head",
 }
 WITH_SOUND_RECORDS = {
     TIME_FALLS: ("log-time-falls", "the store time is before that of the record before"),
     NO_PROPERTY_CRC: ("log-property-crc-missing", "no __CRC32# ends the properties"),
+    ENTRY_ORDER: ("log-entry-order", "the index is not the next one, or the term is before that of the entry before"),
 }
 
 
@@ -78,9 +81,16 @@ class ChunkChecker:
         self.log, self.queues, self.index = log, queues, index
         has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
         self.buffers: dict[Buffer, int] = {}  # the buffers that the chunk was read from, with their physical offsets
-        self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
+        self.checker = LogChecker(
+            force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc, framing=log.framing
+        )
         self.scanner, self.plain_scanner = (
-            RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
+            RequestScanner(
+                message_delay_level=config.message_delay_level,
+                indexes_tags=indexes_tags,
+                anywhere=True,
+                framing=log.framing,
+            )
             for indexes_tags in (True, False)
         )
 
@@ -137,7 +147,7 @@ class ChunkChecker:
 
     def _check_blank(self, chunk: CheckedChunk, file: LogFile, offset: int) -> None:
         position = offset - file.file_from_offset
-        size = int.from_bytes(read_path_at(file.path, 4, position), "big", signed=True)
+        size = read_length(read_path_at(file.path, 8, position), self.log.framing)
         if size != file.size - position:
             detail = f"says {size} bytes, {file.size - position} are left"
             chunk.faults.append(("log-blank-size", offset, detail, 1))
@@ -163,7 +173,7 @@ class ChunkChecker:
                     raise
                 if faults is not None:
                     faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field}: {error.reason}", 1))
-                begin += max(int.from_bytes(self.log.queue.pread(begin, 4), "big"), 1)
+                begin += max(read_length(self.log.queue.pread(begin, 8), self.log.framing), 1)
 
     def _compare(self, chunk: CheckedChunk) -> None:
         for status, (count, places) in self.checker.faults_found().items():
