@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -32,11 +34,14 @@ def open_log(
     Parameters: may_be_missing: open an empty log if no directory exists. whole_to: nobody writes before this physical
     offset. trusts_file_times: False if the last record may be half written, although its file is old. evidence: tells
     where a broker ends the log; None to read all records, also old ones. unfinished: records to leave out.
-    Raises: FileNotFoundError if no directory exists; OSError; StoreError.
+    Raises: FileNotFoundError if no directory exists, or none of DLedger's log; OSError; StoreError.
     """
     dledger = find_dledger(places, config)
     named = [*(() if dledger is None else dledger.data), *places.log_directories]
     directories = [path for path in named if path.is_dir()]
+    if dledger is not None and not any(path in directories for path in dledger.data):
+        reason = f"{os.strerror(errno.ENOENT)}: the broker's log is DLedger's, and was here"
+        raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
     # The root has no files of a log.
     instead = [places.root] if may_be_missing else named
     queue = open_queue(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)

@@ -33,6 +33,7 @@ STOPS = "does not start: the load fails"
 ONLY_WITH_EXT = "only with enableConsumeQueueExt=true, else it reads no ext files"
 STOPS_WITH_EXT = f"does not start: the load fails; {ONLY_WITH_EXT}"
 DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
+CUTS_ENTRIES = "cuts the log here if recovery reads this file, and asks its leader for all that follows"
 KEEPS = "does not notice"
 STAYS = "keeps it; it is not repaired"
 STAYS_IN_INDEX = "keeps it, unless it deletes the file after a crash; it is not repaired"
@@ -114,6 +115,18 @@ KINDS = {
         SALVAGE,
     ),
     "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
+    "log-entry-head": Kind(ERROR, "the head of an entry of DLedger's log does not fit the record in it", CUTS_ENTRIES),
+    "log-entry-order": Kind(
+        ERROR, "an entry of DLedger's log does not have the next index, or its term is older", CUTS_ENTRIES
+    ),
+    "dledger-index": Kind(
+        WARNING, "the index of DLedger's entries is missing, or does not lead to them", "makes it again from the log"
+    ),
+    "dledger-checkpoint": Kind(
+        WARNING,
+        "the checkpoint of DLedger's log is missing or damaged, or names entries that the log does not have",
+        "serves no message before it is elected or hears of its leader",
+    ),
     "log-time-falls": Kind(INFO, "a record is older than the one before it: a clock went back", KEEPS),
     "log-tail": Kind(
         WARNING, "bytes behind the last record are no record", "cuts the log here, and writes on", RECOVER

@@ -679,33 +679,13 @@ def test_timers_and_transactions_in_rocksdb_are_no_index(tmp_path):
         assert store.query_message("T0", "k0").reasons == ["the store has no index"]
 
 
-@pytest.mark.parametrize("old_log", ["none", "empty", "some"])
-def test_the_log_of_dledger_is_named_and_the_rest_reads(old_log, tmp_path):
-    """Beside it, a broker that has become one of DLedger's keeps the log of before, which is not all."""
-    small_store(tmp_path)
-    shutil.copytree(tmp_path / "commitlog", tmp_path / "dledger-n0")
-    if old_log != "some":
-        shutil.rmtree(tmp_path / "commitlog")
-    if old_log == "empty":
-        (tmp_path / "commitlog").mkdir()
-    found = assert_only(tmp_path, "log", "queue", "other queue", "index")
-    for part in ("log", "queue", "other queue", "index"):
-        assert isinstance(found[part], rocketstore.UnsupportedFormatError)
-        assert "DLedger" in str(found[part])
-    said(found, "DLedger")
-    with rocketstore.open(tmp_path) as store:
-        assert len(list(store.queues())) == 6
-        assert store.consume_queue("T0", 0).max_queue_offset == 2
-        assert store.summary().messages == 12
-
-
-def test_a_log_of_dledger_that_the_configuration_has_elsewhere_is_named(tmp_path):
+def test_a_log_of_dledger_that_is_missing_is_named_and_no_older_log_read(tmp_path):
     small_store(tmp_path)
     (tmp_path / "broker.conf").write_text("enableDLegerCommitLog=true\nstorePathDLedgerCommitLog=/elsewhere\n")
     config = rocketstore.StoreConfig.from_broker_conf(tmp_path / "broker.conf")
     for _ in range(2):
         with rocketstore.open(tmp_path, config=config) as store:
-            with pytest.raises(rocketstore.UnsupportedFormatError, match="DLedger"):
+            with pytest.raises(FileNotFoundError, match="DLedger"):
                 store.scan()
             assert len(list(store.queues())) == 6
         shutil.rmtree(tmp_path / "commitlog", ignore_errors=True)

@@ -487,7 +487,6 @@ def dledger_store(request, tmp_path):
         rocketstore.recover,
         partial(rocketstore.recover, policy="broker"),
         rocketstore.rebuild,
-        lambda root, config: rocketstore.rebuild(root, out=root / "new", config=config),
         lambda root, config: rocketstore.salvage(root, root.parent / "new", config=config),
     ],
 )

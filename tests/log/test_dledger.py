@@ -1,0 +1,278 @@
+"""A store whose log is DLedger's is read as one with a log of plain files."""
+
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import rocketstore
+from rocketstore import StoreConfig, StoreError, UnsupportedFormatError
+from tests.reference.commit_log import blank, make_commit_log
+from tests.reference.dledger import HEAD, make_dledger
+
+SIZE = 8192
+SIZES = StoreConfig(max_hash_slot_num=100, max_index_num=400, mapped_file_size_consume_queue=2000)
+COUNT = 60
+
+
+def message(number, topic="T"):
+    properties = {"KEYS": f"k{number}", "UNIQ_KEY": f"u{number}", "TAGS": "t"}
+    stored = 1_700_000_000_000 + 1000 * number
+    return {
+        "topic": topic,
+        "queue_id": number % 2,
+        "queue_offset": number // 2,
+        "body": b"x" * (number % 7 * 40),
+        "properties": properties,
+        "store_timestamp": stored,
+    }
+
+
+def make_store(root, *, plain=0, committed=None, count=COUNT, data=None, config=None):
+    """Make a store of a member n0, with queues and index; the first ``plain`` messages in an older log of plain files.
+
+    Returns: the physical offset of each record.
+    """
+    offsets = make_plain(root / "commitlog", plain) if plain else []
+    begin = max(offsets, default=-SIZE) // SIZE * SIZE + SIZE
+    records = map(message, range(plain, count))
+    offsets += make_dledger(root / "dledger-n0", SIZE, records, first_offset=begin, committed=committed, data=data)
+    config = SIZES if config is None else config
+    rocketstore.rebuild(root, out=root / "built", config=config)
+    for part in (root / "built").iterdir():
+        part.rename(root / part.name)
+    (root / "built").rmdir()
+    return offsets
+
+
+def make_plain(directory, count):
+    """Write an older log, whose last file ends in a blank. Source: DLedgerCommitLog.setRecoverPosition."""
+    offsets = make_commit_log(directory, SIZE, map(message, range(count)))
+    with max(directory.iterdir()).open("r+b") as file:
+        data = file.read()
+        end = offsets[-1] % SIZE + int.from_bytes(data[offsets[-1] % SIZE :][:4], "big")
+        file.seek(end)
+        file.write(blank(SIZE - end))
+    return offsets
+
+
+def kinds_of_findings(root):
+    """The kinds of what verify finds, but for the checkpoint of the store, which these stores do not have."""
+    return [one.kind for one in rocketstore.verify(root, config=SIZES).findings if one.kind != "checkpoint-missing"]
+
+
+@pytest.fixture
+def store_with(tmp_path):
+    """A function that makes a store and returns its root and the physical offsets of its records."""
+
+    def made(**options):
+        root = tmp_path / "store"
+        root.mkdir()
+        return root, make_store(root, **options)
+
+    return made
+
+
+def read_all(root, config=None):
+    """Scan, queues and keys of a store, which must agree."""
+    with rocketstore.open(root, config=config) as store:
+        scanned = [one.phy_offset for batch in store.scan(columns=None) for one in batch]
+        assert [int(at) for batch in store.scan(threads=3, columns="phy_offset") for at in batch.phy_offset] == scanned
+        queued = []
+        for topic, queue_id in store.queues():
+            offset = 0
+            while (found := store.get_message(topic, queue_id, offset)).status == "FOUND":
+                queued += [one.phy_offset for one in found.messages]
+                offset = found.next_begin_offset
+        keyed = [store.query_message("T", f"k{number}").messages for number in range(COUNT)]
+        return scanned, sorted(queued), [one.phy_offset for found in keyed for one in found]
+
+
+def test_scan_queues_and_keys_give_all_messages(store_with):
+    root, offsets = store_with()
+    assert read_all(root) == (offsets, offsets, offsets)
+    with rocketstore.open(root) as store:
+        assert store.summary().problems == []
+        assert store.summary().begin_timestamp == 1_700_000_000_000
+        assert store.get_offset_by_time("T", 1_700_000_010_000) == {0: 5, 1: 5}
+        assert len(offsets) > SIZE // 400  # several files
+    assert kinds_of_findings(root) == []
+
+
+def test_a_range_of_physical_offsets_is_of_records(store_with):
+    root, offsets = store_with(plain=20)
+    with rocketstore.open(root) as store:
+        for number in (0, 1, 18, 19, 20, 21, 40, 59):
+            at = offsets[number]
+            for begin in (at, at - 1, at - HEAD, at - HEAD + 1):
+                assert store.scan(begin_offset=begin, columns="phy_offset").head(1).phy_offset[0] == at
+            assert store.scan(begin_offset=at + 1).count() == COUNT - number - 1
+            assert store.scan(end_offset=at).count() == number
+            assert store.scan(end_offset=at + 1).count() == number + 1
+
+
+def test_an_older_log_of_plain_files_is_below_the_log(store_with):
+    root, offsets = store_with(plain=25)
+    assert read_all(root) == (offsets, offsets, offsets)
+    assert kinds_of_findings(root) == []
+    shutil.rmtree(root / "commitlog")  # it has expired
+    assert read_all(root)[0] == offsets[25:]
+
+
+def test_the_log_may_be_in_several_directories(tmp_path):
+    paths = [tmp_path / "one", tmp_path / "two"]
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "enableDLegerCommitLog=true\ndLegerSelfId=n0\nmaxHashSlotNum=100\nmaxIndexNum=400\n"
+        f"mappedFileSizeConsumeQueue=2000\nstorePathDLedgerCommitLog={paths[0]},{paths[1]}\n"
+        f"storePathRootDir={tmp_path / 'store'}\nmappedFileSizeCommitLog={SIZE}\n"
+    )
+    (tmp_path / "store").mkdir()
+    paths[1].mkdir()
+    make_dledger(tmp_path / "store" / "dledger-n0", SIZE, map(message, range(COUNT)), data=paths[0])
+    for file in sorted(paths[0].iterdir())[1::2]:
+        file.rename(paths[1] / file.name)
+    config = StoreConfig.from_broker_conf(conf)
+    with rocketstore.open(tmp_path / "store", config=config) as store:
+        assert store.scan().count() == COUNT
+
+
+@pytest.mark.parametrize("index", ["sound", "missing", "other"])
+@pytest.mark.parametrize("committed", [-1, 0, 17, COUNT - 1, COUNT + 5])
+def test_records_behind_the_last_committed_one_are_not_read(store_with, index, committed):
+    root, offsets = store_with(plain=10)
+    (root / "dledger-n0" / "checkpoint").write_text(f"#\ncommittedIndex={committed}\nendIndex=49\n")
+    if index == "missing":
+        shutil.rmtree(root / "dledger-n0" / "index")
+    if index == "other":
+        path = root / "dledger-n0" / "index" / f"{0:020}"
+        with path.open("r+b") as file:
+            file.seek(8)
+            file.write(bytes(12_000))
+    wanted = offsets[: 10 + min(committed + 1, COUNT - 10)]
+    assert read_all(root) == (wanted, wanted, wanted)
+    with rocketstore.open(root) as store:
+        assert (store.commit_log.look().why == "not committed") == (len(wanted) < COUNT)
+    with rocketstore.open(root, leftovers=True) as store:
+        assert store.scan().count() == COUNT
+
+
+@pytest.mark.parametrize("text", [None, b"", b"committedIndex=x\n", b"\xff" * 100])
+def test_without_a_sound_checkpoint_all_records_are_read(store_with, text):
+    root, offsets = store_with()
+    path = root / "dledger-n0" / "checkpoint"
+    path.unlink() if text is None else path.write_bytes(text)
+    assert read_all(root)[0] == offsets
+
+
+def test_after_a_crash_records_behind_the_checkpoint_are_read(store_with):
+    root, offsets = store_with(committed=3)
+    (root / "abort").touch()
+    assert read_all(root)[0] == offsets
+
+
+@pytest.mark.parametrize("kept", [0, 4, 20, 48, 52, 100])
+def test_a_torn_entry_ends_the_log(store_with, kept):
+    root, offsets = store_with()
+    last = offsets[-1] - HEAD
+    path = root / "dledger-n0" / "data" / f"{last // SIZE * SIZE:020}"
+    with path.open("r+b") as file:
+        file.seek(last % SIZE + kept)
+        file.write(bytes(SIZE - last % SIZE - kept))
+    with rocketstore.open(root) as store:
+        assert store.scan(on_corrupt="skip").count() == COUNT - 1
+        assert store.commit_log.max_phy_offset == last
+
+
+def test_damage_in_a_head_hides_no_other_record(store_with):
+    root, offsets = store_with()
+    path = root / "dledger-n0" / "data" / f"{0:020}"
+    with path.open("r+b") as file:
+        file.seek(offsets[5] - HEAD + 30)  # of its position
+        file.write(b"\x77")
+    with rocketstore.open(root) as store:
+        scan = store.scan(on_corrupt="skip")
+        assert sum(map(len, scan)) == COUNT
+        assert [skipped[:2] for skipped in scan.skipped] == [(offsets[5] - HEAD, offsets[5])]
+        assert store.query_message("T", "k5").messages[0].phy_offset == offsets[5]
+    assert kinds_of_findings(root) == ["log-entry-head"]
+
+
+def test_rebuild_makes_the_queues_that_the_broker_has(store_with, tmp_path):
+    root, _ = store_with(plain=10)
+    rocketstore.rebuild(root, out=tmp_path / "new", config=SIZES)
+    for name in ("consumequeue", "index"):
+        old, new = ({p.relative_to(base): p.read_bytes() for p in base.rglob("*") if p.is_file()}
+                    for base in (root / name, tmp_path / "new" / name))  # fmt: skip
+        assert old == new
+
+
+@pytest.mark.parametrize("call", [lambda root: rocketstore.open(root, "a"), rocketstore.rebuild, rocketstore.recover])
+def test_writers_refuse_the_store_and_say_what_to_do(store_with, call):
+    root, _ = store_with()
+    with pytest.raises(UnsupportedFormatError, match=r"DLedger.s, which is read but not [a-z]+: rebuild --out NEW"):
+        call(root)
+
+
+def test_several_members_in_one_root_need_a_choice(store_with):
+    root, offsets = store_with()
+    shutil.copytree(root / "dledger-n0", root / "dledger-n1")
+    with rocketstore.open(root) as store, pytest.raises(StoreError, match=r"dledger-n0, dledger-n1: .*dLegerSelfId"):
+        store.scan()
+    config = StoreConfig(other={"dLegerSelfId": "n1"})
+    with rocketstore.open(root, config=config) as store:
+        assert store.scan().count() == len(offsets)
+
+
+def test_a_brokers_file_without_dledger_means_plain_files(store_with):
+    root, _ = store_with(plain=10)
+    with rocketstore.open(root, config=StoreConfig(other={"enableDLegerCommitLog": "false"})) as store:
+        assert store.scan(on_corrupt="skip").count() == 10
+
+
+def test_a_log_on_a_remote_file_system_is_read(store_with):
+    fsspec = pytest.importorskip("fsspec")
+    root, offsets = store_with(plain=10, committed=39)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/dledger-store", recursive=True)
+    try:
+        assert read_all("memory://dledger-store")[0] == offsets[:50]
+    finally:
+        memory.rm("/dledger-store", recursive=True)
+
+
+def test_hexdump_shows_the_head_of_the_entry(store_with):
+    root, offsets = store_with()
+    done = subprocess.run(
+        [sys.executable, "-m", "rocketstore", "hexdump", str(root), str(offsets[3] - 20)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "entryMagic" in done.stdout
+    assert "entryBodySize" in done.stdout
+    assert f"in the head of the entry whose record is at {offsets[3]}" in done.stderr
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hostile_entries_end_in_errors_or_reports(store_with, seed):
+    root, _ = store_with()
+    random = np.random.default_rng(seed)
+    paths = sorted((root / "dledger-n0").rglob("*"))
+    for path in (path for path in paths if path.is_file() and path.parent.name != "index"):
+        data = bytearray(path.read_bytes())
+        for at in random.integers(0, len(data), 6).tolist():
+            data[at] ^= 1 << int(random.integers(8))
+        if seed % 3 == 0:
+            at = int(random.integers(0, max(len(data) - 8, 1)))
+            data[at : at + 8] = struct.pack(">ii", *random.integers(-(2**31), 2**31, 2).tolist())
+        path.write_bytes(data[: len(data) // 2] if seed % 5 == 0 else data)
+    unit = struct.pack(">iqiqq", *random.integers(-(2**31), 2**31, 5).tolist())
+    (root / "dledger-n0" / "index" / f"{0:020}").write_bytes(unit * COUNT)
+    with rocketstore.open(root) as store:
+        assert store.scan(on_corrupt="skip").count() <= COUNT
+        store.summary()
+    assert rocketstore.verify(root, config=SIZES).findings
