@@ -12,6 +12,7 @@ KEPT = "test_claims"
 STARTS = "test_broker_start"
 BEGINS = "test_dispatch_begin"
 SELECT = "Source: IndexFile.selectPhyOffset"
+ENTRIES = "Source: DLedgerMmapFileStore.recover"
 INDEX_HEADER = "Source: IndexFile.load, IndexHeader.load, IndexService.queryOffset"
 
 CLAIMS = {
@@ -53,6 +54,7 @@ CLAIMS = {
         ],
         CUTS,
     ),
+    **dict.fromkeys(["log-entry-head", "log-entry-order"], ENTRIES),
     **dict.fromkeys(["log-file-missing", "queue-file-missing", "unit-missing"], HOLES),
     **dict.fromkeys(
         [
