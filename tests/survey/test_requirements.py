@@ -96,7 +96,7 @@ LACKING = {
     "a_store_or_its_config": (empty, {}, "{root}: no store is here, neither commitlog nor consumequeue nor index"),
     "a_store_or_a_free_place": (with_a_foreign_file, {}, "{root}: is not a store, and is not empty"),
     "a_place_for_a_store": (with_a_store_below, {}, "{root}: a new store is not made in a directory with other stores"),
-    "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is not read"),
+    "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is read but not changed"),
     "queues_in_files": (with_queues_in_rocksdb, ROCKSDB, "the queues are in RocksDB, which is not written"),
     "readable_queues": (without_rocksdict, ROCKSDB, "the queues are in RocksDB: the extra is missing"),
     "config_in_files": (with_config_in_rocksdb, {"configManagerVersion": "v2"}, "offsets are in RocksDB, which is not"),
