@@ -300,9 +300,9 @@ class StoreParts:
         """Whether scans also read compacted topics or tiered storage."""
         return self.tiered or self.compacted
 
-    @property
+    @lazy_property
     def tier(self) -> TierPlaces:
-        """Where the broker's files are in tiered storage.
+        """Where the broker's files are in tiered storage, as it was found first.
 
         Raises: ValueError if no path is known; StoreError; OSError.
         """
