@@ -10,8 +10,11 @@ from collections.abc import Callable
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.writer_failure import WriterFailure
 from rocketstore.messages.message_batch import MessageBatch
 
 WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # to wait for more records before a round
@@ -33,27 +36,27 @@ class ReputMessageService:
         self,
         dispatcher: Dispatcher,
         log: CommitLog,
-        phy_offset: int,
-        find_end: Callable[[], int],
-        after: Callable[[], object],
-        fail: Callable[[BaseException], object],
+        log_writer: LogWriter,
+        topic_queues: TopicQueues,
+        lock: threading.Lock,
+        failure: WriterFailure,
         busy: BusyThreads,
     ) -> None:
-        """Start at a physical offset.
+        """Start where the log ends.
 
-        Parameters: find_end: returns where the log ends, bytes. after: called after each round. fail: called with the
-        exception that ended the thread. busy: of the writer; this thread is busy except while it calls the user's own
-        dispatchers.
+        Parameters: log: reads what log_writer appends. topic_queues: is saved after each round. lock: as the attribute.
+        failure: notes the exception that ends the thread. busy: of the writer; this thread is busy except while it
+        calls the user's own dispatchers.
         """
-        self.lock = threading.Lock()
-        self.dispatched = phy_offset
+        self.lock = lock
+        self.dispatched = phy_offset = log_writer.phy_offset
         self._own_dispatched = phy_offset
         self._own: list[OwnDispatcher] = []
         self._dispatcher = dispatcher
         self._log = log
-        self._find_end = find_end
-        self._after = after
-        self._fail = fail
+        self._log_writer = log_writer
+        self._topic_queues = topic_queues
+        self._failure = failure
         self._busy = busy
         self._wake, self._is_enough = Wakeup(), Wakeup()
         self.waiting = WaitingRecords(self._wake.set, self._is_enough.set, ENOUGH_RECORDS)
@@ -67,7 +70,7 @@ class ReputMessageService:
 
         Parameters: own: wait for the user's own dispatchers too.
         """
-        end = self._find_end()
+        end = self._log_writer.phy_offset
         if self.is_current:
             self._dispatch()
             return
@@ -111,15 +114,15 @@ class ReputMessageService:
                 pause = min(max(WAIT_SECONDS, PAUSES * (time.monotonic() - begin)), MAX_WAIT_SECONDS)
                 self._dispatch_to_own()
                 with self._busy.during("the dispatch of messages"):
-                    self._after()
+                    self._topic_queues.save()
                 while self._callers:
                     self._callers.popleft().set()
         except BaseException as error:  # a user's own dispatcher may raise anything
-            self._fail(error)
+            self._failure.note(error, is_told=False)
 
     def _dispatch(self) -> None:
         with self.lock:
-            end = self._find_end()
+            end = self._log_writer.phy_offset
             if self.dispatched < end:
                 self._dispatcher.dispatch(self.dispatched, end)
                 self.dispatched = end

@@ -21,10 +21,8 @@ cdef class Appender:
     cdef readonly int64_t last_store_timestamp
     cdef int64_t completed_phy_offset  # of the last unpublished record
     cdef int64_t completed_store_timestamp
-    cdef object find_queue_offset
     cdef uint64_t heads[MAX_HEADS]  # heads of the records being written; the encoder has zeros in their place
 
-    cpdef int64_t next_queue_offset(self, tuple queue) except? -1
     cdef int require_fitting(self, RecordEncoder records, int64_t size) except -1
     cdef bint has_room(self, int64_t size) noexcept
     cdef void write_blank(self) noexcept

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from numpy import int64
@@ -15,9 +15,11 @@ class Appender:
     queue_offsets: dict[tuple[str, int], int]
     last_phy_offset: int
     last_store_timestamp: int
-    def __init__(self, find_queue_offset: Callable[[str, int], int]) -> None: ...
+    def __init__(self) -> None: ...
     @property
     def phy_offset(self) -> int: ...
+    @property
+    def is_full(self) -> bool: ...
     def set_file(self, buffer: Buffer, from_offset: int, position: int, fd: int = -1) -> None: ...
     def append_message(
         self,
@@ -39,7 +41,6 @@ class Appender:
         phy_offsets: NDArray[int64],
         queue_offsets: NDArray[int64],
     ) -> int: ...
-    def next_queue_offset(self, queue: tuple[str, int]) -> int: ...
 
 def count_appended(
     records: RecordEncoder,

@@ -33,20 +33,24 @@ cdef class Appender:
     """The place in a commit log where the next record is written, and the next queue offset of each queue.
 
     Attributes: from_offset: of the file, bytes. position: in the file, where the next record goes. queue_offsets: the
-    next queue offset by (topic, queueId); ``find_queue_offset`` finds it for a queue that is missing here.
-    last_phy_offset, last_store_timestamp: of the last appended record, -1 before the first.
+    next queue offset by (topic, queueId). The caller adds the queues of the messages, before it appends or when an
+    append stops because a queue is missing here. last_phy_offset, last_store_timestamp: of the last appended record, -1 before the first.
     Source: CommitLog.asyncPutMessage, CommitLog.DefaultAppendMessageCallback.
     """
 
-    def __init__(self, find_queue_offset):
+    def __init__(self):
         self.queue_offsets = {}
-        self.find_queue_offset = find_queue_offset
         self.last_phy_offset = self.last_store_timestamp = -1
 
     @property
     def phy_offset(self):
         """The physical offset of the next record."""
         return self.from_offset + self.position
+
+    @property
+    def is_full(self):
+        """Whether no record can be appended: there is no file yet, or a blank closed it."""
+        return self.buffer is None or self.position >= self.buffer.size
 
     def set_file(self, Buffer buffer, int64_t from_offset, int64_t position, int fd=-1):
         """Continue in another file of the log. A descriptor of the file makes large writes faster."""
@@ -63,9 +67,10 @@ cdef class Appender:
         or without ``host`` for the message's own. host: of the store; None for the message's own. message_num: how many
         queue offsets the message occupies. max_size: of its record, bytes. is_completed: its properties are complete.
         light_queues: their next queue offsets, which the caller has found, are increased by one too.
-        Returns: the fields of a PutMessageResult. None if nothing is appended: if ``records.is_special``, the caller
-        must first complete the properties; otherwise the file had no room and is now closed by a blank.
-        Raises: as ``RecordEncoder.add``; PutMessageError if it fits no file; StoreClosedError.
+        Returns: the fields of a PutMessageResult. None if nothing is appended: if the appender ``is_full``, because the
+        file had no room and is now closed by a blank, or because there is none; otherwise because ``queue_offsets``
+        lacks the message's queue. Raises: as ``RecordEncoder.add``; ValueError if the message must be completed first;
+        PutMessageError if it fits no file; StoreClosedError.
         """
         cdef const Encoded *record
         cdef int64_t queue_offset, time
@@ -75,7 +80,7 @@ cdef class Appender:
             records.clear_all()
             records.add_message(message, message_num, None, host is None)
         if records.is_special and not is_completed:
-            return None
+            raise ValueError(f"{message!r}: its properties must be completed before the message is appended")
         if not len(records):
             raise ValueError("nothing was encoded")
         record = records.at(0)
@@ -85,7 +90,10 @@ cdef class Appender:
             return None  # the log has no file yet
         self.require_fitting(records, record.size)
         queue = <tuple>records.queues[0]
-        queue_offset = self.next_queue_offset(queue)
+        found = self.queue_offsets.get(queue)
+        if found is None:
+            return None
+        queue_offset = found
         is_given = store_timestamp is None and host is None
         time = 0 if is_given else now() if store_timestamp is None else store_timestamp
         self.buffer.enter()
@@ -112,9 +120,9 @@ cdef class Appender:
 
         Parameters: store_timestamp: of all records, epoch ms; None for the times in the records. is_batch: append all
         records or none. phy_offsets, queue_offsets: int64[n], filled for each appended record.
-        Returns: how many records were appended. If some were not, the file is now closed by a blank.
-        Raises: PutMessageError if a record, or the batch, fits no file; StoreClosedError; OSError; the errors of
-        ``find_queue_offset``.
+        Returns: the number of the first record that was not appended: because the appender ``is_full``, or because
+        ``queue_offsets`` lacks a queue; then no record was appended.
+        Raises: PutMessageError if a record, or the batch, fits no file; StoreClosedError; OSError.
         """
         cdef Py_ssize_t n = len(records), i = first, stop = first
         cdef int64_t at, time = 0 if store_timestamp is None else store_timestamp
@@ -127,7 +135,9 @@ cdef class Appender:
             return i  # the log has no file yet
         self.buffer.check_file_size()
         self.require_fitting(records, records.data.size if is_batch else records.largest)
-        following = np.array([self.next_queue_offset(queue) for queue in records.queues], np.int64)
+        if not self.queue_offsets.keys() >= set(records.queues):
+            return i
+        following = np.array([self.queue_offsets[queue] for queue in records.queues], np.int64)
         self.buffer.enter()
         try:
             if is_batch and not self.has_room(records.data.size):
@@ -161,13 +171,6 @@ cdef class Appender:
         if size + END_FILE_MIN_BLANK_LENGTH > self.buffer.size:
             raise refused(ILLEGAL, records.queues[0][0], f"{size} bytes do not fit a file of {self.buffer.size}")
         return 0
-
-    cpdef int64_t next_queue_offset(self, tuple queue) except? -1:
-        """Return the queue offset of the next message of (topic, queueId)."""
-        found = self.queue_offsets.get(queue)
-        if found is None:
-            found = self.queue_offsets[queue] = self.find_queue_offset(*queue)
-        return found
 
     cdef bint has_room(self, int64_t size) noexcept:
         return rs_fits(self.buffer.size, self.position, size + END_FILE_MIN_BLANK_LENGTH)
@@ -294,7 +297,7 @@ def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buf
     Parameters: store_timestamp: as for ``append``. from_offset: of the file. position, end: in the file, bytes.
     Returns: the number of the first missing record, and the position where it would be.
     """
-    cdef Appender appended = Appender(None)
+    cdef Appender appended = Appender()
     cdef Py_ssize_t i = first, n = len(records)
     cdef int64_t time = 0 if store_timestamp is None else store_timestamp
     cdef bint is_given = store_timestamp is None

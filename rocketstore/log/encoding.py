@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.column_encoder import ColumnEncoder
+from rocketstore.kernels.message_slots import own_fields
 from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_rules import with_flags_and_properties
 from rocketstore.messages.to_put import to_put
 
 
@@ -50,6 +53,22 @@ def at_row(row: int, error: ValueError) -> ValueError:
     if isinstance(error, PutMessageError):
         return PutMessageError(error.status, f"row {row}: {error.args[1]}")
     return ValueError(f"row {row}: {error}")
+
+
+def with_queue_ids(messages: Sequence[Message] | MessageBatch, queue_ids: Iterable[int]) -> Iterator[Message]:
+    """Yield copies of messages, each with its queue id. Fewer messages or queue ids end it."""
+    given = messages.to_put() if isinstance(messages, MessageBatch) else map(with_flags_and_properties, messages)
+    for message, queue_id in zip(given, queue_ids, strict=False):
+        yield Message.of_fields({**own_fields(message), "queue_id": queue_id})
+
+
+def check_each(messages: Iterable[Message], check: Callable[[Message], object], first_row: int = 0) -> None:
+    """Check messages. If one is refused, the error names its row. Parameters: first_row: as for ``naming_row``."""
+    for row, message in enumerate(messages, first_row):
+        try:
+            check(message)
+        except PutMessageError as error:
+            raise at_row(row, error) from None
 
 
 def encode_batch(encoder: RecordEncoder, batch: MessageBatch, *, keeps_store: bool) -> None:

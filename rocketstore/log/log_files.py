@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from rocketstore.disk.allocate_service import AllocateMappedFileService
@@ -36,7 +36,6 @@ class LogFileWriter:
         appender: Appender,
         *,
         allocates_ahead: bool,
-        before_roll: Callable[[], object],
         busy: BusyThreads | None = None,
         root: HeldDirectory | None = None,
     ) -> None:
@@ -62,7 +61,6 @@ class LogFileWriter:
         self._flush_error: Exception | None = None  # kept: after a failed fsync, the kernel marks the pages as clean
         self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
         self._ahead = AllocateMappedFileService(self._open, self.busy) if allocates_ahead else None
-        self._before_roll = before_roll
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
             for held in self._places:
@@ -94,7 +92,6 @@ class LogFileWriter:
 
     def _roll(self) -> None:
         """Append to the next file from now on. Raises: OSError if it cannot be made; the log is then unchanged."""
-        self._before_roll()
         start = self._next_start
         file = self._ahead.take(start) if self._ahead is not None else None
         self._append_to(file or self._open(start), 0)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from time import time_ns
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.held_directory import HeldDirectory
-from rocketstore.errors import PutMessageError
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.message_slots import own_fields
 from rocketstore.kernels.plain_put import PlainPut
 from rocketstore.limits import INT_MAX
-from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_row
+from rocketstore.log.encoding import encode_batch, encoder_of, naming_row
 from rocketstore.log.log_files import LogFileWriter
 from rocketstore.messages.compression import COMPRESSED, COMPRESSION
 from rocketstore.messages.message import Message, encode_message
@@ -31,27 +31,39 @@ from rocketstore.messages.put_rules import (
     illegal,
     require_message,
     require_time,
-    with_flags_and_properties,
 )
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_TYPE
 from rocketstore.messages.to_put import to_put
+from rocketstore.state.checkpoint import StoreCheckpoint
 
 new_tuple: Any = tuple.__new__  # a NamedTuple's own ``__new__`` takes twice the time
 ADDED = 4096  # messages that are encoded before other threads may run
 
 
-class IncompleteMessageError(Exception):
-    """A put must complete the message's properties before the message is appended. Nothing was appended."""
-
-
 class QueueNumbers(Protocol):
-    """Where the next messages of topics and queues go."""
+    """Queue ids and first queue offsets of messages that are appended to a log. It knows nothing of the log."""
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next queue offset of a queue that this writer has not appended to."""
+        """Return the next queue offset of a queue that the log's writer has not appended to."""
 
     def next_queue_id(self, topic: str) -> int:
         """Return the queue of the next message without a queue id."""
+
+
+class EncodedMessages(NamedTuple):
+    """Messages whose records wait in the log's encoder to be appended, under the same hold of the log's lock.
+
+    Attributes: heads: the messages with the times and hosts of the records, one for each record. store_timestamp: of
+    the put. is_batch: whether the records go into one file. are_incomplete: whether the
+    properties of a message must be completed; then the records are not appended, and each message is put on its own.
+    queue_ids: of incomplete messages.
+    """
+
+    heads: Sequence[Message] | MessageBatch
+    store_timestamp: StoreTimestamp
+    is_batch: bool
+    are_incomplete: bool
+    queue_ids: list[int]
 
 
 class LogWriter(LogFileWriter):
@@ -69,20 +81,21 @@ class LogWriter(LogFileWriter):
         phy_offset: int,
         queues: QueueNumbers,
         read_only: Iterable[Path] = (),
-        before_roll: Callable[[], object] = lambda: None,
+        checkpoint: StoreCheckpoint | None = None,
         busy: BusyThreads | None = None,
         root: HeldDirectory | None = None,
     ) -> None:
         """Append at a physical offset, bytes: to the file that has it, or to a new file.
 
         Parameters: directories: new files go to these in turn. config: has the size of files. read_only: directories
-        that get no new file; a last file in one of them is continued, as RocketMQ does. before_roll: called before the
-        writer begins a new file because the current one is full. busy: of the store's writer; by default, the log has
-        its own. root: of the store.
+        that get no new file; a last file in one of them is continued, as RocketMQ does. checkpoint: of the store; None
+        for a log alone. busy: of the store's writer; by default, the log has its own. root: of the store.
         """
         self.lock = threading.Lock()
         self.is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._queues = queues
+        self._checkpoint = checkpoint
+        self._confirms = Compat.of(config.compat).has_confirm_phy_offset
         self._store_host = config.store_host
         self._max_message_size = config.max_message_size
         self._has_light_queues = config.enable_lmq or config.enable_multi_dispatch
@@ -92,9 +105,8 @@ class LogWriter(LogFileWriter):
             read_only,
             vars(config)["mapped_file_size_commit_log"],
             phy_offset,
-            Appender(self._find_queue_offset),
+            Appender(),
             allocates_ahead=config.allocate_file_ahead,
-            before_roll=before_roll,
             busy=busy,
             root=root,
         )
@@ -104,26 +116,46 @@ class LogWriter(LogFileWriter):
         """Return (topic, queue id) of the queues that were appended to, or whose next offset was asked for."""
         return self._appender.queue_offsets.keys()
 
-    @property
-    def encoded_queue_ids(self) -> list[int]:
-        """The queues of the messages that were incomplete in ``append`` or ``append_together``."""
-        queue_ids: list[int] = self._encoder.columns()[1].tolist()
-        return queue_ids
-
-    def _find_queue_offset(self, topic: str, queue_id: int) -> int:
-        check_queue(topic, queue_id)
-        return self._queues.find_queue_offset(topic, queue_id)
-
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        return self._appender.next_queue_offset((topic, queue_id))
+        """Return the queue offset of the next message of a queue. It is found if the queue is new here."""
+        offsets, queue = self._appender.queue_offsets, (topic, queue_id)
+        if queue not in offsets:
+            check_queue(topic, queue_id)
+            offsets[queue] = self._queues.find_queue_offset(topic, queue_id)
+        return offsets[queue]
+
+    def _go_on(self) -> None:
+        """Do what the appender needs to append the encoded messages: a new file, or the offsets of their queues."""
+        if self._appender.is_full:
+            self._roll()
+        else:
+            for topic, queue_id in self._encoder.queues:
+                self.next_queue_offset(topic, queue_id)
+
+    def _roll(self) -> None:
+        """Append to the next file from now on, after a checkpoint: without one, only the last file may end torn."""
+        if self._checkpoint is not None and self._checkpoint.physic_msg_timestamp <= 0:
+            self.flush()
+            self.save_checkpoint()
+        super()._roll()
+
+    def save_checkpoint(self) -> None:
+        """Save how much of the log is on the disk. Recovery does not blame a crash for damage before that offset."""
+        checkpoint = self._checkpoint
+        if checkpoint is None:
+            return
+        if self.last_flushed is not None:
+            phy_offset, checkpoint.physic_msg_timestamp = self.last_flushed
+            if self._confirms:
+                checkpoint.confirm_phy_offset = phy_offset
+        checkpoint.flush()
 
     # ---- one message ---------------------------------------------------------------------------------------
 
     def append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        """Append one message.
+        """Append one message that is not incomplete.
 
-        Raises: IncompleteMessageError for an inner batch or a message for light queues. The caller then calls
-        ``append_completed(completed(message))``. PutMessageError, ValueError, TypeError: nothing is written; OSError.
+        Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
         host: str | None = self._store_host
         time: int | None = None
@@ -140,9 +172,7 @@ class LogWriter(LogFileWriter):
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
         while place is None:
-            if encoder.is_special:
-                raise IncompleteMessageError
-            self._roll()
+            self._go_on()
             place = append(encoder, None, time, host)
         result: PutMessageResult = new_tuple(PutMessageResult, place)
         return result
@@ -159,7 +189,7 @@ class LogWriter(LogFileWriter):
 
         Parameters: message_num: queue offsets that it takes. max_size: of its record, bytes, if that is less than for
         other messages. light_queues: its other queues.
-        Raises: as ``append``, except IncompleteMessageError.
+        Raises: as ``append``.
         """
         host: str | None = self._store_host
         time: int | None = None
@@ -173,7 +203,7 @@ class LogWriter(LogFileWriter):
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
         while place is None:
-            self._roll()
+            self._go_on()
             place = append(self._encoder, None, *rest)
         return PutMessageResult(*place)
 
@@ -181,41 +211,46 @@ class LogWriter(LogFileWriter):
         require_time([require_message(message)], store_timestamp)
         return None if isinstance(store_timestamp, str) else store_timestamp
 
-    def completed(self, message: Message) -> Message:
-        """Return a copy of the message with the queue id that ``append`` chose. An inner batch also gets INNER_BASE.
+    def choose_queue(self, message: Message) -> int:
+        """Return the queue id of the message's next put. Raises: as ``append``."""
+        self._encoder.clear()
+        self._add(message)
+        return int(self._encoder.columns()[1][0])
 
-        Call this right after ``append`` raised IncompleteMessageError. Source: BatchConsumeQueue.assignQueueOffset.
+    def completed(self, message: Message, queue_id: int) -> Message:
+        """Return a copy of the message with a queue id. An inner batch also gets INNER_BASE.
+
+        Source: BatchConsumeQueue.assignQueueOffset.
         """
         made = Message.of_fields({**own_fields(message), "properties": dict(message.properties)})
-        queue_id = made.queue_id = self.encoded_queue_ids[0]
+        made.queue_id = queue_id
         if made.sys_flag & INNER_BATCH:
             made.properties["INNER_BASE"] = str(self.next_queue_offset(made.topic, queue_id))
         return made
 
     # ---- many messages -------------------------------------------------------------------------------------
 
-    def append_together(
+    def encode(
         self,
         messages: Sequence[Message] | MessageBatch,
         store_timestamp: StoreTimestamp,
         batch: Message | None = None,
         *,
         first_row: int = 0,
-    ) -> PutMessagesResult:
-        """Append messages, all of them or, if a message is refused, none.
+    ) -> EncodedMessages:
+        """Encode messages that are appended together, all of them or, if a message is refused, none.
 
         Parameters: batch: if given, the messages are a client's batch: consecutive, in one file, and with this
         message's topic, queue, hosts, times and system flags; their properties are not completed. first_row: the row of
         the first message, for errors.
-        Raises: as ``append``; IncompleteMessageError if a message must be completed: pass all of them through
-        ``messages_with_queues``. Source: CommitLog.asyncPutMessages.
+        Raises: as ``append``. Source: CommitLog.asyncPutMessages.
         """
         if batch is not None:
             messages = list(messages.to_put() if isinstance(messages, MessageBatch) else messages)
             batch = self._checked_batch(batch, messages)
         elif not isinstance(messages, MessageBatch):
             messages = list(messages)  # the caller may change its list meanwhile
-        encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
+        encoder = self._encoder
         with naming_row(encoder, first_row):
             if isinstance(messages, MessageBatch):
                 encode_batch(encoder, messages, keeps_store=store_timestamp is not None)
@@ -225,34 +260,22 @@ class LogWriter(LogFileWriter):
         heads = messages if batch is None else [batch] * len(messages)
         if store_timestamp is not None:
             require_time(heads, store_timestamp)
-        if encoder.is_special and batch is None:
-            raise IncompleteMessageError
-        hosts = [self._store_host] * len(messages)
+        are_incomplete = encoder.is_special and batch is None
+        queue_ids = encoder.columns()[1].tolist() if are_incomplete else []
+        return EncodedMessages(heads, store_timestamp, batch is not None, are_incomplete, queue_ids)
+
+    def append_together(self, encoded: EncodedMessages) -> PutMessagesResult:
+        """Append the messages that were encoded last, none of which is incomplete. Raises: as ``append``."""
+        heads, store_timestamp, encoder = encoded.heads, encoded.store_timestamp, self._encoder
+        hosts = [self._store_host] * len(heads)
         if store_timestamp is None:
             store_timestamp = time_ns() // 1_000_000
         else:
             hosts = [host or self._store_host for host in field_of_all("store_host", heads)]
-        self._write(store_timestamp, batch is not None, offsets)
+        offsets = np.empty((2, len(heads)), np.int64)
+        self._write(store_timestamp, encoded.is_batch, offsets)
         sizes, queue_ids, times = encoder.columns()
         return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
-
-    def messages_with_queues(
-        self, messages: Sequence[Message] | MessageBatch, check: Callable[[Message], object], first_row: int = 0
-    ) -> list[Message]:
-        """Return the messages of an ``append_together`` that found an incomplete message, with their queues.
-
-        Parameters: check: raises PutMessageError for a message that is refused. first_row: as for ``append_together``.
-        """
-        given = messages.to_put() if isinstance(messages, MessageBatch) else map(with_flags_and_properties, messages)
-        made = []
-        # Each message keeps the queue of its first encoding. The caller may change its list meanwhile.
-        for row, (message, queue_id) in enumerate(zip(given, self.encoded_queue_ids, strict=False), first_row):
-            try:
-                check(message)
-            except PutMessageError as error:
-                raise at_row(row, error) from None
-            made.append(Message.of_fields({**own_fields(message), "queue_id": queue_id}))
-        return made
 
     def append_encoded(
         self, data: bytes, encoded: np.ndarray, queues: list[tuple[str, int]], store_timestamp: int | None
@@ -305,5 +328,5 @@ class LogWriter(LogFileWriter):
         given = None if isinstance(store_timestamp, str) else store_timestamp
         done = append(encoder, 0, given, is_batch, offsets[0], offsets[1])
         while done < len(encoder):
-            self._roll()
+            self._go_on()
             done = append(encoder, done, given, is_batch, offsets[0], offsets[1])

@@ -15,11 +15,18 @@ from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
+from rocketstore.log.encoding import check_each, with_queue_ids
+from rocketstore.log.log_writer import LogWriter
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.messages.put_rules import StoreTimestamp, illegal, message_num, with_flags_and_properties
+from rocketstore.messages.put_rules import (
+    StoreTimestamp,
+    illegal,
+    is_incomplete,
+    message_num,
+    with_flags_and_properties,
+)
 
 DEFAULT_SIZE = 1 << 30
 
@@ -79,11 +86,13 @@ class StandaloneLogWriter(LogWriter):
     def put_all(self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp) -> PutMessagesResult:
         """Append messages in order; if a message is refused, none. With sync flush wait for the disk."""
         with self.lock:
-            try:
-                result = self.append_together(messages, store_timestamp)
-            except IncompleteMessageError:
-                singles = self.messages_with_queues(messages, self._check)
+            encoded = self.encode(messages, store_timestamp)
+            if encoded.are_incomplete:
+                singles = list(with_queue_ids(messages, encoded.queue_ids))
+                check_each(singles, self._check)
                 result = PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
+            else:
+                result = self.append_together(encoded)
         if self.is_sync and result:
             self.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
@@ -98,13 +107,12 @@ class StandaloneLogWriter(LogWriter):
         super().close()
 
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        try:
+        if not is_incomplete(message):
             return self.append(message, store_timestamp)
-        except IncompleteMessageError:
-            pass
         message = with_flags_and_properties(message)
+        queue_id = self.choose_queue(message)
         number = self._check(message)
-        return self.append_completed(self.completed(message), store_timestamp, number)
+        return self.append_completed(self.completed(message, queue_id), store_timestamp, number)
 
     def _check(self, message: Message) -> int:
         """Return the number of messages in a message. Raises: PutMessageError."""

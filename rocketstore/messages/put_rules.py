@@ -49,6 +49,20 @@ def message_num(message: Message) -> int:
     return number
 
 
+def is_incomplete(message: Message) -> bool:
+    """Return whether a put completes the message's properties: an inner batch, or a message for light queues.
+
+    Raises: as ``to_put``, TypeError for another object.
+    """
+    message = with_flags_and_properties(require_message(message))
+    properties = message.properties or {}
+    return (
+        bool(message.sys_flag & INNER_BATCH)
+        or properties.get("INNER_NUM") is not None
+        or properties.get("INNER_MULTI_DISPATCH") is not None
+    )
+
+
 def with_flags_and_properties(message: Message) -> Message:
     """Return the message, or if it was read without system flags or properties, a message that has them."""
     return message if has_fields(message, "sys_flag", "properties") else to_put(message)

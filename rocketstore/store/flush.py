@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
 
 from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.writer_failure import WriterFailure
+from rocketstore.store.parts_flush import PartsFlush
 
 QUEUE_FLUSH_SECONDS = 10.0
 PAGE = 4096
@@ -26,24 +27,21 @@ class FlushService:
         self,
         log: LogWriter,
         config: SizedConfig,
-        save: Callable[[bool], object],
-        flush_dispatched: Callable[[], object],
-        fail: Callable[[BaseException], object],
+        parts: PartsFlush,
+        failure: WriterFailure,
         busy: BusyThreads,
     ) -> None:
         """Start the thread.
 
-        Parameters: save: called after each flush of the log; its argument is whether callers wait for it.
-        flush_dispatched: flushes queues and index too. fail: called with the error that ended the thread.
+        Parameters: parts: flushes the log, and queues and index with it. failure: notes the error that ends the thread.
         busy: of the writer.
         """
         self._log = log
         self._interval = config.flush_interval_commit_log / 1000
         self._least = config.flush_commit_log_least_pages * PAGE
         self._thorough = config.flush_commit_log_thorough_interval / 1000
-        self._save = save
-        self._flush_dispatched = flush_dispatched
-        self._fail = fail
+        self._parts = parts
+        self._failure = failure
         self._wake = Wakeup()
         self._callers: deque[Wakeup] = deque()  # callers that wait until their messages are on the disk
         self._flushed: deque[Wakeup] = deque()  # callers whose messages are on the disk; each wakes the next
@@ -106,14 +104,13 @@ class FlushService:
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
                 if callers or self._log.phy_offset - self._log.flushed_where >= least:
-                    self._log.flush(self._log.phy_offset)  # unless the flush of the queues did
-                    self._save(bool(callers))
+                    self._parts.flush_log(for_messages=bool(callers))
                     last_log = now
                 self._flushed.extend(callers)
                 self._wake_next()
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:
-                    self._flush_dispatched()
+                    self._parts.flush_dispatched()
                     last_queues = now
         except Exception as error:  # callers that wait raise it, and so does the next put
             self.error = error
-            self._fail(error)
+            self._failure.note(error, is_told=False)

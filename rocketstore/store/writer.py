@@ -17,17 +17,20 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
+from rocketstore.dispatch.queue_numbers import QueueNumbers
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
+from rocketstore.log.encoding import check_each, with_queue_ids
+from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.writer_failure import WriterFailure
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
+from rocketstore.messages.put_rules import StoreTimestamp, illegal, is_incomplete, with_flags_and_properties
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.abort import make_abort, remove_abort
@@ -35,6 +38,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
+from rocketstore.store.parts_flush import PartsFlush
 from rocketstore.survey.broker_config import open_json_tables
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.sizes import require_batch_size
@@ -78,27 +82,26 @@ class StoreWriter:
         self.dispatcher = dispatcher
         self.lock_file, *self._other_locks = locks
         self._topic_queues = TopicQueues(open_json_tables(places, config), place, config, batch_topics)
-        self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(self.places.abort, place)
         directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
         read_only = list(map(local_path, places.log_directories))
-        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll, busy, place)
+        dispatch_lock = threading.Lock()
+        numbers = QueueNumbers(self._topic_queues, dispatcher, dispatch_lock)
+        self._log = LogWriter(directories, config, phy_offset, numbers, read_only, checkpoint, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
-        self._failure: BaseException | None = None
-        self._is_told = False  # whether a caller has seen the failure as an exception
+        self._failure = WriterFailure(place, self._log.plain_put)
         self._closed = False  # the user's dispatchers may still put until the writer is sealed
         self._is_sealed = False
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
-                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail, busy
+                dispatcher, log, self._log, self._topic_queues, dispatch_lock, self._failure, busy
             )
             stack.callback(self.reput.stop)
-            self._flusher = FlushService(
-                self._log, config, self._note_flushed, self._flush_dispatched, self._fail, busy
-            )
+            self._parts = PartsFlush(self._log, self.reput, dispatcher, self._topic_queues, checkpoint, self._compat)
+            self._flusher = FlushService(self._log, config, self._parts, self._failure, busy)
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
         if not self._log.is_sync:
@@ -113,7 +116,7 @@ class StoreWriter:
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         # Hot path: test the rare conditions inline and call the full check only if one of them holds.
-        if self._closed or self._failure is not None or not self.lock_file.owned:
+        if self._closed or self._failure.has_come or not self.lock_file.owned:
             self._require_sound()
         thread, calls = get_ident(), self.busy.calls
         if thread in calls:
@@ -130,10 +133,10 @@ class StoreWriter:
             with log.lock:
                 if self._closed:
                     self._require_open()
-                try:
-                    result = log.append(message, store_timestamp)
-                except IncompleteMessageError:
+                if is_incomplete(message):
                     result = self._complete_and_append(message, store_timestamp)
+                else:
+                    result = log.append(message, store_timestamp)
             self.reput.waiting.count_records(1)
             if log.is_sync:
                 self._wait_for_disk(result.phy_offset + result.size)
@@ -177,21 +180,21 @@ class StoreWriter:
     ) -> PutMessagesResult:
         """Put messages together, or one by one if the properties of a message must be completed.
 
-        Parameters: batch, first_row: as ``LogWriter.append_together``.
+        Parameters: batch, first_row: as for ``LogWriter.encode``.
         """
         self._require_sound()
         try:
             with self._log.lock:
                 self._require_open()
-                try:
-                    result = self._log.append_together(messages, store_timestamp, batch, first_row=first_row)
-                    singles = None
-                except IncompleteMessageError:
-                    singles = self._log.messages_with_queues(messages, self._check_incomplete, first_row)
+                encoded = self._log.encode(messages, store_timestamp, batch, first_row=first_row)
+                if not encoded.are_incomplete:
+                    result = self._log.append_together(encoded)
         except OSError as error:
             self._fail(error)
             raise
-        if singles is not None:
+        if encoded.are_incomplete:
+            singles = list(with_queue_ids(messages, encoded.queue_ids))
+            check_each(singles, self._check_incomplete, first_row)
             return PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
         if result:
             self.reput.waiting.count_records(len(result))
@@ -223,8 +226,9 @@ class StoreWriter:
     def _complete_and_append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Complete the properties of an inner batch or of a message for light queues, and append the message."""
         message = with_flags_and_properties(message)
+        queue_id = self._log.choose_queue(message)
         number = self._check_incomplete(message)
-        made = self._log.completed(message)
+        made = self._log.completed(message, queue_id)
         names = names_of_light_queues(made, self.config)
         if names is None:
             return self._log.append_completed(made, store_timestamp, number)
@@ -247,12 +251,12 @@ class StoreWriter:
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
         self._flusher.wait(end)
-        if self._log.flushed_where < end and self._failure is None:
+        if self._log.flushed_where < end and not self._failure.has_come:
             self._fail(StoreError(f"{self.root}: was closed before what was put was on the disk"))
         if isinstance(error := self._flusher.error, OSError):
-            self._is_told = True
+            self._failure.note(error, is_told=True)
             raise OSError(error.errno, error.strerror, error.filename) from error
-        self._require_no_failure()
+        self._failure.require_none()
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
@@ -276,12 +280,6 @@ class StoreWriter:
         is_put = any(name == topic for name, _ in self._log.queues())
         return is_put or self.places.topic(ConsumeQueue, topic).exists()
 
-    def find_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next queue offset of a queue that nothing was put into yet."""
-        self._topic_queues.declare(topic, queue_id)
-        with self.reput.lock:
-            return self.dispatcher.queue(topic, queue_id).max_queue_offset
-
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
     @marks_thread_busy("add_dispatcher")
@@ -304,7 +302,7 @@ class StoreWriter:
 
     def _wait_for_dispatch(self) -> None:
         self.reput.wait()
-        self._require_no_failure()
+        self._failure.require_none()
 
     @marks_thread_busy("flush")
     def flush(self) -> None:
@@ -313,43 +311,11 @@ class StoreWriter:
         self._flush_all()
 
     def _flush_all(self) -> None:
-        with self._failing():
+        with self._noting_errors():
             self._log.check_file()
         self._wait_for_dispatch()
-        self._flush_dispatched()
-
-    def _flush_dispatched(self) -> None:
-        with self.reput.lock, self._failing():
-            phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
-            self._log.flush(self.reput.dispatched)
-            self.dispatcher.flush()
-            self._topic_queues.save()
-            if phy_offset >= 0:
-                self.checkpoint.logics_msg_timestamp = timestamp
-                if self._compat.has_logics_physical_offset:
-                    self.checkpoint.logics_physical_offset = phy_offset
-            self._save_checkpoint()
-
-    def _note_flushed(self, for_messages: bool) -> None:
-        """Save topics.json if puts wait for the flush, so that a broker knows their topics; else the checkpoint."""
-        if for_messages:
-            self._topic_queues.save()
-        else:
-            self._save_checkpoint()
-
-    def _before_roll(self) -> None:
-        """Save a checkpoint before the second file: without one, only the last file may end in a torn record."""
-        if self.checkpoint.physic_msg_timestamp <= 0:
-            self._log.flush()
-            self._save_checkpoint()
-
-    def _save_checkpoint(self) -> None:
-        """Save how much of the log is on the disk. Recovery does not blame a crash for damage before that offset."""
-        if self._log.last_flushed is not None:
-            phy_offset, self.checkpoint.physic_msg_timestamp = self._log.last_flushed
-            if self._compat.has_confirm_phy_offset:
-                self.checkpoint.confirm_phy_offset = phy_offset
-        self.checkpoint.flush()
+        with self._noting_errors():
+            self._parts.flush_dispatched()
 
     @marks_thread_busy("delete_expired_files")
     def delete_expired_files(
@@ -374,7 +340,7 @@ class StoreWriter:
             )
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _noting_errors(self) -> Iterator[None]:
         """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds.
 
         The error of a signal handler that calls the writer in between says nothing about the data, as Ctrl-C does not.
@@ -388,39 +354,18 @@ class StoreWriter:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = self._failure or self._explained(error)
-        self._log.plain_put.close()
-        if not (self._flusher.is_current or self.reput.is_current):
-            self._is_told = True  # the caller's thread raises the error
-
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return the error that says where the store was moved, if that is why another error was raised."""
-        if isinstance(error, OSError | StoreError):
-            try:
-                self.place.require_in_place()
-            except StoreError as moved:
-                moved.__cause__ = error
-                return moved
-            except OSError:
-                return error
-        return error
+        """Stop the writer. The error is raised in this thread: a user's, or the one that calls a user's dispatchers."""
+        self._failure.note(error, is_told=not self.reput.is_current)
 
     def _require_sound(self) -> None:
         self._require_open()
-        self._require_no_failure()
+        self._failure.require_none()
         if not self.lock_file.owned:
             raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def _require_open(self) -> None:
         if self._closed and (self._is_sealed or not self.reput.is_current):
             raise StoreClosedError(f"{self.root} is closed")
-
-    def _require_no_failure(self) -> None:
-        if self._failure is not None:
-            self._is_told = True
-            raise StoreError(
-                f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
-            ) from self._failure
 
     @marks_thread_busy("close")
     def close(self) -> None:
@@ -438,7 +383,7 @@ class StoreWriter:
                     self._closed = True  # from now on, only the user's dispatchers may put
                     self._log.plain_put.close()
                 self._seal()
-                if not self._is_told:
+                if not self._failure.is_told:
                     self._flush_all()
             except BaseException as error:  # Ctrl-C too: the abort file must stay
                 self._fail(error)
@@ -467,5 +412,5 @@ class StoreWriter:
                 stack.callback(step)
 
     def _unmark(self) -> None:
-        if self._failure is None:
+        if not self._failure.has_come:
             remove_abort(self.places.abort, self.place)

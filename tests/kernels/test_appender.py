@@ -21,7 +21,7 @@ class Log:
 
     def __init__(self, directory, from_offset=0, position=0, starts=None, **options):
         self.directory, self.starts = directory, dict(starts or {})
-        self.appender = Appender(lambda topic, queue_id: self.starts.get((topic, queue_id), 0))
+        self.appender = Appender()
         self.encoder = RecordEncoder(HOST, lambda topic: 0, **options)
         self.set_file(from_offset, position)
 
@@ -36,6 +36,8 @@ class Log:
 
     def append(self, first=0, store_timestamp=BEGIN, is_batch=False):
         n = len(self.encoder)
+        for queue in self.encoder.queues:
+            self.appender.queue_offsets.setdefault(queue, self.starts.get(queue, 0))
         self.phy_offsets, self.queue_offsets = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
         return self.appender.append(
             self.encoder, first, store_timestamp, is_batch, self.phy_offsets, self.queue_offsets
@@ -69,36 +71,25 @@ def test_records_follow_each_other_byte_for_byte(seed, tmp_path):
     assert dict(log.appender.queue_offsets).items() >= counts.items()
 
 
-def test_queue_offsets_begin_where_they_are_found_and_are_asked_for_once(tmp_path):
-    asked = []
-    log = Log(tmp_path)
-    log.appender = Appender(lambda *queue: asked.append(queue) or 40)
-    log.appender.set_file(log.file.buffer, 0, 0)
+def test_queue_offsets_go_on_where_they_were_set(tmp_path):
+    log = Log(tmp_path, starts={("T", 0): 40, ("Other", 3): 40})
     for _ in range(2):
         log.encoder.clear()
         log.add(body(92), Message("Other", b"", queue_id=3), body(92)).append()
     assert log.queue_offsets.tolist() == [42, 41, 43]
-    assert asked == [("T", 0), ("Other", 3)]
-    assert log.appender.next_queue_offset(("T", 0)) == 44
     assert log.appender.queue_offsets == {("T", 0): 44, ("Other", 3): 42}
 
 
-def test_what_finding_a_queue_offset_raises_leaves_nothing_written(tmp_path):
-    def find(topic, queue_id):
-        if topic == "Bad":
-            raise ValueError("no such queue")
-        return 0
-
+def test_nothing_is_appended_while_a_queue_is_unknown(tmp_path):
     log = Log(tmp_path)
-    log.appender = Appender(find)
-    log.appender.set_file(log.file.buffer, 0, 0)
-    with pytest.raises(ValueError, match="no such queue"):
-        log.add(body(100), Message("Bad", b"", queue_id=0), body(100)).append()
-    assert log.appender.position == 0
-    log.encoder.clear()
-    assert log.add(body(100)).append() == 1
-    assert log.phy_offsets.tolist() == [0]
-    assert parse_record(log.data, 0).record.queue_offset == 0
+    log.appender.queue_offsets["T", 0] = 0
+    log.add(body(100), Message("Other", b"", queue_id=0), body(100))
+    offsets = np.zeros((2, 3), np.int64)
+    for is_batch in (False, True):
+        assert log.appender.append(log.encoder, 0, BEGIN, is_batch, offsets[0], offsets[1]) == 0
+    assert log.appender.append_message(log.encoder, Message("New", b"", queue_id=0), BEGIN, HOST) is None
+    assert (log.appender.position, log.appender.is_full) == (0, False)
+    assert log.data == bytes(SIZE)
 
 
 def test_only_plain_and_committed_records_are_counted(tmp_path):
@@ -189,7 +180,8 @@ def test_a_batch_goes_whole_or_not_at_all(tmp_path):
 
 def test_without_a_file_nothing_is_appended(tmp_path):
     log = Log(tmp_path)
-    log.appender = Appender(lambda *queue: 0)
+    log.appender = Appender()
+    assert log.appender.is_full
     assert log.add(body(92)).append() == 0
     assert log.appender.last_phy_offset == log.appender.last_store_timestamp == -1
 

@@ -43,6 +43,10 @@ def message(size=RECORD):
     return Message("T", bytes(size - 92), queue_id=0, born_timestamp=1)
 
 
+def put_together(writer, *messages):
+    return writer.append_together(writer.encode(messages, BEGIN))
+
+
 @pytest.fixture
 def synced(monkeypatch):
     """The paths that were synced, in order."""
@@ -208,7 +212,7 @@ def test_the_bytes_are_the_reference_s(seed, tmp_path):
     for _ in range(60):
         rows = [draw_plain(rng) for _ in range(rng.randrange(1, 6))]
         if rng.random() < 0.5:
-            writer.append_together([message_of(row) for row in rows], BEGIN)
+            put_together(writer, *map(message_of, rows))
             for row in rows:
                 model.put(with_host(row, config), BEGIN)
         else:
@@ -338,7 +342,7 @@ def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
     thread.start()
     for _ in range(150):
         with writer.lock:
-            writer.append_together([message(64 << 10)] * 8, BEGIN)
+            put_together(writer, *[message(64 << 10)] * 8)
     stop.set()
     thread.join()
     writer.close()
@@ -682,3 +686,42 @@ def test_a_log_that_ends_in_something_else_is_not_appended_to(tmp_path):
     with pytest.raises(StoreError, match="recover"):
         CommitLog.open(tmp_path, mode="a", config=config_of())
     assert path.read_bytes() == data
+
+
+# ---- queue offsets -----------------------------------------------------------------------------------------
+
+
+class AskedQueues(FirstQueue):
+    """Queues whose next offset is 40. Topic Bad has none."""
+
+    def __init__(self):
+        self.asked = []
+
+    def find_queue_offset(self, topic, queue_id):
+        self.asked.append((topic, queue_id))
+        if topic == "Bad":
+            raise ValueError("no such queue")
+        return 40
+
+
+def test_the_offset_of_a_queue_is_found_once(tmp_path):
+    queues = AskedQueues()
+    writer = LogWriter([tmp_path], config_of(allocate_file_ahead=False), 0, queues)
+    other = Message("Other", b"", queue_id=3)
+    assert put_together(writer, message(), other, message()).queue_offsets.tolist() == [40, 40, 41]
+    assert put_together(writer, other, message()).queue_offsets.tolist() == [41, 42]
+    assert writer.append(message(), BEGIN).queue_offset == 43
+    assert queues.asked == [("T", 0), ("Other", 3)]
+    writer.close()
+
+
+def test_nothing_is_written_if_the_offset_of_a_queue_cannot_be_found(tmp_path):
+    writer = LogWriter([tmp_path], config_of(allocate_file_ahead=False), 0, AskedQueues())
+    bad = Message("Bad", b"", queue_id=0)
+    with pytest.raises(ValueError, match="no such queue"):
+        put_together(writer, message(), bad, message())
+    with pytest.raises(ValueError, match="no such queue"):
+        writer.append(bad, BEGIN)
+    assert writer.phy_offset == 0
+    assert put_together(writer, message()).queue_offsets.tolist() == [40]
+    writer.close()

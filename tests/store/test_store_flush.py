@@ -62,7 +62,7 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
             store._writer._log.flush()
 
         store.put_message(Message("T", b""))
-        monkeypatch.setattr(flusher, "_flush_dispatched", flush_when_a_message_waits)
+        monkeypatch.setattr(store._writer._parts, "flush_dispatched", flush_when_a_message_waits)
         monkeypatch.setattr(flush_module, "QUEUE_FLUSH_SECONDS", 0)
         before = syncs["commitlog"]
         for _ in range(20):

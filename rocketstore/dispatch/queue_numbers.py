@@ -1,0 +1,28 @@
+"""QueueNumbers: queue ids and first queue offsets of messages that are put into a store."""
+
+from __future__ import annotations
+
+import threading
+
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.topic_queues import TopicQueues
+
+
+class QueueNumbers:
+    """Where the next messages of topics and queues go, as the store's tables and queues say.
+
+    Source: TopicConfigManager, QueueOffsetOperator.
+    """
+
+    def __init__(self, topic_queues: TopicQueues, dispatcher: Dispatcher, dispatch_lock: threading.Lock) -> None:
+        """Parameters: dispatch_lock: is held while queues are written."""
+        self.next_queue_id = topic_queues.next_queue_id
+        self._topic_queues = topic_queues
+        self._dispatcher = dispatcher
+        self._dispatch_lock = dispatch_lock
+
+    def find_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next queue offset of a queue that nothing was put into yet. The topic gets the queue."""
+        self._topic_queues.declare(topic, queue_id)
+        with self._dispatch_lock:
+            return self._dispatcher.queue(topic, queue_id).max_queue_offset

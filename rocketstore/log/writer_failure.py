@@ -1,0 +1,52 @@
+"""WriterFailure: the first error after which a store's writer takes no more messages."""
+
+from __future__ import annotations
+
+from rocketstore.disk.held_directory import HeldDirectory
+from rocketstore.errors import StoreError
+from rocketstore.kernels.plain_put import PlainPut
+from rocketstore.messages.put_result import PutMessageResult
+
+
+class WriterFailure:
+    """Keeps the first error of a writer and of its threads. Unwritten data may be lost, even if a later flush succeeds.
+
+    Attributes: is_told: whether a caller has seen the error as an exception.
+    """
+
+    def __init__(self, place: HeldDirectory, plain_put: PlainPut[PutMessageResult]) -> None:
+        """Parameters: place: the root of the store. plain_put: is closed by the first error."""
+        self.is_told = False
+        self._place = place
+        self._plain_put = plain_put
+        self._error: BaseException | None = None
+
+    @property
+    def has_come(self) -> bool:
+        return self._error is not None
+
+    def note(self, error: BaseException, *, is_told: bool) -> None:
+        """Stop the writer. Parameters: is_told: whether the error is raised in a caller's thread."""
+        self._error = self._error or self._explained(error)
+        self._plain_put.close()
+        self.is_told = self.is_told or is_told
+
+    def require_none(self) -> None:
+        """Raise StoreError if an error has come."""
+        if self._error is not None:
+            self.is_told = True
+            raise StoreError(
+                f"{self._place.path}: takes no more messages after {self._error!r}: close it and open it again"
+            ) from self._error
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the error that says where the store was moved, if that is why another error was raised."""
+        if isinstance(error, OSError | StoreError):
+            try:
+                self._place.require_in_place()
+            except StoreError as moved:
+                moved.__cause__ = error
+                return moved
+            except OSError:
+                return error
+        return error

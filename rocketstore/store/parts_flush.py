@@ -1,0 +1,55 @@
+"""PartsFlush: writes the log, the queues, the index and topics.json of a store to the disk, then the checkpoint."""
+
+from __future__ import annotations
+
+from rocketstore.compat import Compat
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.reput import ReputMessageService
+from rocketstore.dispatch.topic_queues import TopicQueues
+from rocketstore.log.log_writer import LogWriter
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+
+class PartsFlush:
+    """Brings what was dispatched to the disk, in the order in which a reader needs it after a loss of power."""
+
+    def __init__(
+        self,
+        log: LogWriter,
+        reput: ReputMessageService,
+        dispatcher: Dispatcher,
+        topic_queues: TopicQueues,
+        checkpoint: StoreCheckpoint,
+        compat: Compat,
+    ) -> None:
+        self._log = log
+        self._reput = reput
+        self._dispatcher = dispatcher
+        self._topic_queues = topic_queues
+        self._checkpoint = checkpoint
+        self._compat = compat
+
+    def flush_dispatched(self) -> None:
+        """Write all records that are dispatched, their units and items, and then the checkpoint to the disk."""
+        dispatcher, checkpoint = self._dispatcher, self._checkpoint
+        with self._reput.lock:
+            phy_offset, timestamp = dispatcher.last_phy_offset, dispatcher.last_store_timestamp
+            self._log.flush(self._reput.dispatched)
+            dispatcher.flush()
+            self._topic_queues.save()
+            if phy_offset >= 0:
+                checkpoint.logics_msg_timestamp = timestamp
+                if self._compat.has_logics_physical_offset:
+                    checkpoint.logics_physical_offset = phy_offset
+            self._log.save_checkpoint()
+
+    def flush_log(self, *, for_messages: bool) -> None:
+        """Write the log to the disk. If puts wait for it, save topics.json, so that a broker knows their topics.
+
+        Otherwise save the checkpoint.
+        """
+        self._log.flush(self._log.phy_offset)
+        if for_messages:
+            self._topic_queues.save()
+        else:
+            self._log.save_checkpoint()
