@@ -52,10 +52,12 @@ def message_num(message: Message) -> int:
 def is_incomplete(message: Message) -> bool:
     """Return whether a put completes the message's properties: an inner batch, or a message for light queues.
 
-    Raises: as ``to_put``, TypeError for another object.
+    A message with properties of a wrong type is refused when it is encoded.
+
+    Raises: as ``to_put``; TypeError for another object.
     """
     message = with_flags_and_properties(require_message(message))
-    properties = message.properties or {}
+    properties = message.properties if isinstance(message.properties, dict) else {}
     return (
         bool(message.sys_flag & INNER_BATCH)
         or properties.get("INNER_NUM") is not None
