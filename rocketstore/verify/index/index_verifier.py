@@ -216,11 +216,11 @@ class IndexVerifier:
             result.n_missing, result.missing = len(at), np.unique(at)[:MAX_PLACES].tolist()
             result.n_behind, result.n_before = int((at >= self.end).sum()), int((at < self.begin).sum())
             return np.empty(0, np.int64)
-        allowed, times_of = counted(items["phy_offset"], items["key_hash"], items["store_timestamp"])
-        have, _ = counted(phy_offsets, hashes)
+        allowed, times_of = count_items(items["phy_offset"], items["key_hash"], items["store_timestamp"])
+        have, _ = count_items(phy_offsets, hashes)
         if required is None:
             required = self._required(items, without_tags(), have, allowed)
-        needed, _ = counted(required["phy_offset"], required["key_hash"])
+        needed, _ = count_items(required["phy_offset"], required["key_hash"])
         missing = sorted({key[0] for key, count in needed.items() if have.get(key, 0) < count})
         result.n_missing = sum(max(count - have.get(key, 0), 0) for key, count in needed.items())
         result.n_behind = sum(max(n - have.get(key, 0), 0) for key, n in needed.items() if key[0] >= self.end)
@@ -250,7 +250,7 @@ class IndexVerifier:
 
         An older release puts no items of tags.
         """
-        of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
+        of_plain, _ = count_items(plain["phy_offset"], plain["key_hash"])
         of_tags = [key[0] for key in have if key in allowed and key not in of_plain]
         first, last = min(of_tags, default=LONG_MAX), max(of_tags, default=LONG_MAX)
         between = items[(items["phy_offset"] >= first) & (items["phy_offset"] <= last)]
@@ -383,7 +383,7 @@ class IndexVerifier:
         return None if record is None else int(record.store_timestamp)
 
 
-def counted(
+def count_items(
     phy_offsets: np.ndarray, hashes: np.ndarray, times: np.ndarray | None = None
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
     """Count items by (physical offset, hash). Also return the store time of each pair."""
