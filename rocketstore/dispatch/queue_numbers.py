@@ -1,4 +1,4 @@
-"""QueueNumbers: queue ids and first queue offsets of messages that are put into a store."""
+"""StoreQueueNumbers: queue ids and first queue offsets of messages that are put into a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_queues import TopicQueues
 
 
-class QueueNumbers:
+class StoreQueueNumbers:
     """Where the next messages of topics and queues go, as the store's tables and queues say.
 
     Source: TopicConfigManager, QueueOffsetOperator.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -15,13 +15,10 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.queue_source import Boundary
+from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.queue.time_search import search_all_units
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
-
-if TYPE_CHECKING:
-    from rocketstore.queue.rocks_queues import RocksQueues
-
 
 READ_AT_ONCE = 1 << 14  # units
 TIMES_AT_ONCE = 512  # units that a search by time reads
@@ -42,10 +39,10 @@ class RocksConsumeQueue(Closable):
     mode: ClassVar[str] = "r"
 
     def __init__(
-        self, queues: RocksQueues, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
+        self, units: RocksUnits, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
     ) -> None:
         """Parameters: commit_log: into which units lead, or None. find_log_end: as for RocksQueues."""
-        self._queues = queues
+        self._units = units
         self._queue = queue
         self.log = commit_log
         self._find_log_end = find_log_end
@@ -61,7 +58,7 @@ class RocksConsumeQueue(Closable):
     @property
     def directory(self) -> StorePath:
         """The RocksDB with all queues."""
-        return self._queues.database.path
+        return self._units.database.path
 
     # ---- ends ----------------------------------------------------------------------------------------------
 
@@ -71,13 +68,13 @@ class RocksConsumeQueue(Closable):
 
         Source: RocksDBConsumeQueueStore.getMaxOffsetInQueue.
         """
-        self._queues.database.refresh()
+        self._units.database.refresh()
         return self._find_end(self._find_noted_end())
 
     @property
     def min_queue_offset(self) -> int:
         """The queue offset of the first unit whose record is in the log. Source: RocksDBConsumeQueueOffsetTable."""
-        ends = self._queues.find_ends(self._queue)
+        ends = self._units.find_ends(self._queue)
         if ends.last is None:
             return 0
         first, end = 0 if ends.first is None else max(ends.first.queue_offset, 0), ends.last.queue_offset + 1
@@ -93,7 +90,7 @@ class RocksConsumeQueue(Closable):
         return noted - self._find_end(noted)
 
     def _find_noted_end(self) -> int:
-        last = self._queues.find_ends(self._queue).last
+        last = self._units.find_ends(self._queue).last
         return 0 if last is None else last.queue_offset + 1
 
     def _find_end(self, noted: int) -> int:
@@ -109,13 +106,13 @@ class RocksConsumeQueue(Closable):
         """Return the first queue offset whose unit leads to a physical offset or behind it; ``end`` without one."""
 
         def leads_behind(queue_offset: int) -> bool:
-            _, units = self._queues.read_units(self._queue, queue_offset, end, limit=1)
+            _, units = self._units.read_units(self._queue, queue_offset, end, limit=1)
             return not len(units) or int(units["phy_offset"][0]) >= phy_offset
 
         return bisect.bisect_left(range(begin, end), True, key=leads_behind) + begin
 
     def _skip_missing(self, first: int, end: int) -> int:
-        offsets, _ = self._queues.read_units(self._queue, first, end, limit=1)
+        offsets, _ = self._units.read_units(self._queue, first, end, limit=1)
         return int(offsets[0]) if len(offsets) else end
 
     # ---- units ---------------------------------------------------------------------------------------------
@@ -163,7 +160,7 @@ class RocksConsumeQueue(Closable):
         return size
 
     def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
-        offsets, units = self._queues.read_units(self._queue, begin, end)
+        offsets, units = self._units.read_units(self._queue, begin, end)
         columns = units["phy_offset"].astype(np.int64), units["size"].astype(np.int32)
         return ConsumeQueueUnits(offsets, *columns, units["tags_code"].astype(np.int64))
 
@@ -220,7 +217,7 @@ class RocksConsumeQueue(Closable):
         return above if is_lower else below
 
     def _time_at(self, queue_offset: int) -> int | None:
-        _, units = self._queues.read_units(self._queue, queue_offset, queue_offset + 1)
+        _, units = self._units.read_units(self._queue, queue_offset, queue_offset + 1)
         return int(units["store_timestamp"][0]) if len(units) else None
 
     def _last_of_time(self, found: int, floor: int, ceiling: int, timestamp: int, *, is_lower: bool) -> int:
@@ -228,7 +225,7 @@ class RocksConsumeQueue(Closable):
         while True:
             begin = max(found - TIMES_AT_ONCE, floor) if is_lower else found + 1
             end = found if is_lower else min(found + 1 + TIMES_AT_ONCE, ceiling + 1)
-            offsets, units = self._queues.read_units(self._queue, begin, end)
+            offsets, units = self._units.read_units(self._queue, begin, end)
             expected = np.arange(begin, end)
             same = np.zeros(len(expected), bool)
             same[offsets - begin] = units["store_timestamp"] == timestamp

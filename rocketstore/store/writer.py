@@ -17,7 +17,7 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
-from rocketstore.dispatch.queue_numbers import QueueNumbers
+from rocketstore.dispatch.queue_numbers import StoreQueueNumbers
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
@@ -87,7 +87,7 @@ class StoreWriter:
         directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
         read_only = list(map(local_path, places.log_directories))
         dispatch_lock = threading.Lock()
-        numbers = QueueNumbers(self._topic_queues, dispatcher, dispatch_lock)
+        numbers = StoreQueueNumbers(self._topic_queues, dispatcher, dispatch_lock)
         self._log = LogWriter(directories, config, phy_offset, numbers, read_only, checkpoint, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()

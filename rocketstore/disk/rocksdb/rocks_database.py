@@ -43,7 +43,7 @@ class KeyRange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class KeyValueRows:
     """Rows of a column family, in the order of a request.
 
     ``keys``, ``values``: all bytes end to end. ``key_ends``, ``value_ends``: where each one ends, int64[n].
@@ -55,7 +55,7 @@ class Rows:
     value_ends: np.ndarray
 
     @classmethod
-    def of_answer(cls, answer: Answer) -> Rows:
+    def of_answer(cls, answer: Answer) -> KeyValueRows:
         ends = np.cumsum(answer.sizes, axis=1, dtype=np.int64)
         return cls(answer.keys, answer.values, ends[0], ends[1])
 
@@ -119,7 +119,9 @@ class RocksDatabase(Closable):
             self._start()
             return list(self._families)
 
-    def read(self, family: str, *ranges: KeyRange, backwards: bool = False, limit: int | None = None) -> Iterator[Rows]:
+    def read(
+        self, family: str, *ranges: KeyRange, backwards: bool = False, limit: int | None = None
+    ) -> Iterator[KeyValueRows]:
         """Yield the rows of some ranges of keys, one range after the other, in blocks of at most 24 MiB.
 
         Parameters: family: no rows if the RocksDB lacks it. backwards: the rows of each range from the last one on.
@@ -129,7 +131,7 @@ class RocksDatabase(Closable):
         wanted = sys.maxsize if limit is None else limit
         while left and wanted > 0 and family in self.families:
             answer = self._ask(family, left, backwards, min(wanted, MAX_ROWS))
-            rows = Rows.of_answer(answer)
+            rows = KeyValueRows.of_answer(answer)
             if not rows:
                 return
             yield rows

@@ -33,7 +33,7 @@ UNITS = 1 << 22  # units that one task reads
 QUEUES = 500  # queues that one task opens
 
 
-class IndexPart(NamedTuple):
+class IndexTablePart(NamedTuple):
     """An index file, and the items to read.
 
     Attributes: items: the number of items when the query was planned. limit: a physical offset in bytes; items that
@@ -233,13 +233,13 @@ class IndexReader(TableReader):
     def plan_log(self, store: MessageStore) -> LogPlan | None:
         return None
 
-    def plan(self, store: MessageStore) -> Iterator[list[IndexPart]]:
+    def plan(self, store: MessageStore) -> Iterator[list[IndexTablePart]]:
         index = store.index
         files = [] if index is None else [(file, len(file)) for file in index.files]
         limit = find_limit(store)  # read after the lengths, so that a write that begins later is beyond the lengths
         for file, length in files:
             if length > 0:
-                yield [IndexPart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
+                yield [IndexTablePart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
 
     def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for path, (slots, index_num), planned, limit in places:

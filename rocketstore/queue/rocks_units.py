@@ -1,0 +1,140 @@
+"""RocksUnits: the units of a store's queues in RocksDB."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.closable import Closable
+from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
+from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.layout import ROCKSDB_UNIT
+from rocketstore.kernels.queue_id import QueueId
+
+UNITS, OFFSETS = "default", "offset"  # column families
+LENGTH, QUEUE_ID, QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">i"), struct.Struct(">q")
+PLACE = struct.Struct(">qq")  # physical offset, queue offset
+MARK, MIN, MAX = b"\x01", b"min", b"max"
+CHECKPOINT = QueueId("CHECKPOINT_TOPIC", 0)  # its "max" is where the dispatched records end in the log
+
+
+class UnitPlace(NamedTuple):
+    """A unit: the physical offset of its record, bytes, and its queue offset."""
+
+    phy_offset: int
+    queue_offset: int
+
+
+class QueueEnds(NamedTuple):
+    """What the RocksDB notes of a queue. ``first``: may be older than the log. ``last``: None for an empty queue."""
+
+    first: UnitPlace | None
+    last: UnitPlace | None
+
+
+class RocksUnits(Closable):
+    """The units of all queues in one RocksDB. Units of light queues are ordinary rows; batch queues cannot be there.
+
+    Row of a unit: topic length int32, 01, topic, 01, queue id int32, 01, queue offset int64; value ROCKSDB_UNIT. Row of
+    a queue's end: topic length int32, 01, topic, 01, "min" or "max", 01, queue id int32; value physical offset and
+    queue offset, int64 each, of the first or the last unit.
+
+    Attributes: database. Source: RocksDBConsumeQueueStore, RocksDBConsumeQueueTable, RocksDBConsumeQueueOffsetTable.
+    """
+
+    def __init__(self, database: RocksDatabase) -> None:
+        self.database = database
+
+    def queues(self) -> Iterator[QueueId]:
+        """Return the ids of all queues that have had units, sorted. Raises: as RocksDatabase."""
+        self.database.refresh()
+        found = {queue for queue, mark, _ in self._read_ends(KeyRange()) if mark == MAX}
+        return iter(sorted(found - {CHECKPOINT}))
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the sorted queue ids of a topic, none for an unknown topic. Raises: as RocksDatabase."""
+        self.database.refresh()
+        ends = self._read_ends(KeyRange.of_prefix(_topic_key(topic) + MAX + MARK))
+        return sorted(queue.queue_id for queue, _, _ in ends if queue != CHECKPOINT)
+
+    def read_checkpoint(self) -> int | None:
+        """Return where the records that have units end in the log, bytes; None if the RocksDB does not note it."""
+        found = self.database.find_first(OFFSETS, KeyRange.of_prefix(_end_key(CHECKPOINT, MAX)))
+        if found is None:
+            return None
+        if len(found[1]) != QUEUE_OFFSET.size:
+            raise self._damage(f"the value of {CHECKPOINT.topic} has {len(found[1])} bytes")
+        return int(QUEUE_OFFSET.unpack(found[1])[0])
+
+    def find_ends(self, queue: QueueId) -> QueueEnds:
+        """Return what is noted of the ends of a queue."""
+        ranges = (KeyRange.of_prefix(_end_key(queue, mark)) for mark in (MAX, MIN))
+        places = {mark: place for found, mark, place in self._read_ends(*ranges) if found == queue}
+        return QueueEnds(places.get(MIN), places.get(MAX))
+
+    def read_units(
+        self, queue: QueueId, begin: int, end: int, limit: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the queue offsets, int64[n], and the units, ROCKSDB_UNIT[n], of a range of queue offsets.
+
+        Parameters: begin, end: 0 or more. limit: the maximum number of units.
+        """
+        prefix = _unit_prefix(queue)
+        keys = KeyRange(prefix + QUEUE_OFFSET.pack(begin), prefix + QUEUE_OFFSET.pack(max(end, begin)))
+        key_layout = np.dtype([("prefix", f"V{len(prefix)}"), ("queue_offset", ">i8")])
+        offsets, units = [np.empty(0, np.int64)], [np.empty(0, ROCKSDB_UNIT)]
+        for rows in self.database.read(UNITS, keys, limit=limit):
+            sizes = np.diff(rows.key_ends, prepend=0), np.diff(rows.value_ends, prepend=0)
+            if (sizes[0] != key_layout.itemsize).any() or (sizes[1] != ROCKSDB_UNIT.itemsize).any():
+                raise self._damage(f"a unit of queue {queue.queue_id} of {queue.topic!r} has another length")
+            offsets.append(np.frombuffer(rows.keys, key_layout)["queue_offset"].astype(np.int64))
+            units.append(np.frombuffer(rows.values, ROCKSDB_UNIT))
+        return np.concatenate(offsets), np.concatenate(units)
+
+    def close(self) -> None:
+        """Close the RocksDB."""
+        self.database.close()
+
+    def _read_ends(self, *ranges: KeyRange) -> Iterator[tuple[QueueId, bytes, UnitPlace]]:
+        """Yield the noted ends of queues: the queue, MIN or MAX, and the place."""
+        for rows in self.database.read(OFFSETS, *ranges):
+            for key, value in rows:
+                queue, mark = self._parse_end_key(key)
+                if queue == CHECKPOINT:
+                    yield queue, mark, UnitPlace(-1, -1)
+                    continue
+                if len(value) != PLACE.size:
+                    raise self._damage(f"the end of queue {queue.queue_id} of {queue.topic!r} has {len(value)} bytes")
+                yield queue, mark, UnitPlace(*PLACE.unpack(value))
+
+    def _parse_end_key(self, key: bytes) -> tuple[QueueId, bytes]:
+        size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1
+        topic = key[LENGTH.size + 1 : LENGTH.size + 1 + max(size, 0)]
+        rest = key[LENGTH.size + 1 + len(topic) :]
+        mark, number = rest[1:4], rest[5:]
+        try:
+            queue = QueueId(topic.decode(), QUEUE_ID.unpack(number)[0])
+        except (struct.error, UnicodeDecodeError):
+            raise self._damage(f"the key {key!r:.200} of a queue's end cannot be") from None
+        if mark not in (MIN, MAX) or _end_key(queue, mark) != key:
+            raise self._damage(f"the key {key!r:.200} of a queue's end cannot be")
+        return queue, mark
+
+    def _damage(self, reason: str) -> CorruptFileError:
+        return CorruptFileError(self.database.path, 0, "RocksDB", reason)
+
+
+def _topic_key(topic: str) -> bytes:
+    name = topic.encode("utf-8", "surrogatepass")
+    return LENGTH.pack(len(name)) + MARK + name + MARK
+
+
+def _unit_prefix(queue: QueueId) -> bytes:
+    return _topic_key(queue.topic) + QUEUE_ID.pack(queue.queue_id) + MARK
+
+
+def _end_key(queue: QueueId, mark: bytes) -> bytes:
+    return _topic_key(queue.topic) + mark + MARK + QUEUE_ID.pack(queue.queue_id)
