@@ -119,6 +119,14 @@ KINDS = {
     "log-entry-order": Kind(
         ERROR, "an entry of DLedger's log does not have the next index, or its term is older", CUTS_ENTRIES
     ),
+    "dledger-index": Kind(
+        WARNING, "the index of DLedger's entries is missing, or does not lead to them", "makes it again from the log"
+    ),
+    "dledger-checkpoint": Kind(
+        WARNING,
+        "the checkpoint of DLedger's log is missing or damaged, or names entries that the log does not have",
+        "serves no message before it is elected or hears of its leader",
+    ),
     "log-time-falls": Kind(INFO, "a record is older than the one before it: a clock went back", KEEPS),
     "log-tail": Kind(
         WARNING, "bytes behind the last record are no record", "cuts the log here, and writes on", RECOVER

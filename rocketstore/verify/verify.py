@@ -34,7 +34,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import count_queues
 from rocketstore.survey.broker_config import open_tables
-from rocketstore.survey.formats import find_log_directories
+from rocketstore.survey.formats import find_dledger, find_log_directories
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import PATHS, read_saved
@@ -43,6 +43,7 @@ from rocketstore.text_values import counted
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.compaction import check_compacted_topics
 from rocketstore.verify.config import kind_of_problem
+from rocketstore.verify.dledger import check_dledger
 from rocketstore.verify.file_listing import FileListing, is_lock_held
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.log_verifier import LogVerifier
@@ -146,6 +147,9 @@ class Verification:
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
         stop = log.max_phy_offset if self.is_locked else None
+        dledger = find_dledger(self.places, self.config) if log.framing else None
+        if dledger is not None and not self.is_locked:
+            check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
         cut = self._find_cut(log)
         files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
         light = with_light_queues(

@@ -201,6 +201,19 @@ def test_damage_in_a_head_hides_no_other_record(store_with):
     assert kinds_of_findings(root) == ["log-entry-head"]
 
 
+def test_verify_names_a_wrong_index_or_checkpoint_of_entries(store_with):
+    root, _ = store_with()
+    path = root / "dledger-n0" / "checkpoint"
+    path.write_text(f"committedIndex={COUNT}\nendIndex={COUNT - 1}\n")
+    assert kinds_of_findings(root) == ["dledger-checkpoint"]
+    path.unlink()
+    assert kinds_of_findings(root) == ["dledger-checkpoint"]
+    path.write_text(f"committedIndex={COUNT - 1}\nendIndex={COUNT - 1}\n")
+    with (root / "dledger-n0" / "index" / f"{0:020}").open("r+b") as file:
+        file.write(b"\1")
+    assert kinds_of_findings(root) == ["dledger-index"]
+
+
 def test_rebuild_makes_the_queues_that_the_broker_has(store_with, tmp_path):
     root, _ = store_with(plain=10)
     rocketstore.rebuild(root, out=tmp_path / "new", config=SIZES)

@@ -54,7 +54,7 @@ CLAIMS = {
         ],
         CUTS,
     ),
-    **dict.fromkeys(["log-entry-head", "log-entry-order"], ENTRIES),
+    **dict.fromkeys(["log-entry-head", "log-entry-order", "dledger-index", "dledger-checkpoint"], ENTRIES),
     **dict.fromkeys(["log-file-missing", "queue-file-missing", "unit-missing"], HOLES),
     **dict.fromkeys(
         [
