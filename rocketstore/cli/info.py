@@ -1,6 +1,6 @@
 """``rocketstore info``: summarize a store or index files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numpy as np
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
 from rocketstore.cli.formats import RowsView, finish, write_parts, write_rows
 from rocketstore.cli.text import note
-from rocketstore.disk.storage import local_path
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of
 from rocketstore.index.index_file import IndexFile
@@ -32,13 +32,13 @@ def run(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsVie
         finish(dict.fromkeys(problems))  # report each problem once
     else:
         begin_entry("info", path)  # raises without index files
-        paths = list(map(local_path, find_index_files(path)))
+        paths = find_index_files(path)
         geometry = geometry or common_geometry(paths)
         of_files: list[str] = []
         write_parts((partial(rows_of, file, geometry, of_files) for file in paths), view, of_files)
 
 
-def common_geometry(paths: list[Path]) -> IndexGeometry | None:
+def common_geometry(paths: Sequence[StorePath]) -> IndexGeometry | None:
     """Return the geometry of the first file that shows it. An empty file does not; a damaged one may not."""
     for path in paths:
         try:
@@ -48,7 +48,7 @@ def common_geometry(paths: list[Path]) -> IndexGeometry | None:
     return None
 
 
-def rows_of(path: Path, geometry: IndexGeometry | None, problems: list[str]) -> list[Row]:
+def rows_of(path: StorePath, geometry: IndexGeometry | None, problems: list[str]) -> list[Row]:
     """Return the row of an index file. Add the fields of its header that are wrong to ``problems``."""
     slots, items = geometry or (None, None)
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:

@@ -401,7 +401,12 @@ class RecordReader:
         return None
 
     def end_around(self, offset: int, most: int | None = None) -> int:
-        """Return the end of the sound record or blank that contains ``offset``; ``offset`` itself without one.
+        """As ``find_end_around``; ``offset`` itself if no record or blank is found."""
+        found = self.find_end_around(offset, most)
+        return offset if found is None else found
+
+    def find_end_around(self, offset: int, most: int | None = None) -> int | None:
+        """Find the end of the sound record or blank that contains ``offset``, or that ends there. None without one.
 
         If ``offset`` is in the head of an entry, or where its record begins, return where the entry begins.
 
@@ -409,7 +414,7 @@ class RecordReader:
         """
         file = self.queue.find(offset)
         if file is None:
-            return offset
+            return None
         target = offset - self.framing_at(offset)  # the record of an entry that begins here begins at ``offset``
         if target < file.file_from_offset:
             return file.file_from_offset
@@ -419,4 +424,4 @@ class RecordReader:
             if place >= target:
                 return place
             place += 1
-        return offset
+        return None

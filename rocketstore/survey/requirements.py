@@ -253,11 +253,12 @@ def take_locks(begun: Survey) -> list[StoreLock]:
 def look_under_lock(entry: str, begun: Survey) -> Survey:
     """Look at a store again after its lock was taken. Only this survey may be acted on.
 
-    The owners are those whose locks were taken. Raises: as ``begin_entry``.
+    The owners are those whose locks were taken, and the locks take some of the descriptors that were free. Raises: as
+    ``begin_entry``.
     """
     now = survey(begun.root, begun.given)
     for requirement in (*ENTRIES[entry].before, *ENTRIES[entry].under_lock):
-        if requirement is not own_places:
+        if requirement not in (own_places, descriptors_to_read, descriptors_to_write):
             requirement(now)
     return now
 

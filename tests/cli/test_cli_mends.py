@@ -182,8 +182,10 @@ def test_commands_and_options_are_completed():
     assert complete("config", "") == ["check", "repair"]
     assert {"info", "ls", "cat", "config"} < {*complete("")}
     assert complete("--ver") == ["--version"]
-    assert complete("cat", "STORE", "--t") == ["--topic", "--tag", "--tail"]
-    assert complete("cat", "STORE", "--topic", "T", "--tail", "2", "--t") == ["--topic", "--tag"]  # may be repeated
+    assert complete("cat", "STORE", "--t") == ["--tiered", "--tier", "--topic", "--tag", "--tail"]
+    # --topic and --tag may be repeated.
+    unused = ["--tiered", "--tier", "--topic", "--tag"]
+    assert complete("cat", "STORE", "--topic", "T", "--tail", "2", "--t") == unused
     assert complete("cat", "STORE", "-f", "--fo") == ["--format"]
     assert complete("config", "check", "--l") == ["--limit"]
     assert complete("ls", "--format", "c") == complete("ls", "--format=c") == ["csv", "csv-safe"]

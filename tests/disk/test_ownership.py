@@ -118,7 +118,7 @@ def test_what_root_makes_belongs_to_the_owner_of_the_store(root, change, mask):
     foreign = [path for path in below(root) if (path.stat().st_uid, path.stat().st_gid) != (OWNER, OWNER)]
     assert foreign == []
     script = (  # the modules are imported before the process becomes another user's
-        f"import os, rocketstore, rocketstore.store.message_store; os.setgid({OWNER}); os.setuid({OWNER})\n"
+        f"import os, rocketstore; rocketstore.Message; os.setgid({OWNER}); os.setuid({OWNER})\n"
         f"with rocketstore.open({str(root)!r}, 'a') as store: store.put_message(rocketstore.Message('T', b'x'))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

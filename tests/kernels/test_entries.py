@@ -4,13 +4,13 @@ import struct
 
 import numpy as np
 import pytest
+from reference.dledger import HEAD, build_entry, make_dledger, walk_entries
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, END, OK, RecordScanner, bad_reason, find_record, read_message
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.verify import BAD_ENTRY_HEAD, ENTRY_ORDER, LogChecker
-from tests.reference.dledger import HEAD, build_entry, make_dledger, walk_entries
 
 SIZE = 4096
 RECORDS = [

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+from reference.commit_log import blank, make_commit_log
+from reference.dledger import HEAD, make_dledger
 
 import rocketstore
 from rocketstore import StoreConfig, StoreError, UnsupportedFormatError
-from tests.reference.commit_log import blank, make_commit_log
-from tests.reference.dledger import HEAD, make_dledger
 
 SIZE = 8192
 SIZES = StoreConfig(max_hash_slot_num=100, max_index_num=400, mapped_file_size_consume_queue=2000)

@@ -137,9 +137,21 @@ def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
     found |= {kind for _, kind in start_faults.FAULTS.values()}  # see test_verify_start.py
-    found.add("rocksdb-damaged")  # see state/
+    found.add("rocksdb-damaged")  # see below
     found |= {"compaction-unit", "compaction-queue-missing"}  # see queue/test_compacted_queue.py
+    found |= {"log-entry-head", "dledger-index", "dledger-checkpoint"}  # see log/test_dledger.py
+    found.add("log-entry-order")  # see kernels/test_entries.py
     assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
+
+
+def test_a_damaged_rocksdb_of_topics_is_a_finding(sound, tmp_path):
+    pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
+    root = shutil.copytree(sound["plain"], tmp_path / "store")
+    (root / "config" / "topics").mkdir()
+    (root / "config" / "topics" / "CURRENT").write_text("MANIFEST-000004\n")
+    (root / "config" / "topics" / "000012.sst").write_bytes(b"x")
+    found = {(finding.kind, finding.path) for finding in verify(root).findings}
+    assert ("rocksdb-damaged", root / "config" / "topics") in found
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from rocketstore.broker_file import warn_once
 from rocketstore.config import camel_case
 from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
-from rocketstore.errors import SettingError, StoreError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, SettingError, StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -115,7 +115,11 @@ def record_end_around(log: CommitLog, offset: int) -> int:
     file = log.queue.find(offset)
     if file is None or file.file_from_offset == offset:
         return offset
-    return next((end for most in LOOK_BACK if (end := log.end_around(offset, most)) != offset), offset)
+    for most in LOOK_BACK:
+        found = log.find_end_around(offset, most)
+        if found is not None:
+            return found
+    return offset
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:
@@ -144,8 +148,9 @@ def place_in_queue(
     """Return a physical offset before which no message of a queue has this queue offset or a greater one."""
     if offset == LATEST:
         return end
-    # If no queue is found, its messages may not be dispatched yet, or its queues may be in RocksDB.
-    with contextlib.suppress(KeyError, UnsupportedFormatError):
+    # If no queue is found, its messages may not be dispatched yet, or its queues may be in a RocksDB that cannot be
+    # read. All messages are found from the beginning of the log, too.
+    with contextlib.suppress(KeyError, UnsupportedFormatError, CorruptFileError):
         queue = store.log_queue(topic, queue_id)
         least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
         if EARLIEST < offset < least:
