@@ -9,7 +9,7 @@ from rocketstore.dispatch.topic_queues import TopicQueues
 
 
 class StoreQueueNumbers:
-    """Where the next messages of topics and queues go, as the store's tables and queues say.
+    """Gives each put its queue id, and the first put of a queue its queue offset, from the topics and the queues.
 
     Source: TopicConfigManager, QueueOffsetOperator.
     """
@@ -22,7 +22,7 @@ class StoreQueueNumbers:
         self._dispatch_lock = dispatch_lock
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next queue offset of a queue that nothing was put into yet. The topic gets the queue."""
+        """Return the next queue offset of a queue that this writer has not put into yet, and declare the queue."""
         self._topic_queues.declare(topic, queue_id)
         with self._dispatch_lock:
             return self._dispatcher.queue(topic, queue_id).max_queue_offset

@@ -14,6 +14,7 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
 LOOK_AHEAD_SECONDS = 10.0
+# Why the log ends where no record stands behind its end.
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
 
 
@@ -21,7 +22,7 @@ class EndFinder:
     """Finds where a log ends now. It resumes at the last record that it knows.
 
     Without evidence the log has all records that can be read. With evidence it ends where a broker ends it: at a proved
-    cut, and beside a running broker before records that are older than the broker.
+    cut. While a broker runs, it ends before the first record that is older than the broker's start.
 
     Attributes: evidence: None if the log was opened without its store, or if old records must be read too. unfinished:
     records that are left out; None without any.
@@ -221,7 +222,7 @@ class EndFinder:
     def is_hidden(self, end: int, later: int, last_phy_offset: int = -1) -> bool:
         """Return whether the record at ``later`` is an old one, behind the end of the log.
 
-        A broker cut it off at its last start: after a clean stop this is proved, beside a running broker supposed.
+        A broker cut it off at its last start. After a clean stop this is proved. While a broker runs it is assumed.
 
         Parameters: last_phy_offset: where the last record before the end begins; -1 if that is not known.
         """

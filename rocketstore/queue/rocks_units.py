@@ -17,7 +17,7 @@ from rocketstore.kernels.queue_id import QueueId
 UNITS, OFFSETS = "default", "offset"  # column families
 LENGTH, QUEUE_ID, QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">i"), struct.Struct(">q")
 PLACE = struct.Struct(">qq")  # physical offset, queue offset
-MARK, MIN, MAX = b"\x01", b"min", b"max"
+SEPARATOR, MIN, MAX = b"\x01", b"min", b"max"
 CHECKPOINT = QueueId("CHECKPOINT_TOPIC", 0)  # its "max" is where the dispatched records end in the log
 
 
@@ -29,7 +29,7 @@ class UnitPlace(NamedTuple):
 
 
 class QueueEnds(NamedTuple):
-    """What the RocksDB notes of a queue. ``first``: may be older than the log. ``last``: None for an empty queue."""
+    """What the RocksDB notes of a queue. ``first``: its record may have expired. ``last``: None for an empty queue."""
 
     first: UnitPlace | None
     last: UnitPlace | None
@@ -57,7 +57,7 @@ class RocksUnits(Closable):
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic, none for an unknown topic. Raises: as RocksDatabase."""
         self.database.refresh()
-        ends = self._read_ends(KeyRange.of_prefix(_topic_key(topic) + MAX + MARK))
+        ends = self._read_ends(KeyRange.of_prefix(_topic_key(topic) + MAX + SEPARATOR))
         return sorted(queue.queue_id for queue, _, _ in ends if queue != CHECKPOINT)
 
     def read_checkpoint(self) -> int | None:
@@ -118,9 +118,9 @@ class RocksUnits(Closable):
         try:
             queue = QueueId(topic.decode(), QUEUE_ID.unpack(number)[0])
         except (struct.error, UnicodeDecodeError):
-            raise self._damage(f"the key {key!r:.200} of a queue's end cannot be") from None
+            raise self._damage(f"the key {key!r:.200} is not the key of a queue's end") from None
         if mark not in (MIN, MAX) or _end_key(queue, mark) != key:
-            raise self._damage(f"the key {key!r:.200} of a queue's end cannot be")
+            raise self._damage(f"the key {key!r:.200} is not the key of a queue's end")
         return queue, mark
 
     def _damage(self, reason: str) -> CorruptFileError:
@@ -129,12 +129,12 @@ class RocksUnits(Closable):
 
 def _topic_key(topic: str) -> bytes:
     name = topic.encode("utf-8", "surrogatepass")
-    return LENGTH.pack(len(name)) + MARK + name + MARK
+    return LENGTH.pack(len(name)) + SEPARATOR + name + SEPARATOR
 
 
 def _unit_prefix(queue: QueueId) -> bytes:
-    return _topic_key(queue.topic) + QUEUE_ID.pack(queue.queue_id) + MARK
+    return _topic_key(queue.topic) + QUEUE_ID.pack(queue.queue_id) + SEPARATOR
 
 
 def _end_key(queue: QueueId, mark: bytes) -> bytes:
-    return _topic_key(queue.topic) + mark + MARK + QUEUE_ID.pack(queue.queue_id)
+    return _topic_key(queue.topic) + mark + SEPARATOR + QUEUE_ID.pack(queue.queue_id)

@@ -11,7 +11,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 
 
 class PartsFlush:
-    """Brings what was dispatched to the disk, in the order in which a reader needs it after a loss of power."""
+    """Flushes dispatched records, units and items in the order in which a reader needs them after a loss of power."""
 
     def __init__(
         self,

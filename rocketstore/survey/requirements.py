@@ -196,7 +196,7 @@ ENTRIES: dict[str, Entry] = {
     "salvage": Entry((descriptors_to_read, a_local_place, a_log_in_files)),
     "salvage of a file": Entry((descriptors_to_read, a_local_place)),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
-    "BrokerConfig.open": Entry(()),  # a store without it has an empty one
+    "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one
     # commands; those that call a function above have its row
     "cat": Entry(READ),
     "config check": Entry((a_store_or_its_config,)),
@@ -217,7 +217,7 @@ ENTRIES: dict[str, Entry] = {
     "spark stream": Entry(READ),
     "spark table": Entry(READ),
     "spark query_messages": Entry(READ),
-    "spark select_phy_offset": Entry(()),  # of a store, an index directory or an index file: its tasks look
+    "spark select_phy_offset": Entry(()),  # of a store, an index directory or an index file: its tasks check the path
     "spark sink": Entry(PUT_ANYWHERE, (known_sizes,)),
     "spark build_index": Entry(BUILD),
     "spark rebuild_consume_queue": Entry(BUILD),

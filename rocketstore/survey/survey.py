@@ -24,8 +24,8 @@ from rocketstore.survey.sizes import StoreSizes, find_sizes, planning_config, wr
 class Survey:
     """What a look at a store's directory found. A missing or empty root is the survey of a new store.
 
-    The number of requests for it does not depend on the number of topics, queues or messages. ``formats``, ``sizes``
-    and ``owners`` are read when they are asked for, and kept. ``sizes`` and ``owners`` list queues.
+    The number of calls of the file system does not depend on the number of topics, queues or messages. ``formats``,
+    ``sizes`` and ``owners`` are read when they are asked for, and kept. ``sizes`` and ``owners`` list queues.
 
     Attributes: places. given: the caller's configuration; None for the settings that the store was last written with.
     timestamp: epoch milliseconds. identity: device and number of the root directory; None if it is missing or remote.
