@@ -295,8 +295,13 @@ def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Pat
     return ctx.with_resource(reader_of(ctx, begun)) if begun.has_store else path
 
 
-def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    ctx.meta[BROKER_CONF] = path
+def keep_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return a callback that keeps the value of an option in the context, under a name."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        ctx.meta[name] = value
+
+    return keep
 
 
 broker_conf_option = click.option(
@@ -304,13 +309,9 @@ broker_conf_option = click.option(
     type=PATH,
     is_eager=True,
     expose_value=False,
-    callback=keep_broker_conf,
+    callback=keep_as(BROKER_CONF),
     help="The broker's properties file. It is needed for directories elsewhere and for sizes that files do not show.",
 )
-
-
-def keep_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.meta[LEFTOVERS] = value
 
 
 leftovers_option = click.option(
@@ -318,17 +319,9 @@ leftovers_option = click.option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=keep_leftovers,
+    callback=keep_as(LEFTOVERS),
     help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
-
-
-def keep_tiered(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.meta[TIERED] = value
-
-
-def keep_tier(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    ctx.meta[TIER] = value
 
 
 tiered_option = click.option(
@@ -336,7 +329,7 @@ tiered_option = click.option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=keep_tiered,
+    callback=keep_as(TIERED),
     help="Also read messages that are only in tiered storage. The broker's properties file or --tier gives its path.",
 )
 tier_option = click.option(
@@ -344,13 +337,9 @@ tier_option = click.option(
     metavar="PATH",
     is_eager=True,
     expose_value=False,
-    callback=keep_tier,
+    callback=keep_as(TIER),
     help="Also read messages that are only in tiered storage, which is in this directory, or at this URI.",
 )
-
-
-def keep_compacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.meta[COMPACTED] = value
 
 
 compacted_option = click.option(
@@ -358,7 +347,7 @@ compacted_option = click.option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=keep_compacted,
+    callback=keep_as(COMPACTED),
     help="Of compacted topics, show the messages that consumers get: the newest of each key.",
 )
 

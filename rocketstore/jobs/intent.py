@@ -30,6 +30,7 @@ from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.logger import logger
+from rocketstore.root_places import RootPlaces
 from rocketstore.text_values import counted
 
 WRITE_PREFIX = "rocketstore-write-"  # before the job's id, in the name of a directory under the root
@@ -255,7 +256,7 @@ def find_sound_end(log: RecordReader, intent: WriteIntent) -> int:
 
 
 def intent_path(root: AnyPath) -> AnyPath:
-    return root / "rocketstore-intent.json"
+    return RootPlaces(root).write_intent
 
 
 def prepared_path(root: AnyPath, job: str) -> AnyPath:
