@@ -14,7 +14,7 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId

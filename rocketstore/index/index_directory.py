@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from rocketstore.disk.file_run_reader import SETTLED
 from rocketstore.disk.mapped_file import Mode
-from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.storage import identity, is_remote, local_path, scandir
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError

@@ -17,9 +17,9 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError

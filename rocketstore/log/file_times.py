@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
+from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
 from rocketstore.text_values import counted
 
 if TYPE_CHECKING:

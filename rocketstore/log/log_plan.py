@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import Any, NamedTuple
 
-from rocketstore.disk.mapped_file_queue import FROM_OFFSET, LogFile
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.file_run_reader import FROM_OFFSET, LogFile
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView

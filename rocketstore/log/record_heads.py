@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.kernels.layout import (
     BLANK_HEAD,
     ENTRY_BLANK_MAGIC,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue, Window
 from rocketstore.disk.holes import data_ranges, ranges_to_search
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
+from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import SETTLED
+from rocketstore.disk.file_run_reader import SETTLED
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService, index_key_prefix

@@ -10,7 +10,7 @@ from typing import ClassVar, overload
 import numpy as np
 
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.mapped_file_queue import LogFile, Mappings
+from rocketstore.disk.file_run_reader import LogFile, Mappings
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX

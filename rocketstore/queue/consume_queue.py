@@ -15,8 +15,8 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
+from rocketstore.disk.file_run_reader import LogFile, Mappings
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.mapped_file_queue import LogFile, Mappings
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError

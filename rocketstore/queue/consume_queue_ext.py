@@ -12,7 +12,7 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.columns import require_int64

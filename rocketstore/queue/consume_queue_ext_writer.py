@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rocketstore.disk.file_run import FileRun
+from rocketstore.disk.file_run_writer import FileRun
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocketstore.disk.mapped_file_queue import Mappings
+from rocketstore.disk.file_run_reader import Mappings
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.limits import LONG_MAX

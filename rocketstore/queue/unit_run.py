@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import (
+from rocketstore.disk.file_run_reader import (
     FROM_OFFSET,
     LogFile,
     MappedFileQueue,
     Mappings,
     Window,
 )
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.storage import identity, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from rocketstore.disk.file_run import FileRun
+from rocketstore.disk.file_run_writer import FileRun
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.layout import UNIT, read_field

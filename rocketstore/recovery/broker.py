@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import allocate, sync_path
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer

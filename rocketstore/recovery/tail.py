@@ -13,8 +13,8 @@ import numpy as np
 
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync, sync_path
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.disk.holes import nonzero_end
-from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath

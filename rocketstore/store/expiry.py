@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
-from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.storage import local_path
 from rocketstore.index.index_service import IndexService
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter

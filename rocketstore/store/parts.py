@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file_queue import Mappings
+from rocketstore.disk.file_run_reader import Mappings
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.storage import is_remote

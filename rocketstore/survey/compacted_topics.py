@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView, Why

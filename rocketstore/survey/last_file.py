@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import LogFile, Window
+from rocketstore.disk.file_run_reader import LogFile, Window
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, find_record, read_message
 from rocketstore.log.record_reader import RecordReader
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import FRAMING, UncommittedEntries
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords

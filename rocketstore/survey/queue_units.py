@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
 from rocketstore.disk.holes import data_ranges
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
-from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.remote.remote_file_run import open_queue
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.limits import INT_MAX

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, SettingError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService

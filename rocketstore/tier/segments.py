@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
 from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
 from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.disk.storage import local_path
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_directories import queue_ids_in

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.file_run_reader import LogFile
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.kernels.message_columns import Field

@@ -21,10 +21,10 @@ from support.subprocesses import in_subprocess
 from support.waiting import replace_sleep
 
 from rocketstore import CorruptFileError, IndexFile, IndexService, MappedFile, StoreCheckpoint, StoreClosedError
-from rocketstore.disk import mapped_file, mapped_file_queue
+from rocketstore.disk import file_run_reader, mapped_file
 from rocketstore.disk.durable import sync, sync_path
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.disk.holes import data_ranges, nonzero_end
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.index import index_writer
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
@@ -697,7 +697,7 @@ def test_a_directory_that_changed_just_now_is_listed_again(settled, tmp_path):
 def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
     for start in (0, 100, 200):
         (tmp_path / f"{start:020}").write_bytes(bytes(100))
-    real = mapped_file_queue.is_offset_name
+    real = file_run_reader.is_offset_name
 
     def is_offset_name(name):
         if name == f"{0:020}":
@@ -705,7 +705,7 @@ def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(mapped_file_queue, "is_offset_name", is_offset_name)
+        patch.setattr(file_run_reader, "is_offset_name", is_offset_name)
         queue = MappedFileQueue([tmp_path])
     assert [file.file_from_offset for file in queue.files] == [100, 200]
 

@@ -37,7 +37,7 @@ from support.remote import (
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig
-from rocketstore.disk.remote import remote_file_queue, remote_path
+from rocketstore.disk.remote import remote_file_run, remote_path
 from rocketstore.disk.storage import to_path
 from rocketstore.disk.store_path import StorePath
 
@@ -164,14 +164,14 @@ def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, mo
     with rocketstore.open(golden("rich-5.5.0")) as store:
         expected = answers(store, seed)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
-    mapped = rocketstore.disk.mapped_file_queue.MappedFileQueue.map
+    mapped = rocketstore.disk.file_run_reader.MappedFileQueue.map
 
     def refused(self, file, use=""):
         if file.path.parent.name == "commitlog":
             raise OSError(errno.ENOMEM, "no")
         return mapped(self, file, use)
 
-    monkeypatch.setattr("rocketstore.disk.mapped_file_queue.MappedFileQueue.map", refused)
+    monkeypatch.setattr("rocketstore.disk.file_run_reader.MappedFileQueue.map", refused)
     with rocketstore.open(golden("rich-5.5.0")) as store:
         assert answers(store, seed) == expected
 
@@ -187,7 +187,7 @@ def test_a_record_that_ends_with_its_window_is_not_mistaken_for_half_written(tmp
         expected = answers(local)
     for block in (256, 331, 512, 1000):
         monkeypatch.setattr("rocketstore.disk.remote.blocks.BLOCK", block)
-        monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.BLOCK", block)
+        monkeypatch.setattr("rocketstore.disk.remote.remote_file_run.BLOCK", block)
         monkeypatch.setattr("rocketstore.log.record_reader.SPAN", 200)
         with rocketstore.open(counted(tmp_path)) as store:
             assert answers(store) == expected
@@ -367,9 +367,9 @@ def long_log(root, n=3000):
 def test_a_scan_fetches_each_byte_once(tmp_path, threads, block, monkeypatch):
     size, offsets = long_log(tmp_path)
     monkeypatch.setattr("rocketstore.disk.remote.blocks.BLOCK", block)
-    monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.BLOCK", block)
+    monkeypatch.setattr("rocketstore.disk.remote.remote_file_run.BLOCK", block)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", block // 8)
-    monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.HEAD", 64)  # read once a chunk
+    monkeypatch.setattr("rocketstore.disk.remote.remote_file_run.HEAD", 64)  # read once a chunk
     monkeypatch.setattr("rocketstore.log.scan.CHUNK", 4 * block)
     path = counted(tmp_path)
     with rocketstore.open(path) as store:
@@ -399,7 +399,7 @@ def test_a_message_costs_one_read_and_a_long_one_two(tmp_path):
             path.fs.reads.clear()
             message = log.get_message(place.phy_offset)
             assert (len(path.fs.reads), message.phy_offset) == (reads, place.phy_offset)
-            assert path.fs.bytes_read <= max(message.size + 4, remote_file_queue.HEAD)
+            assert path.fs.bytes_read <= max(message.size + 4, remote_file_run.HEAD)
 
 
 def test_messages_near_to_each_other_are_read_in_one(tmp_path):

@@ -20,8 +20,8 @@ from support.logs import ALL_COLUMNS, NUMBERS, golden_messages, offsets_of, open
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
-from rocketstore.disk import mapped_file, mapped_file_queue
-from rocketstore.disk.mapped_file_queue import MAX_MAPPED
+from rocketstore.disk import file_run_reader, mapped_file
+from rocketstore.disk.file_run_reader import MAX_MAPPED
 from rocketstore.log.record_reader import SPAN
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_id import phy_offset_of
@@ -898,8 +898,8 @@ def test_the_length_of_a_log_s_files_is_not_found_out_anew_for_each_of_them(tmp_
     """Else a look at n files is n * n looks: with 1,000 of them, half a second for each read of a queue."""
     for number in range(100):
         (tmp_path / f"{1024 * number:020}").write_bytes(bytes(1024))
-    asked, real = [], mapped_file_queue.pairwise
-    monkeypatch.setattr(mapped_file_queue, "pairwise", lambda files: asked.append(len(files)) or real(files))
+    asked, real = [], file_run_reader.pairwise
+    monkeypatch.setattr(file_run_reader, "pairwise", lambda files: asked.append(len(files)) or real(files))
     with CommitLog.open(tmp_path) as log:
         assert log.max_phy_offset == 0
         assert list(log.scan()) == []

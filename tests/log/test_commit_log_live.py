@@ -16,7 +16,7 @@ from reference.record import blank, build_record
 from support.logs import offsets_of, rows_of
 
 from rocketstore import CommitLog, CorruptFileError, MappedFile
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.kernels.commit_log import OK, read_message
 
 FILE = 4096
@@ -185,7 +185,7 @@ def test_a_file_that_a_listing_misses_is_no_gap(tmp_path, monkeypatch):
     for missed in range(1, 5):
         with monkeypatch.context() as patch:
             scandir = listing_that_misses([f"{missed * FILE:020}"], times=1)
-            patch.setattr("rocketstore.disk.mapped_file_queue.scandir", scandir)
+            patch.setattr("rocketstore.disk.file_run_reader.scandir", scandir)
             with CommitLog.open(tmp_path) as log:
                 assert offsets_of(log.scan()) == writer.written
 
@@ -213,7 +213,7 @@ def test_files_that_are_newer_than_the_first_listing_wait_for_the_next(tmp_path,
         with os.scandir(directory) as entries:
             yield [entry for entry in entries if int(entry.name) // FILE in shown]
 
-    monkeypatch.setattr("rocketstore.disk.mapped_file_queue.scandir", scandir)
+    monkeypatch.setattr("rocketstore.disk.file_run_reader.scandir", scandir)
     queue = MappedFileQueue([tmp_path])
     assert [file.file_from_offset // FILE for file in queue.files] == [0, 1, 2]
     queue.refresh()

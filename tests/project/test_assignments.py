@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from rocketstore.disk.mapped_file_queue import MappedFileQueue, Mappings
-from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
+from rocketstore.disk.file_run_reader import MappedFileQueue, Mappings
+from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog

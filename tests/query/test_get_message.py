@@ -14,7 +14,7 @@ from support import stores
 
 import rocketstore
 from rocketstore import GetMessageStatus
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.query import get_message as get_message_module
 from rocketstore.queue.unit_run import UnitRun
 

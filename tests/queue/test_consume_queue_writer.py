@@ -14,7 +14,7 @@ from reference.consume_queue import BATCH_UNIT, FILLER, UNIT, pack_batch_unit
 from support import queue_ops
 
 from rocketstore import ConsumeQueue, CorruptFileError, StoreClosedError, StoreError
-from rocketstore.disk.file_run import FileRun
+from rocketstore.disk.file_run_writer import FileRun
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter

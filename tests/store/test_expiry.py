@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketstore import IndexFile, IndexService, StoreConfig
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.store.expiry import delete_expired_files, expired_files

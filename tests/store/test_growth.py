@@ -12,7 +12,7 @@ from support import growth
 
 import rocketstore
 from rocketstore import IndexService, Message, StoreConfig, StoreError
-from rocketstore.disk.mapped_file_queue import SETTLED
+from rocketstore.disk.file_run_reader import SETTLED
 from rocketstore.recovery import plan_index
 from rocketstore.recovery.index import find_sound_items
 from rocketstore.verify.queues.ranges import Ranges

@@ -70,7 +70,7 @@ def counted(root):
 def small_blocks(monkeypatch):
     monkeypatch.setattr("rocketstore.disk.remote.blocks.BLOCK", BLOCK)
     for name, value in {"BLOCK": BLOCK, "HEAD": HEAD, "MOST": MOST}.items():
-        monkeypatch.setattr(f"rocketstore.disk.remote.remote_file_queue.{name}", value)
+        monkeypatch.setattr(f"rocketstore.disk.remote.remote_file_run.{name}", value)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
 
 

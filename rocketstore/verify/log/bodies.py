@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rocketstore.disk.mapped_file_queue import Window
+from rocketstore.disk.file_run_reader import Window
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.messages.compression import OversizedBodyError, decompress

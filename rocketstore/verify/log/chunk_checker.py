@@ -9,8 +9,8 @@ import numpy as np
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
+from rocketstore.disk.file_run_reader import LogFile, Window
 from rocketstore.disk.holes import nonzero_end
-from rocketstore.disk.mapped_file_queue import LogFile, Window
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError, DiskReadError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN

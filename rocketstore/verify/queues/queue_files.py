@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
 from rocketstore.disk.holes import nonzero_end
-from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import sync
+from rocketstore.disk.file_run_reader import MappedFileQueue
 from rocketstore.disk.held_directory import HeldDirectory, exists, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file import replaced
-from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file_queue import FindEnd, LogFile, MappedFileQueue, Mappings, Window
+from rocketstore.disk.file_run_reader import FindEnd, LogFile, MappedFileQueue, Mappings, Window
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.read_parts import read_parts
 from rocketstore.disk.remote.remote_path import RemotePath
