@@ -96,7 +96,7 @@ def with_keys(batch: MessageBatch) -> np.ndarray:
 def link_log(log: CommitLog, root: Path) -> None:
     """Add links to the files of a log to a directory with queues and index, so that it becomes a store."""
     (root / "commitlog").mkdir()
-    for file in log.queue.files:
+    for file in log.file_run.files:
         (root / "commitlog" / file.path.name).symlink_to(file.path.absolute())
 
 

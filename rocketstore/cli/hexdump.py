@@ -105,7 +105,7 @@ def find_begin(log: CommitLog, offset: int) -> int:
 
     A byte in the head of an entry belongs to the record in it.
     """
-    file, framing = log.queue.find(offset), log.framing_at(offset)
+    file, framing = log.file_run.find(offset), log.framing_at(offset)
     if file is None:
         return offset
     if log.begins_record(offset):
@@ -117,7 +117,7 @@ def find_begin(log: CommitLog, offset: int) -> int:
             if inside.any():
                 return int(batch.phy_offset[inside][0])
             end = int(batch.phy_offset[-1] + batch.size[-1])
-        if end < offset and is_blank(log.queue.pread(end, BLANK_HEAD.itemsize), framing):
+        if end < offset and is_blank(log.file_run.pread(end, BLANK_HEAD.itemsize), framing):
             return end
     return offset
 
@@ -132,16 +132,16 @@ def is_blank(data: bytes, framing: int) -> bool:
 def entry_head(log: CommitLog, offset: int) -> bytes:
     """Return the head of the entry whose record is at a physical offset; no bytes without an entry."""
     begin = offset - log.framing_at(offset)
-    return log.queue.pread(begin, offset - begin) if begin >= 0 and log.record_at(begin) == offset else b""
+    return log.file_run.pread(begin, offset - begin) if begin >= 0 and log.record_at(begin) == offset else b""
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:
     """Return the bytes of a record. If its size field cannot be right, return the bytes of the smallest record."""
-    head = log.queue.pread(offset, BLANK_HEAD.itemsize)
+    head = log.file_run.pread(offset, BLANK_HEAD.itemsize)
     if is_blank(head, log.framing_at(offset)):
         return head
     size = read_field(head, RECORD_HEAD, "size")
-    data = log.queue.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)
+    data = log.file_run.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)
     if not data:
         raise click.ClickException(str(log.error(offset, END)))
     return data

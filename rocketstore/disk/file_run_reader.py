@@ -1,4 +1,4 @@
-"""MappedFileQueue: a run of numbered files that form one log or queue. Each file is mapped when it is read."""
+"""FileRunReader: reads a run of numbered files that form one log or queue. Each file is mapped when it is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file wit
 LISTED = 1_000_000_000  # ns that a list is used: some file systems do not report changes of a directory
 
 
-class LogFile(NamedTuple):
+class RunFile(NamedTuple):
     """One file of a run as it was listed: its offset in the run, path, length in bytes, and identity."""
 
     file_from_offset: int
@@ -78,8 +78,8 @@ class Mappings:
         return len(self._kept)
 
 
-class MappedFileQueue:
-    """A run of files, read as one range of offsets. Each is named by the offset of its first byte, in 20 digits.
+class FileRunReader:
+    """Reads a run of files as one range of offsets. Each file is named by the offset of its first byte, in 20 digits.
 
     A bounded number of files is mapped at a time. If the system refuses a mapping, the file is read without one. Other
     files in the directories are ignored. Source: MappedFileQueue, MultiPathMappedFileQueue.
@@ -91,7 +91,7 @@ class MappedFileQueue:
         *,
         mapped_file_size: int | None = None,
         mappings: Mappings | None = None,
-        files: list[LogFile] | None = None,
+        files: list[RunFile] | None = None,
     ) -> None:
         """List the files of one or several directories. If two files have one name, the first directory's is used.
 
@@ -101,12 +101,12 @@ class MappedFileQueue:
         Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
-        self.files: list[LogFile] = []  # replaced by another list, and never changed
+        self.files: list[RunFile] = []  # replaced by another list, and never changed
         self.given_size = mapped_file_size
         self._shown_size = self.files, 0  # computed once for each list
         self._shown_starts = self.files, np.empty(0, np.int64)
         self._mappings = Mappings() if mappings is None else mappings
-        self._name = object()  # the key among shared mappings, which do not keep this queue alive
+        self._name = object()  # the key among shared mappings, which do not keep this run alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
         self._is_tolerant = False
@@ -181,8 +181,8 @@ class MappedFileQueue:
             files = [file for file in self._list_once() if file.file_from_offset <= newest]
         self.files = files
 
-    def _list_once(self) -> list[LogFile]:
-        found: dict[int, LogFile] = {}
+    def _list_once(self) -> list[RunFile]:
+        found: dict[int, RunFile] = {}
         missing = []
         for directory in self.directories:
             try:
@@ -192,7 +192,7 @@ class MappedFileQueue:
                             start = int(entry.name)
                             with contextlib.suppress(FileNotFoundError):  # the file has just expired
                                 size = entry.stat().st_size
-                                found.setdefault(start, LogFile(start, directory / entry.name, size, identity(entry)))
+                                found.setdefault(start, RunFile(start, directory / entry.name, size, identity(entry)))
             except FileNotFoundError as error:
                 missing.append(error)
         if len(missing) == len(self.directories):
@@ -213,13 +213,13 @@ class MappedFileQueue:
             self.files = files
             self._shown_size = files, size
 
-    def _made(self, start: int, size: int) -> LogFile | None:
+    def _made(self, start: int, size: int) -> RunFile | None:
         """Return the complete file that begins at an offset, or None if it is missing."""
         for path in (directory / f"{start:020}" for directory in self.directories):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 is_whole = stat.S_ISREG(status.st_mode) and status.st_size == size and start <= LONG_MAX - size
-                return LogFile(start, path, size, identity(path)) if is_whole else None
+                return RunFile(start, path, size, identity(path)) if is_whole else None
         return None
 
     @property
@@ -240,13 +240,13 @@ class MappedFileQueue:
             self._shown_size = files, size
         return size
 
-    def start_behind(self, file: LogFile) -> int:
+    def start_behind(self, file: RunFile) -> int:
         """Return the offset of the next file, LONG_MAX for the last file."""
         files = self.files
         at = bisect.bisect_right(files, file.file_from_offset, key=FROM_OFFSET)
         return files[at].file_from_offset if at < len(files) else LONG_MAX
 
-    def between(self, begin: int, end: int) -> Iterator[LogFile]:
+    def between(self, begin: int, end: int) -> Iterator[RunFile]:
         """Yield the files that may have bytes from ``begin`` to before ``end``."""
         files = self.files
         at = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
@@ -254,7 +254,7 @@ class MappedFileQueue:
             yield files[at]
             at += 1
 
-    def last_before(self, offset: int) -> LogFile | None:
+    def last_before(self, offset: int) -> RunFile | None:
         """Return the last file that begins at an offset or before it, None without one."""
         files = self.files
         at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
@@ -269,7 +269,7 @@ class MappedFileQueue:
             self._shown_starts = files, starts
         return starts
 
-    def find(self, offset: int) -> LogFile | None:
+    def find(self, offset: int) -> RunFile | None:
         """Return the file that has the byte at ``offset``, None without one.
 
         Source: MappedFileQueue.findMappedFileByOffset.
@@ -329,7 +329,7 @@ class MappedFileQueue:
     def forget(self) -> None:
         """Drop all bytes that were read ahead, because a writer may have changed them since."""
 
-    def map(self, file: LogFile, use: str = "") -> MappedFile:
+    def map(self, file: RunFile, use: str = "") -> MappedFile:
         """Return a mapping of a file, a kept one if the file did not change."""
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")

@@ -1,4 +1,4 @@
-"""FileRun: write a run of numbered files of one length, without a mapping."""
+"""FileRunWriter: writes a run of numbered files of one length, without a mapping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import sync
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.disk.held_directory import HeldDirectory, exists, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file import replaced
@@ -22,8 +22,8 @@ from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 
 
-class FileRun(ABC):
-    """A run of sparse files that grows at its end. Each file is named by the offset of its first byte.
+class FileRunWriter(ABC):
+    """Writes a run of sparse files that grows at its end. Each file is named by the offset of its first byte.
 
     At most one file is open at a time. Existing files are recovered before the first use. A full disk raises OSError.
     The call can then be repeated: bytes count as written only after they were written.
@@ -48,7 +48,7 @@ class FileRun(ABC):
         self._recovered = False
         self._closed = False
         self._open_start, self._fd = -1, -1
-        self._descriptor: weakref.finalize[..., FileRun] = weakref.finalize(self, int)
+        self._descriptor: weakref.finalize[..., FileRunWriter] = weakref.finalize(self, int)
         self._opened: dict[int, os.stat_result] = {}  # by start offset: the status of a file when it was first opened
         self._unflushed: set[int] = set()
         self._changed_directories: set[Path] = set()
@@ -64,7 +64,7 @@ class FileRun(ABC):
         """
         self._require_open()
         try:
-            files = MappedFileQueue([self.directory]).files
+            files = FileRunReader([self.directory]).files
         except FileNotFoundError:
             files = []
         if files and files[-1].size == 0:  # a crash came before the file got its length

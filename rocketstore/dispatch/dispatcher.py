@@ -151,13 +151,14 @@ class Dispatcher:
 
     def _collect(self, begin: int, end: int) -> int:
         """Scan one chunk of one file. Return where the next chunk begins."""
-        size, queue = MAX_CHUNK + self.config.max_message_size + BEYOND_BODY, self._log.queue  # if it cannot be mapped
-        window = queue.read(begin, size, "sequential")
-        for renew in (queue.extend, self._log.refresh):
+        file_run = self._log.file_run
+        size = MAX_CHUNK + self.config.max_message_size + BEYOND_BODY  # bytes to read if the file cannot be mapped
+        window = file_run.read(begin, size, "sequential")
+        for renew in (file_run.extend, self._log.refresh):
             if window is None:
                 renew()
-                window = queue.read(begin, size, "sequential")
-        file = queue.find(begin)
+                window = file_run.read(begin, size, "sequential")
+        file = file_run.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self._places.root}: the commit log has no file for {begin}")
         if self._held is not None and window.buffer is not self._buffer:

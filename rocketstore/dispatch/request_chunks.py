@@ -14,7 +14,7 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId
@@ -90,7 +90,7 @@ class RequestChunks:
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         """Yield where chunks begin and end, bytes. A chunk is in one file, as every record is."""
-        for file in self._log.queue.between(self._begin, self._stop):
+        for file in self._log.file_run.between(self._begin, self._stop):
             end = min(self._log.end_of(file), self._stop)
             for begin in range(max(file.file_from_offset, self._begin), end, self._size):
                 yield begin, min(begin + self._size, end)
@@ -109,7 +109,7 @@ class RequestChunks:
 
     def _read(self, begin: int, stop: int) -> RequestChunk:
         """Read the records of one file that begin before ``stop``. A blank ends the chunk at the end of the file."""
-        file = self._log.queue.find(begin)
+        file = self._log.file_run.find(begin)
         if file is None:
             reason = f"none has this physical offset: {GAP_ADVICE}"
             raise CorruptFileError(self._log.directories[0], begin, "file", reason)
@@ -122,7 +122,7 @@ class RequestChunks:
             end = min(self._log.end_of(file), self._end)
         return RequestChunk(requests, items, begin, end, last if last[0] >= 0 else None, scanner.has_inner)
 
-    def _scan(self, file: LogFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
+    def _scan(self, file: RunFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
         failure: Exception = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
         for window in self._log.windows(begin, stop - begin + SPAN, self._stop):
             scanner = RequestScanner(**self._options)

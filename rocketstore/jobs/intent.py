@@ -123,7 +123,7 @@ class WriteIntent(NamedTuple):
         return count, offset
 
     def _count(self, encoder: RecordEncoder, done: int, log: RecordReader, offset: int, end: int) -> tuple[int, int]:
-        window = log.queue.read(offset, encoder.size, "sequential") if offset < end else None
+        window = log.file_run.read(offset, encoder.size, "sequential") if offset < end else None
         if window is None:
             return done, offset
         begin, stop = window.from_offset, min(end - window.from_offset, window.buffer.size)

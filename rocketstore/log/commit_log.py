@@ -17,9 +17,9 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError
@@ -64,7 +64,7 @@ class CommitLog(RecordReader, Closable):
 
     def __init__(
         self,
-        queue: MappedFileQueue,
+        file_run: FileRunReader,
         options: dict[str, Any],
         mode: str = "r",
         *,
@@ -80,7 +80,7 @@ class CommitLog(RecordReader, Closable):
         None to read all records, also old ones. unfinished: records to leave out; None without any.
         view: the view of the driver of a distributed job; None to find where the log ends.
         """
-        super().__init__(queue, options, whole_to=whole_to, trusts_file_times=trusts_file_times)
+        super().__init__(file_run, options, whole_to=whole_to, trusts_file_times=trusts_file_times)
         self.mode = mode
         self.writer: StandaloneLogWriter | None = None
         self._locks: list[StoreLock] = []
@@ -132,9 +132,9 @@ class CommitLog(RecordReader, Closable):
                 stack.callback(lock.release)
             if mode == "a":
                 make_directory(written[0])
-            queue = open_queue(paths, mapped_file_size=mapped_file_size)
+            file_run = open_file_run(paths, mapped_file_size=mapped_file_size)
             options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
-            self = cls(queue, options, mode)
+            self = cls(file_run, options, mode)
             self.refresh()
             if mode != "r":
                 self.whole_to = LONG_MAX
@@ -216,12 +216,12 @@ class CommitLog(RecordReader, Closable):
 
     def as_whole_to(self, offset: int) -> CommitLog:
         """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more."""
-        return CommitLog(self.queue, self.options, whole_to=offset, trusts_file_times=self.trusts_file_times)
+        return CommitLog(self.file_run, self.options, whole_to=offset, trusts_file_times=self.trusts_file_times)
 
     def with_leftovers(self) -> CommitLog:
         """Return a reader of the same files that also reads old records behind the end, which a broker cut off."""
         return CommitLog(
-            self.queue,
+            self.file_run,
             self.options,
             whole_to=self.whole_to,
             trusts_file_times=self.trusts_file_times,
@@ -401,7 +401,7 @@ class CommitLog(RecordReader, Closable):
                 writer.flush_all()
         finally:
             self._closed = True
-            self.queue.close()
+            self.file_run.close()
             if writer is not None:
                 writer.close()
             for lock in self._locks:
@@ -410,7 +410,7 @@ class CommitLog(RecordReader, Closable):
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
-        return _reopen, (type(self), self.directories, self.queue.given_size, self.options, self.whole_to)
+        return _reopen, (type(self), self.directories, self.file_run.given_size, self.options, self.whole_to)
 
     def __repr__(self) -> str:
         where = ", ".join(repr(str(path)) for path in self.directories)
@@ -420,7 +420,7 @@ class CommitLog(RecordReader, Closable):
             begin, end = self.min_phy_offset, self.max_phy_offset
         except (StoreError, OSError) as error:
             return f"<CommitLog {where}, {error}>"
-        return f"<CommitLog {where}: {begin:,} to {end:,} in {counted(len(self.queue.files), 'file')}>"
+        return f"<CommitLog {where}: {begin:,} to {end:,} in {counted(len(self.file_run.files), 'file')}>"
 
 
 def roots_of(directories: Sequence[Path]) -> list[RootPlaces[Path]]:
@@ -442,4 +442,4 @@ def is_list(directory: object) -> TypeGuard[Sequence[Any]]:
 def _reopen(
     cls: type[CommitLog], paths: list[Path], size: int | None, options: dict[str, Any], whole_to: int
 ) -> CommitLog:
-    return cls(open_queue(paths, mapped_file_size=size), options, whole_to=whole_to)
+    return cls(open_file_run(paths, mapped_file_size=size), options, whole_to=whole_to)

@@ -127,7 +127,7 @@ class UncommittedEntries:
     def _find_file(self, log: RecordReader, committed: int) -> tuple[int | None, int | None]:
         """Return where to begin to count, bytes, and the index of the entry there."""
         begin = first = None
-        for file in log.queue.files:
+        for file in log.file_run.files:
             index = read_index(log, file.file_from_offset)
             if index is None:
                 continue
@@ -138,7 +138,7 @@ class UncommittedEntries:
 
 def read_index(log: RecordReader, pos: int) -> int | None:
     """Return the index of the entry at a physical offset; None if no entry with this position is there."""
-    head = log.queue.pread(pos, ENTRY_HEAD.itemsize)
+    head = log.file_run.pread(pos, ENTRY_HEAD.itemsize)
     if len(head) < ENTRY_HEAD.itemsize or read_field(head, ENTRY_HEAD, "magic") != ENTRY_MAGIC:
         return None
     return read_field(head, ENTRY_HEAD, "index") if read_field(head, ENTRY_HEAD, "pos") == pos else None

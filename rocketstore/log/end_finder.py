@@ -263,7 +263,7 @@ class EndFinder:
         """
         if known is None:
             return None
-        log, last, files = self._log, known.last_phy_offset, self._log.queue.files
+        log, last, files = self._log, known.last_phy_offset, self._log.file_run.files
         if last < 0 or not files or last < files[0].file_from_offset:
             found = self._walk(known.end, last)
         else:
@@ -277,9 +277,9 @@ class EndFinder:
 
     def _is_in_files(self, end: int) -> bool:
         """Return whether a file still reaches ``end``; True if there are no files, whose records all expired."""
-        queue = self._log.queue
-        last = queue.last_before(end)
-        return not queue.files or (last is not None and end <= self._log.end_of(last))
+        file_run = self._log.file_run
+        last = file_run.last_before(end)
+        return not file_run.files or (last is not None and end <= self._log.end_of(last))
 
 
 def find_stopped_end(log: RecordReader, begin: int, evidence: EndEvidence) -> LogEnd:

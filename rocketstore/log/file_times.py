@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
+from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
 from rocketstore.text_values import counted
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def choose_files(
     first_time, last_time : store times, epoch milliseconds, both inclusive.
     exact_times : choose all files, without the assumption.
     """
-    starts = [file.file_from_offset for file in log.queue.files]
+    starts = [file.file_from_offset for file in log.file_run.files]
     parts = list(pairwise([begin, *(start for start in starts if begin < start < end), end])) if begin < end else []
     if exact_times or not starts:
         return ChosenFiles(parts, [])
@@ -86,9 +86,9 @@ def read_first_times(log: CommitLog, starts: Sequence[int], numbers: Iterable[in
     found = [number for number in numbers if 0 <= number < len(starts)]
     offsets = [starts[number] for number in found]
     times: dict[int, int | None] = dict.fromkeys(found)
-    if isinstance(log.queue, RemoteFileQueue):
+    if isinstance(log.file_run, RemoteFileRunReader):
         firsts = [offset + log.framing for offset in offsets]
-        times = dict(zip(found, read_store_timestamps(log.queue, firsts), strict=True))
+        times = dict(zip(found, read_store_timestamps(log.file_run, firsts), strict=True))
     for number, offset in zip(found, offsets, strict=True):
         if times[number] is None and (message := log.find_message(log.record_at(offset))) is not None:
             times[number] = message.store_timestamp

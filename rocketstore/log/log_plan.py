@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import Any, NamedTuple
 
-from rocketstore.disk.file_run_reader import FROM_OFFSET, LogFile
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.file_run_reader import FROM_OFFSET, RunFile
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView
@@ -24,7 +24,7 @@ class LogPlan(NamedTuple):
     begin: int
     end: int
     directories: list[StorePath]
-    files: list[LogFile]
+    files: list[RunFile]
     mapped_file_size: int
     options: dict[str, Any]
     whole_to: int
@@ -33,7 +33,7 @@ class LogPlan(NamedTuple):
     @classmethod
     def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> LogPlan:
         """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
-        files = log.queue.files
+        files = log.file_run.files
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
         files = files[first : last + 1]
@@ -41,11 +41,11 @@ class LogPlan(NamedTuple):
 
     def open(self) -> CommitLog:
         """Open the part. Its directories are listed only if a file is missing or has damage."""
-        queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
-        return CommitLog(queue, self.options, whole_to=self.whole_to, view=self.view)
+        file_run = open_file_run(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
+        return CommitLog(file_run, self.options, whole_to=self.whole_to, view=self.view)
 
     def open_part(self) -> CommitLog:
         """Open the part for a scan: of remote files, only the bytes of the part are read."""
         log = self.open()
-        log.queue.limit_to(self.begin, self.end + BYTES_BEHIND_RECORD)
+        log.file_run.limit_to(self.begin, self.end + BYTES_BEHIND_RECORD)
         return log

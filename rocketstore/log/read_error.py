@@ -13,7 +13,7 @@ def read_error(log: RecordReader, end_finder: EndFinder, offset: int, status: in
 
     Parameters: status: that a scanner or ``RecordReader.read_record`` returned.
     """
-    file = log.queue.find(offset)
+    file = log.file_run.find(offset)
     if file is None:
         return _no_file_error(log, end_finder, offset)
     if status in (END, BLANK, HALF):
@@ -25,10 +25,10 @@ def read_error(log: RecordReader, end_finder: EndFinder, offset: int, status: in
 
 def _no_file_error(log: RecordReader, end_finder: EndFinder, offset: int) -> Exception:
     """Return the error for an offset that no file has: it is in a gap, or outside the log."""
-    queue = log.queue
-    before = queue.last_before(offset)
-    if before is not None and before is not queue.files[-1]:
-        later = queue.start_behind(before)
+    file_run = log.file_run
+    before = file_run.last_before(offset)
+    if before is not None and before is not file_run.files[-1]:
+        later = file_run.start_behind(before)
         reason = f"there is nothing from {offset} to {later}: a file is missing or was cut"
         return CorruptFileError(before.path, before.size, "file size", reason)
     begin, end = log.min_phy_offset, end_finder.find_end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.kernels.layout import (
     BLANK_HEAD,
     ENTRY_BLANK_MAGIC,
@@ -46,12 +46,12 @@ def is_entry(data: bytes, framing: int) -> bool:
     return framing > 0 and read_field(data, ENTRY_HEAD, "magic") == ENTRY_MAGIC
 
 
-def read_store_timestamps(queue: MappedFileQueue, phy_offsets: Sequence[int]) -> list[int | None]:
+def read_store_timestamps(file_run: FileRunReader, phy_offsets: Sequence[int]) -> list[int | None]:
     """Return the store times, epoch ms, of the records at physical offsets. Their heads are read, many at once.
 
-    Parameters: queue: the files of the log. Returns: None for an offset without the head of a record. Raises: OSError.
+    Parameters: file_run: of the log. Returns: None for an offset without the head of a record. Raises: OSError.
     """
-    heads = queue.pread_many(phy_offsets, HEAD_SIZE)
+    heads = file_run.pread_many(phy_offsets, HEAD_SIZE)
     return [_store_timestamp_of(head, offset) for head, offset in zip(heads, phy_offsets, strict=True)]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue, Window
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile, Window
 from rocketstore.disk.holes import data_ranges, ranges_to_search
-from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
+from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
@@ -36,18 +36,18 @@ class RecordReader:
     A record of DLedger's log is in an entry, whose head is before it. A walk or a search stops where an entry begins,
     and may begin there or at a record. Each physical offset of a message is that of its record.
 
-    Attributes: directories; queue: the files. options: for each scanner of records. framing: bytes before each record:
-    0, or 48 in DLedger's log. Records of an older log of plain files below it have no bytes before them. whole_to:
-    nobody writes before this physical offset any more, so a record there may end in zeros. trusts_file_times: whether a
-    file that was not changed for a while has no half written record; False after its writer crashed.
+    Attributes: directories; file_run: their files. options: for each scanner of records. framing: bytes before each
+    record: 0, or 48 in DLedger's log. Records of an older log of plain files below it have no bytes before them.
+    whole_to: nobody writes before this physical offset any more, so a record there may end in zeros. trusts_file_times:
+    whether a file that was not changed for a while has no half written record; False after its writer crashed.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
     def __init__(
-        self, queue: MappedFileQueue, options: dict[str, Any], *, whole_to: int = 0, trusts_file_times: bool = True
+        self, file_run: FileRunReader, options: dict[str, Any], *, whole_to: int = 0, trusts_file_times: bool = True
     ) -> None:
-        self.directories = queue.directories
-        self.queue = queue
+        self.directories = file_run.directories
+        self.file_run = file_run
         self.options = options
         self.framing: int = options.get("framing", 0)
         self.whole_to = whole_to
@@ -60,37 +60,37 @@ class RecordReader:
     @property
     def mapped_file_size(self) -> int:
         """The size of a complete file, bytes; 0 without files."""
-        return self.queue.mapped_file_size
+        return self.file_run.mapped_file_size
 
     @property
     def min_phy_offset(self) -> int:
         """The physical offset at which the first file begins; 0 without files. Source: CommitLog.getMinOffset."""
-        if self._closed or not self.queue.files or not self.queue.files[0].path.exists():
+        if self._closed or not self.file_run.files or not self.file_run.files[0].path.exists():
             self.refresh()
-        return self.queue.files[0].file_from_offset if self.queue.files else 0
+        return self.file_run.files[0].file_from_offset if self.file_run.files else 0
 
     def refresh(self) -> None:
         """List the files again. Files whose bytes would have offsets beyond a long are left out."""
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
-        self.queue.refresh()
-        if self._bounded_files is not self.queue.files:  # check each of thousands of files only once
-            self.queue.leave_out_behind(LONG_MAX)
-            self._bounded_files = self.queue.files
+        self.file_run.refresh()
+        if self._bounded_files is not self.file_run.files:  # check each of thousands of files only once
+            self.file_run.leave_out_behind(LONG_MAX)
+            self._bounded_files = self.file_run.files
 
     def list_again(self) -> None:
         """List the files of a planned log again, because one of them is not as it was planned."""
-        if self.queue.is_planned:
+        if self.file_run.is_planned:
             self.whole_to = 0
-            self.queue.list_again()
+            self.file_run.list_again()
             self.refresh()
 
-    def end_of(self, file: LogFile) -> int:
+    def end_of(self, file: RunFile) -> int:
         """Return the physical offset at which the next file begins, also if ``file`` was cut."""
-        end = file.file_from_offset + max(file.size, self.queue.mapped_file_size)
-        return min(end, self.queue.start_behind(file), LONG_MAX)
+        end = file.file_from_offset + max(file.size, self.file_run.mapped_file_size)
+        return min(end, self.file_run.start_behind(file), LONG_MAX)
 
-    def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
+    def data_of(self, file: RunFile, offset: int) -> list[tuple[int, int]]:
         """Return the ranges of a file that are not holes, from a physical offset on; [] if the file has expired."""
         with contextlib.suppress(FileNotFoundError):
             return data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size)
@@ -108,7 +108,7 @@ class RecordReader:
         """
         if offset < self.whole_to or not self.trusts_file_times:
             return offset < self.whole_to
-        file = self.queue.find(offset)
+        file = self.file_run.find(offset)
         if file is None:
             return True
         try:
@@ -147,9 +147,9 @@ class RecordReader:
 
         The second array, int32[n], has the number of the window of each record, or -1 if no file has the offset.
         """
-        if isinstance(self.queue, RemoteFileQueue):
-            return self._remote_windows(self.queue, phy_offsets)
-        starts = self.queue.starts()
+        if isinstance(self.file_run, RemoteFileRunReader):
+            return self._remote_windows(self.file_run, phy_offsets)
+        starts = self.file_run.starts()
         file_of = np.searchsorted(starts, phy_offsets, "right") - 1
         windows: list[Window] = []
         window_of_file = np.full(len(starts) + 1, -1, np.int32)  # the last one is of offsets before all files
@@ -168,29 +168,31 @@ class RecordReader:
 
     def _add_record(self, offset: int, windows: list[Window], window_of: np.ndarray) -> None:
         """Read one record of a file that is not mapped: its first four bytes are its length."""
-        size = int.from_bytes(self.queue.pread(offset, 4), "big")
+        size = int.from_bytes(self.file_run.pread(offset, 4), "big")
         # Four bytes more: zeros behind a record mean that it may be half written.
         window = self._window(offset, min(max(size, 4) + 4, INT_MAX))
         if window is not None:
             window_of[0] = len(windows)
             windows.append(window)
 
-    def _remote_windows(self, queue: RemoteFileQueue, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+    def _remote_windows(
+        self, file_run: RemoteFileRunReader, phy_offsets: np.ndarray
+    ) -> tuple[list[Window], np.ndarray]:
         try:
-            return queue.read_entries(phy_offsets, find_record_end)
+            return file_run.read_entries(phy_offsets, find_record_end)
         except FileNotFoundError:  # a file has expired since it was listed
-            queue.forget()
+            file_run.forget()
             self.refresh()
-            return queue.read_entries(phy_offsets, find_record_end)
+            return file_run.read_entries(phy_offsets, find_record_end)
 
     def _window(self, offset: int, size: int) -> Window | None:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
-        window = self.queue.read_entry(offset, size, find_record_end)
+        window = self.file_run.read_entry(offset, size, find_record_end)
         if window is None:
             self.list_again()
             self.refresh()
-            window = self.queue.read_entry(offset, size, find_record_end)
+            window = self.file_run.read_entry(offset, size, find_record_end)
         return window
 
     def windows(self, offset: int, size: int = SPAN, until: int = LONG_MAX) -> Iterator[Window]:
@@ -201,7 +203,7 @@ class RecordReader:
 
         Parameters: size: bytes of the first window if the file is not mapped. until: where a sequential reader stops.
         """
-        while (window := self.queue.read(offset, size, "sequential", until)) is not None:
+        while (window := self.file_run.read(offset, size, "sequential", until)) is not None:
             yield window
             if size > INT_MAX or not self._is_partial(window):
                 return
@@ -209,7 +211,7 @@ class RecordReader:
 
     def _is_partial(self, window: Window) -> bool:
         """Return whether a window ends before its file does. A record may continue behind the window then."""
-        file = self.queue.find(window.from_offset)
+        file = self.file_run.find(window.from_offset)
         return file is not None and window.from_offset + window.buffer.size < file.end_offset
 
     def with_bodies(self, batch: MessageBatch, most: int, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
@@ -221,7 +223,7 @@ class RecordReader:
 
     def _name_file(self, error: BodyError) -> BodyError:
         """Return an error that names the log file, given an error that has only the physical offset."""
-        file = self.queue.find(error.offset) if isinstance(error, CorruptFileError) else None
+        file = self.file_run.find(error.offset) if isinstance(error, CorruptFileError) else None
         if not isinstance(error, CorruptFileError) or file is None:
             return error
         return CorruptFileError(file.path, error.offset - file.file_from_offset, error.field, error.reason)
@@ -243,16 +245,16 @@ class RecordReader:
         first = size = self._span(offset)
         seen = -1, -1
         while True:
-            window = self.queue.read(offset, size, "sequential", end)
+            window = self.file_run.read(offset, size, "sequential", end)
             if window is None:
                 return None
             offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
             if status == HALF and self.is_at_rest(offset):
                 offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
-            place, file = (window.from_offset, window.buffer.size), self.queue.find(window.from_offset)
+            place, file = (window.from_offset, window.buffer.size), self.file_run.find(window.from_offset)
             if status == BLANK and file is not None and self._fills(file, offset):
                 return self.end_of(file), status
-            if status != OK and self._is_partial(window) and self.queue.read_beyond(window):
+            if status != OK and self._is_partial(window) and self.file_run.read_beyond(window):
                 continue
             if status != OK and place != seen and self._is_partial(window):
                 seen = place
@@ -267,34 +269,34 @@ class RecordReader:
 
     def _span(self, offset: int) -> int:
         """Return how many bytes to read at an offset at once if the file is not mapped."""
-        return min(SPAN, self.queue.span(offset))
+        return min(SPAN, self.file_run.span(offset))
 
     def _larger(self, size: int, offset: int) -> int:
         """Return how many bytes to read of a record, or of a blank, after ``size`` bytes were too few."""
-        if size >= SPAN or size * 16 <= self.queue.span(offset):
+        if size >= SPAN or size * 16 <= self.file_run.span(offset):
             return size * 16
         return max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
 
     def _length_at(self, offset: int) -> int:
         """Read the length field of the record, the entry or the blank at an offset, bytes."""
-        return read_length(self.queue.pread(offset, BLANK_HEAD.itemsize), self.framing)
+        return read_length(self.file_run.pread(offset, BLANK_HEAD.itemsize), self.framing)
 
     def framing_at(self, offset: int) -> int:
         """Return the bytes before each record in the file of an offset. An older log of plain files has none."""
-        file = self.queue.last_before(offset) if self.framing else None
-        if file is None or not is_entry(self.queue.pread(file.file_from_offset, BLANK_HEAD.itemsize), self.framing):
+        file = self.file_run.last_before(offset) if self.framing else None
+        if file is None or not is_entry(self.file_run.pread(file.file_from_offset, BLANK_HEAD.itemsize), self.framing):
             return 0
         return self.framing
 
     def record_at(self, offset: int) -> int:
         """Return the physical offset of the record in the entry at ``offset``; ``offset`` itself without an entry."""
-        if self.framing and is_entry(self.queue.pread(offset, BLANK_HEAD.itemsize), self.framing):
+        if self.framing and is_entry(self.file_run.pread(offset, BLANK_HEAD.itemsize), self.framing):
             return offset + self.framing
         return offset
 
-    def _fills(self, file: LogFile, offset: int) -> bool:
+    def _fills(self, file: RunFile, offset: int) -> bool:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
-        return self.queue.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
+        return self.file_run.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
 
     def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX, *, passes_zeros: bool = False) -> int:
         """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends.
@@ -325,7 +327,7 @@ class RecordReader:
     def _find_followed_size(self, offset: int) -> int:
         """Return the size of a record or entry that ends in zeros, if another follows it; 0 if it may be torn."""
         place = self.record_at(offset)
-        window = self.queue.read(place, 1, "sequential")
+        window = self.file_run.read(place, 1, "sequential")
         fields = None if window is None else read_message(*window, place, at_rest=True)[1]
         end = place if fields is None else place + int(fields["size"])
         return end - offset if fields is not None and self.begins_record(end) else 0
@@ -336,7 +338,7 @@ class RecordReader:
         Parameters: begin: a physical offset at which a file or a record begins, bytes.
         """
         end, last = self.find_sound_end(begin)
-        before = self.queue.find(begin - 1)
+        before = self.file_run.find(begin - 1)
         if last < 0 and before is not None:  # the last record is in an earlier file
             last = self.find_bad_bytes(before.file_from_offset).last_phy_offset
         return EndCandidate(end, last, self.find_later(end + 1, LONG_MAX))  # a half written record may begin at the end
@@ -348,10 +350,10 @@ class RecordReader:
 
     def last_begun_file(self) -> int:
         """Return where the last file with a record at its start begins. Files that were made ahead follow it."""
-        for file in reversed(self.queue.files):
+        for file in reversed(self.file_run.files):
             if self.begins_record(file.file_from_offset):
                 return file.file_from_offset
-        return self.queue.files[0].file_from_offset if self.queue.files else 0
+        return self.file_run.files[0].file_from_offset if self.file_run.files else 0
 
     def begin_of_last_files(self, count: int) -> int:
         """Return where the last ``count`` files begin, up to the last file with a record at its start. 0 without files.
@@ -359,7 +361,7 @@ class RecordReader:
         These are the files that a broker reads after a clean stop.
         """
         last = self.last_begun_file()
-        starts = [file.file_from_offset for file in self.queue.files if file.file_from_offset <= last]
+        starts = [file.file_from_offset for file in self.file_run.files if file.file_from_offset <= last]
         return min(starts[-count:], default=0)
 
     # ---- searches ------------------------------------------------------------------------------------------
@@ -370,12 +372,12 @@ class RecordReader:
         Bytes in the body of another record may look like a record and be found. At the start of a file the answer is
         that start, whatever is there: the reader reports other bytes.
         """
-        file = self.queue.find(begin)
+        file = self.file_run.find(begin)
         return begin if file is not None and file.file_from_offset == begin else self.find_later(begin, end)
 
     def find_later(self, offset: int, end: int) -> int | None:
         """Find the first record from ``offset`` to before ``end``. Holes are not read. None if there is no record."""
-        for file in self.queue.between(offset, end):
+        for file in self.file_run.between(offset, end):
             if file.end_offset <= offset:
                 continue
             start = file.file_from_offset
@@ -388,7 +390,7 @@ class RecordReader:
 
     def _find_in(self, place: int, stop: int) -> int | None:
         """Find the first record in a part of one file, window by window if the file is not mapped."""
-        while place < stop and (window := self.queue.read(place, self._span(place), "sequential", stop)) is not None:
+        while place < stop and (window := self.file_run.read(place, self._span(place), "sequential", stop)) is not None:
             partial = self._is_partial(window)
             found = find_record(*window, place, stop, or_cut=partial, framing=self.framing)
             if found is None:
@@ -412,7 +414,7 @@ class RecordReader:
 
         Parameters: most: how many bytes before ``offset`` are searched, LARGE_RECORD by default.
         """
-        file = self.queue.find(offset)
+        file = self.file_run.find(offset)
         if file is None:
             return None
         target = offset - self.framing_at(offset)  # the record of an entry that begins here begins at ``offset``

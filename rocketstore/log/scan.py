@@ -101,7 +101,7 @@ class Scan(ArrowStream):
         self.skipped = []
         self.bad_bodies = BadBodies()
         self._log.refresh()
-        files = self._log.queue.files
+        files = self._log.file_run.files
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
         last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
@@ -213,7 +213,7 @@ class Scan(ArrowStream):
 
     def _may_begin(self, offset: int) -> bool:
         """Return whether the scan may begin here: at a record, at the start of a file, or where no file is."""
-        file = self._log.queue.find(offset)
+        file = self._log.file_run.find(offset)
         return file is None or file.file_from_offset == offset or self._log.begins_record(offset)
 
     def _resync(self, offset: int, end: int) -> int:
@@ -239,7 +239,7 @@ class Scan(ArrowStream):
             if later is not None and log.is_at_rest(offset):
                 break
             time.sleep(ATTEMPT_SECONDS)  # a broker may be writing this record
-            log.queue.forget()
+            log.file_run.forget()
             step = log.step(scanner, offset, end, self._batch_size)
             if step is not None and (step[0] > offset or step[1] in (OK, BLANK)):
                 return step[0], True
@@ -287,7 +287,7 @@ class Scan(ArrowStream):
 
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Split a range into chunks, each in one file. Chunks that are holes are left out."""
-        for file in self._log.queue.between(begin, end):
+        for file in self._log.file_run.between(begin, end):
             start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
             data = merge_ranges(self._log.data_of(file, start)) if start < stop else []
             for at in range(start, stop, CHUNK):

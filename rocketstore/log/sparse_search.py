@@ -36,7 +36,7 @@ class SparseSearch:
         """Find where the records end now, up to the first bad bytes that a read meets. Raises: OSError."""
         log = self._log
         log.refresh()
-        files = log.queue.files
+        files = log.file_run.files
         if not files:
             self.last_phy_offset, self.end, self._stop = -1, 0, 0
             return
@@ -104,7 +104,7 @@ class SparseSearch:
 
     def _probe(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
         """Read a few bytes. Return where a record begins in them, or None, and whether any byte is not zero."""
-        data = self._log.queue.pread(place, min(size, high - place))
+        data = self._log.file_run.pread(place, min(size, high - place))
         found = self._find_in(data, place) if data else None
         return found, found is not None or any(data)
 
@@ -118,7 +118,7 @@ class SparseSearch:
         while end + distance < stop:
             places.append(end + distance)
             distance *= 2
-        parts = zip(places, self._log.queue.pread_many(places, FAR_PROBE), strict=True)
+        parts = zip(places, self._log.file_run.pread_many(places, FAR_PROBE), strict=True)
         found = (self._find_in(data, at) for at, data in parts if any(data))
         return next((record for record in found if record is not None), None)
 

@@ -64,7 +64,7 @@ class StandaloneLogWriter(LogWriter):
         """
         size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
         end = log.max_phy_offset
-        for file in log.queue.files:
+        for file in log.file_run.files:
             if file.size != size:
                 raise StoreError(f"{file.path}: {file.size} bytes, not {size}: recover the store first")
             begin = max(end - file.file_from_offset, 0)
@@ -125,9 +125,9 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
     """Return the queue offset after the last message of each queue, from the records of a log up to ``end``."""
     scanner = RequestScanner(message_delay_level=StoreConfig.message_delay_level, indexes_tags=False)
     found: dict[tuple[str, int], int] = {}
-    for file in log.queue.files:
+    for file in log.file_run.files:
         if file.file_from_offset < end:
-            window = log.queue.read(file.file_from_offset, file.size, "sequential")
+            window = log.file_run.read(file.file_from_offset, file.size, "sequential")
             scanner.scan(window.buffer, window.from_offset, file.file_from_offset, end)
             requests, _ = scanner.take()
             following = (requests["msg_base_offset"] + np.maximum(requests["batch_size"], 1)).tolist()

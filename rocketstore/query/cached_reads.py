@@ -109,12 +109,12 @@ class CachedReads:
         if (
             not isinstance(index, IndexService)
             or self._is_written()
-            or not log.queue.files
+            or not log.file_run.files
             or len(index.files) > MAX_FILES
         ):
             return
         files = [file for file in reversed(index.files) if overlaps(file, log)]
-        paths = [*self._directories, self._index_directory, str(log.queue.files[-1].path)]
+        paths = [*self._directories, self._index_directory, str(log.file_run.files[-1].path)]
         paths += [str(file.path) for file in files]
         stamp, now = self._find_stamp(paths), time.time_ns()
         if stamp is None or not self._is_settled(stamp, now):
@@ -167,7 +167,7 @@ class CachedReads:
         log: CommitLog, phy_offsets: list[int], topic: str, key: str, times: tuple[int, int], index_type: str | None
     ) -> bool:
         """Return whether the messages at all these physical offsets have the topic, the key and the time."""
-        found = (log.queue.read_entry(phy_offset, SPAN, find_record_end) for phy_offset in phy_offsets)
+        found = (log.file_run.read_entry(phy_offset, SPAN, find_record_end) for phy_offset in phy_offsets)
         windows = [window for window in found if window is not None]
         if len(windows) < len(phy_offsets):
             return False
@@ -193,9 +193,10 @@ class CachedReads:
     def cache_queue(self, topic: str, queue_id: int, queue: StoredQueue) -> None:
         """Cache the state of a queue and the log for the next read, unless it changes meanwhile."""
         log = self._find_log()
-        if type(queue) is not ConsumeQueue or not log.queue.files or not queue.run.files:
+        if type(queue) is not ConsumeQueue or not log.file_run.files or not queue.run.files:
             return
-        paths = [*self._directories, str(queue.directory), str(log.queue.files[-1].path), str(queue.run.files[-1].path)]
+        last_files = log.file_run.files[-1], queue.run.files[-1]
+        paths = [*self._directories, str(queue.directory), *(str(file.path) for file in last_files)]
         stamp, now = self._find_stamp(paths), time.time_ns()
         if stamp is None or not self._is_settled(stamp, now):
             return

@@ -276,7 +276,7 @@ class _Reader:
     def _is_in_log(self, unit: CqUnit) -> bool:
         begin, end = self.log_range
         if begin <= unit.phy_offset and unit.size <= end - unit.phy_offset:
-            return self.log.queue.find(unit.phy_offset) is not None  # a file between others may be missing
+            return self.log.file_run.find(unit.phy_offset) is not None  # a file between others may be missing
         # A broker's log ends at the first bytes that are no message.
         return not self.as_broker and self.log.find_message(unit.phy_offset) is not None
 

@@ -105,7 +105,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return self.max_queue_offset
 
     def _offset_at(self, position: int) -> int:
-        at_end = position >= self._spans()[-1][1] or self.run.queue.find(position) is None
+        at_end = position >= self._spans()[-1][1] or self.run.file_run.find(position) is None
         return self.max_queue_offset if at_end else self.run.unit_at(position).queue_offset
 
     def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:

@@ -10,7 +10,7 @@ from typing import ClassVar, overload
 import numpy as np
 
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.file_run_reader import LogFile, Mappings
+from rocketstore.disk.file_run_reader import Mappings, RunFile
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -51,7 +51,7 @@ class CompactedQueue(Closable):
         self.run = run
         self.log = log
         self._queue_of_log = queue_of_log
-        self._ends: dict[LogFile, int] = {}  # the known end of the valid units of each file, a position
+        self._ends: dict[RunFile, int] = {}  # the known end of the valid units of each file, a position
 
     # ---- units ---------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class CompactedQueue(Closable):
         parts = [(at, min(at + step, end)) for begin, end in wanted for at in range(begin, end, step)]
         return (self.run.decode([part]) for part in (reversed(parts) if backwards else parts))
 
-    def units_of(self, file: LogFile) -> Iterator[tuple[int, ConsumeQueueUnits]]:
+    def units_of(self, file: RunFile) -> Iterator[tuple[int, ConsumeQueueUnits]]:
         """Yield positions of units of one file, and the units from there on, ``READ_UNITS`` at most at once."""
         end, step = self._find_end(file), READ_UNITS * self.unit_size
         for begin in range(file.file_from_offset, end, step):
@@ -178,9 +178,9 @@ class CompactedQueue(Closable):
         self._ends = ends
         return [(file.file_from_offset, end) for file, end in ends.items() if end > file.file_from_offset]
 
-    def _find_end(self, file: LogFile) -> int:
+    def _find_end(self, file: RunFile) -> int:
         begin = self._ends.get(file, file.file_from_offset)
-        return find_invalid_unit(self.run.queue.pread, begin, self.run.limit(file), self.unit_size)
+        return find_invalid_unit(self.run.file_run.pread, begin, self.run.limit(file), self.unit_size)
 
     def _spans_between(self, spans: list[Span], begin: int, end: int) -> list[Span]:
         """Return the spans of the units of a range of queue offsets."""

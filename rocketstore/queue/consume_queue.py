@@ -15,7 +15,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.file_run_reader import LogFile, Mappings
+from rocketstore.disk.file_run_reader import Mappings, RunFile
 from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.disk.store_path import StorePath
@@ -87,7 +87,7 @@ class ConsumeQueue(Closable):
         self.run = run
         self._commit_log = commit_log
         self._end_finder = QueueEndFinder(run, commit_log)
-        self._known_spans: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, end, spans of both
+        self._known_spans: tuple[Sequence[RunFile], int, list[Span]] | None = None  # files, end, spans of both
         self._closed = False
         self._writer: Any = None
         if mode != "r":
@@ -142,7 +142,7 @@ class ConsumeQueue(Closable):
     @property
     def mapped_file_size(self) -> int:
         """The length of a complete file, bytes; 0 without a file."""
-        return self.run.queue.mapped_file_size
+        return self.run.file_run.mapped_file_size
 
     @property
     @beside_expiry

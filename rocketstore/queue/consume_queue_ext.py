@@ -12,7 +12,7 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.columns import require_int64
@@ -57,10 +57,10 @@ class ConsumeQueueExt(Closable):
         self.directory = directory
         self.mode = mode
         self._given_size = mapped_file_size
-        self._queue = open_queue([self.directory], mapped_file_size=mapped_file_size)
+        self._file_run = open_file_run([self.directory], mapped_file_size=mapped_file_size)
         self._writer: ConsumeQueueExtWriter | None = None
         if mode != "r":
-            size = self._queue.mapped_file_size or DEFAULT_SIZES[self.size_name]
+            size = self._file_run.mapped_file_size or DEFAULT_SIZES[self.size_name]
             self._writer = ConsumeQueueExtWriter(local_path(self.directory), size)
             self._writer.recover(zero=True)
 
@@ -96,9 +96,9 @@ class ConsumeQueueExt(Closable):
         if not LONG_MIN <= address <= MAX_ADDRESS:
             raise ValueError(f"{address} is no address of an ext unit")
         position = address - LONG_MIN
-        if self._queue.find(position) is None:
-            self._queue.refresh()
-        window = self._queue.read(position, LARGEST_UNIT)
+        if self._file_run.find(position) is None:
+            self._file_run.refresh()
+        window = self._file_run.read(position, LARGEST_UNIT)
         unit = None if window is None else read_ext_unit(window.buffer, position - window.from_offset)
         return None if unit is None else ExtUnit(*unit)
 
@@ -127,7 +127,7 @@ class ConsumeQueueExt(Closable):
 
     def close(self) -> None:
         """Flush, if open for writing, and close the files. Later calls raise StoreClosedError."""
-        self._queue.close()
+        self._file_run.close()
         if self._writer is not None and not self._writer.closed:
             try:
                 self._writer.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rocketstore.disk.file_run_writer import FileRun
+from rocketstore.disk.file_run_writer import FileRunWriter
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit
@@ -20,7 +20,7 @@ END_LENGTH = 4  # bytes at the end of a file that units leave free for END
 ATTEMPTS = 3
 
 
-class ConsumeQueueExtWriter(FileRun):
+class ConsumeQueueExtWriter(FileRunWriter):
     """Writes the ext units of one queue. Source: ConsumeQueueExt."""
 
     model_directory = LOG_DIRECTORY
@@ -28,7 +28,10 @@ class ConsumeQueueExtWriter(FileRun):
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, held: HeldDirectory | None = None
     ) -> None:
-        """Open and make nothing yet. Parameters: mapped_file_size: of every file, bytes. held: as for ``FileRun``."""
+        """Open and make nothing yet.
+
+        Parameters: mapped_file_size: of every file, bytes. held: as for ``FileRunWriter``.
+        """
         if mapped_file_size < EXT_UNIT.itemsize + END_LENGTH:
             raise ValueError(f"mapped_file_size={mapped_file_size}: no unit fits into a file")
         super().__init__(directory, mapped_file_size, held)

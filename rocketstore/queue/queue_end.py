@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.limits import LONG_MAX
@@ -45,7 +45,7 @@ class QueueEndFinder:
         self.commit_log = commit_log
         self.known_end = -1
         # The last end by the end of the log, also with uncommitted records, and the files for which it is right.
-        self._by_log: tuple[Sequence[LogFile], QueueEnd] = [], QueueEnd(-1, -1)
+        self._by_log: tuple[Sequence[RunFile], QueueEnd] = [], QueueEnd(-1, -1)
 
     def find_end(self) -> int:
         """Return the position where the queue ends now, bytes."""
@@ -56,7 +56,7 @@ class QueueEndFinder:
         run_end, log = self.run.find_end(), self.commit_log
         finder = getattr(log, "end_finder", None)
         state = StoreState.CRASHED if finder is None else finder.find_state()
-        is_bounded = state != StoreState.CRASHED and log.queue.files
+        is_bounded = state != StoreState.CRASHED and log.file_run.files
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
         limit = LONG_MAX if finder is None else finder.find_limit()
         self.known_end = end if limit == LONG_MAX else self._find_end_before(limit, end)

@@ -13,12 +13,12 @@ import numpy as np
 
 from rocketstore.disk.file_run_reader import (
     FROM_OFFSET,
-    LogFile,
-    MappedFileQueue,
+    FileRunReader,
     Mappings,
+    RunFile,
     Window,
 )
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import identity, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
@@ -77,7 +77,7 @@ class UnitRun:
     listed.
     """
 
-    __slots__ = ("_closed", "_end", "_queue", "_shown_spans", "directory", "file_size", "given_size", "mappings")
+    __slots__ = ("_closed", "_end", "_file_run", "_shown_spans", "directory", "file_size", "given_size", "mappings")
     layout: ClassVar[np.dtype] = UNIT
     unit_size: ClassVar[int] = UNIT.itemsize
     rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
@@ -98,38 +98,38 @@ class UnitRun:
         self.given_size = mapped_file_size
         self.mappings = mappings
         self.file_size = 0
-        self._queue: MappedFileQueue | None = None
-        self._shown_spans: tuple[Sequence[LogFile], list[Span]] = ([], [])
+        self._file_run: FileRunReader | None = None
+        self._shown_spans: tuple[Sequence[RunFile], list[Span]] = ([], [])
         self._end = -1
         self._closed = False
 
     # ---- files ---------------------------------------------------------------------------------------------
 
     @property
-    def queue(self) -> MappedFileQueue:
+    def file_run(self) -> FileRunReader:
         """The file run, as it was listed last. Raises: CorruptFileError; FileNotFoundError; StoreClosedError."""
         if self._closed:
             raise StoreClosedError(f"{self.directory} is closed")
-        return self.list_files() if self._queue is None else self._queue
+        return self.list_files() if self._file_run is None else self._file_run
 
     @property
-    def files(self) -> Sequence[LogFile]:
-        return self.queue.files
+    def files(self) -> Sequence[RunFile]:
+        return self.file_run.files
 
-    def list_files(self) -> MappedFileQueue:
+    def list_files(self) -> FileRunReader:
         """List the files as they are now."""
         if self._closed:
             raise StoreClosedError(f"{self.directory} is closed")
-        if self._queue is None:
-            self._queue = open_queue([self.directory], mapped_file_size=self.given_size, mappings=self.mappings)
+        if self._file_run is None:
+            self._file_run = open_file_run([self.directory], mapped_file_size=self.given_size, mappings=self.mappings)
         else:
-            self._queue.refresh()
-        self.file_size = self._queue.mapped_file_size
-        for file in self._queue.files:
+            self._file_run.refresh()
+        self.file_size = self._file_run.mapped_file_size
+        for file in self._file_run.files:
             if file.file_from_offset % (self.given_size or self.rounded_to) or file.size > self.file_size:
                 reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self.file_size} are expected"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
-        return self._queue
+        return self._file_run
 
     def set_size(self, mapped_file_size: int) -> None:
         """Set the length of a complete file, bytes, for a queue that is written."""
@@ -137,19 +137,19 @@ class UnitRun:
 
     def forget(self) -> None:
         """Forget the files, because a writer changed them. The next use lists them again."""
-        self._queue = None
+        self._file_run = None
 
     def close(self) -> None:
         self._closed = True
-        if self._queue is not None:
-            self._queue.close()
+        if self._file_run is not None:
+            self._file_run.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.directory, self.given_size)
 
     # ---- spans ---------------------------------------------------------------------------------------------
 
-    def limit(self, file: LogFile) -> int:
+    def limit(self, file: RunFile) -> int:
         """Return the position where the last unit ends that a file has room for."""
         return file.file_from_offset + file.size // self.unit_size * self.unit_size
 
@@ -181,7 +181,7 @@ class UnitRun:
     def spans_between(self, begin: int, end: int) -> Iterator[Span]:
         """Yield the spans between two positions, file by file. Raises: CorruptFileError if a file is missing or cut."""
         while begin < end:
-            file = self.queue.find(begin)
+            file = self.file_run.find(begin)
             limit = -1 if file is None else self.limit(file)
             if file is None or begin >= limit:
                 raise self.missing_file(begin)
@@ -199,13 +199,13 @@ class UnitRun:
 
     def map_span(self, span: Span) -> tuple[Buffer, int, int]:
         """Return arguments for kernels: the buffer, the place of the first unit in it, and the number of units."""
-        window: Window | None = self.queue.read(span[0], span[1] - span[0])
+        window: Window | None = self.file_run.read(span[0], span[1] - span[0])
         if window is None:
             raise self.missing_file(span[0])
         return window.buffer, span[0] - window.from_offset, (span[1] - span[0]) // self.unit_size
 
     def unit_at(self, position: int) -> CqUnit:
-        window: Window | None = self.queue.read(position, self.unit_size)
+        window: Window | None = self.file_run.read(position, self.unit_size)
         if window is None:
             raise self.missing_file(position)
         return CqUnit(position // self.unit_size, *read_unit(window.buffer, position - window.from_offset))
@@ -238,11 +238,11 @@ class UnitRun:
         return span[0] + find_unit(*self.map_span(span), self.unit_size, place, value) * self.unit_size
 
     def read_phy_offset(self, position: int) -> int:
-        return read_field(self.queue.pread(position, 8), UNIT, "phy_offset")
+        return read_field(self.file_run.pread(position, 8), UNIT, "phy_offset")
 
     def skip_before(self, begin: int, end: int, log_end: int) -> int:
         """Return the position of the first unit that leads to ``log_end`` or behind it, or is invalid; or ``end``."""
-        return find_invalid_unit(self.queue.pread, begin, end, self.unit_size, last_phy_offset=log_end - 1)
+        return find_invalid_unit(self.file_run.pread, begin, end, self.unit_size, last_phy_offset=log_end - 1)
 
     # ---- the end of the valid units ------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class UnitRun:
         queue grows as a broker writes.
         """
         files = self.files
-        file = self.queue.find(self._end)
+        file = self.file_run.find(self._end)
         if file is not None and self._is_same(file) and self._is_at_end(file):
             return self._end
         if files and self._end == self.limit(files[-1]) and self._is_same(files[-1]) and self._is_last_valid():
@@ -269,14 +269,14 @@ class UnitRun:
                 break
         return self._end
 
-    def _is_same(self, file: LogFile) -> bool:
+    def _is_same(self, file: RunFile) -> bool:
         """Return whether the file with this name is still the listed file."""
         try:
             return identity(file.path) == file.identity
         except FileNotFoundError:
             return False
 
-    def _is_at_end(self, file: LogFile) -> bool:
+    def _is_at_end(self, file: RunFile) -> bool:
         """Return whether the unit before the end is valid, and no valid unit follows it in this file."""
         begin, end = self._end - self.unit_size, self._end + self.unit_size
         page = self._end - (self._end - file.file_from_offset) % mmap.PAGESIZE
@@ -291,14 +291,14 @@ class UnitRun:
     def _is_last_valid(self) -> bool:
         """Return whether the unit before the end is valid. A recovery, or a new queue of this name, may remove it."""
         begin = self._end - self.unit_size
-        if self.queue.find(begin) is None:
+        if self.file_run.find(begin) is None:
             return True
         return count_valid_units(*self.map_span((begin, self._end)), self.unit_size) > 0
 
-    def _move_end(self, file: LogFile) -> bool:
+    def _move_end(self, file: RunFile) -> bool:
         """Move the end over the valid units of a file. Return whether the file is full."""
         begin, limit = max(self._end, file.file_from_offset), self.limit(file)
-        end = find_invalid_unit(self.queue.pread, begin, limit, self.unit_size)
+        end = find_invalid_unit(self.file_run.pread, begin, limit, self.unit_size)
         if end > file.file_from_offset:
             self._end = max(end, self._end)
         return self._end >= limit

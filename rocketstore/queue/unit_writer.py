@@ -7,7 +7,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from rocketstore.disk.file_run_writer import FileRun
+from rocketstore.disk.file_run_writer import FileRunWriter
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.layout import UNIT, read_field
@@ -16,7 +16,7 @@ from rocketstore.queue.unit_run import RECOVERED_FILES, find_invalid_unit
 from rocketstore.root_places import LOG_DIRECTORY
 
 
-class UnitWriter(FileRun):
+class UnitWriter(FileRunWriter):
     """The common part of the writers of plain and of batch queues. Attribute: ``unit_size``, bytes."""
 
     unit_size: ClassVar[int]
@@ -32,7 +32,7 @@ class UnitWriter(FileRun):
     ) -> None:
         """Parameters: keeps_files: ``recover`` raises CorruptFileError if RocketMQ's recovery would delete files.
 
-        held: as for ``FileRun``.
+        held: as for ``FileRunWriter``.
         """
         if mapped_file_size < self.unit_size:
             raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {self.unit_size} bytes")

@@ -320,7 +320,7 @@ class Rebuilder:
         store = open_store_files(self.places, self.config)
         repair = plan_log(store, last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
-        if not store.log.queue.files and any(path.is_file() for path in old):
+        if not store.log.file_run.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
         unreadable = count_unreadable(store.log, self.config.compat, store.log.min_phy_offset, repair.end)
         self.unreadable = unreadable.require_none(self.root, allow=self.config.allow_unreadable)

@@ -89,7 +89,7 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
 def _sync_files(plan: RecoveryPlan) -> None:
     """Flush the files that were written before the crash, and are counted as sound from now on."""
     store = plan.store
-    paths = [local_path(file.path) for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
+    paths = [local_path(file.path) for file in store.log.file_run.files if file.end_offset > plan.log.checked_from]
     if not store.last_exit_ok:
         for queue in plan.queues.queues:
             paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]

@@ -26,7 +26,7 @@ def find_dispatch_begin(log: CommitLog, checkpoint: StoreCheckpoint, config: Sto
     Source: CommitLog.recoverAbnormally, CommitLog.isMappedFileMatchedRecover; from 5.4.0 on also
     ConsumeQueueStore.isMappedFileMatchedRecover.
     """
-    is_new, files = Compat.of(config.compat).limits_recovery, log.queue.files
+    is_new, files = Compat.of(config.compat).limits_recovery, log.file_run.files
     if is_new:
         most = config.commit_log_recover_max_num
         files = files[-(most if most > 0 else DEFAULT_RECOVER_MAX_NUM) :]
@@ -61,7 +61,7 @@ def _least_time(checkpoint: StoreCheckpoint, config: StoreConfig) -> int:
 
 
 def _is_head_before(log: CommitLog, offset: int, checkpoint: StoreCheckpoint, config: StoreConfig) -> bool:
-    head = log.queue.pread(log.record_at(offset), HEAD_SIZE)
+    head = log.file_run.pread(log.record_at(offset), HEAD_SIZE)
     return len(head) == HEAD_SIZE and is_head_before_checkpoint(head, checkpoint, config)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import allocate, sync_path
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
@@ -78,7 +78,7 @@ class BrokerRecovery:
         self._extend_index_files()
         index = open_index(self.places.index, self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
         self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
-        files = MappedFileQueue(self.directories).files if self.directories else []
+        files = FileRunReader(self.directories).files if self.directories else []
         if not files:
             self._destroy_queues()
             index.close()
@@ -123,7 +123,7 @@ class BrokerRecovery:
         runs |= {directory: sizes[directory.parent.parent] for directory in self._queue_directories()}
         empty = []
         for directory, size in runs.items():
-            files = MappedFileQueue([directory]).files
+            files = FileRunReader([directory]).files
             for file in files:
                 if file.size == 0 and file == files[-1]:
                     empty.append(local_path(file.path))
@@ -169,9 +169,9 @@ class BrokerRecovery:
 
     # ---- commit log ----------------------------------------------------------------------------------------
 
-    def _parse(self, log: CommitLog, file: LogFile, position: int) -> tuple[bool, int, dict[str, Any] | None]:
+    def _parse(self, log: CommitLog, file: RunFile, position: int) -> tuple[bool, int, dict[str, Any] | None]:
         config = self.config
-        with log.queue.map(file, "sequential").reading() as view:
+        with log.file_run.map(file, "sequential").reading() as view:
             parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
                 view[position:],
                 config.check_crc_on_recover,
@@ -184,7 +184,7 @@ class BrokerRecovery:
 
     def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
         """Return the number of the first file to read. Source: CommitLog.recoverNormally, recoverAbnormally."""
-        files, last = log.queue.files, len(log.queue.files) - 1
+        files, last = log.file_run.files, len(log.file_run.files) - 1
         if not Compat.of(self.config.compat).limits_recovery:
             if self.last_exit_ok:
                 return next((i for i in range(last, 0, -1) if files[i].file_from_offset <= max_phy_offset), 0)
@@ -196,12 +196,12 @@ class BrokerRecovery:
                 return i
         return least
 
-    def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
+    def _is_before_checkpoint(self, log: CommitLog, file: RunFile) -> bool:
         """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which checks only the magic of the record."""
-        with log.queue.map(file).reading() as view:
+        with log.file_run.map(file).reading() as view:
             return is_head_before_checkpoint(view, self.checkpoint, self.config)
 
-    def _is_matched(self, log: CommitLog, file: LogFile, max_phy_offset: int) -> bool:
+    def _is_matched(self, log: CommitLog, file: RunFile, max_phy_offset: int) -> bool:
         """Source: CommitLog.isMappedFileMatchedRecover, ConsumeQueueStore.isMappedFileMatchedRecover."""
         fields = self._parse(log, file, 0)[2]
         if fields is None or fields["store_timestamp"] == 0:
@@ -216,7 +216,7 @@ class BrokerRecovery:
 
     def _scan(self, log: CommitLog, number: int, max_phy_offset: int) -> Scanned:
         """Read the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""
-        files, position, request = log.queue.files, 0, None
+        files, position, request = log.file_run.files, 0, None
         last = self._confirm_offset(log) if self.last_exit_ok else files[number].file_from_offset
         ranges: list[tuple[int, int]] = []
         while True:
@@ -246,7 +246,7 @@ class BrokerRecovery:
 
     def _confirm_offset(self, log: CommitLog) -> int:
         """Return the offset that is confirmed before recovery. Source: CommitLog.getConfirmOffset."""
-        return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.queue.files[-1].end_offset
+        return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.file_run.files[-1].end_offset
 
     def _count_lost(self, log: CommitLog, end: int) -> tuple[LostMessages, ...]:
         """Count the messages that no recovery has cut off before."""
@@ -264,7 +264,7 @@ class BrokerRecovery:
             self.actions.append(RecoveryAction(tail.file.path, "save", position, tail.end - tail.begin))
             if self.saves_tails:
                 save_tail(self.places.saved_cuts, tail)
-        for file in log.queue.files:
+        for file in log.file_run.files:
             if file.file_from_offset > end:
                 path = local_path(file.path)
                 self.actions.append(RecoveryAction(path, "delete"))
@@ -374,4 +374,4 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def files_of(directory: Path) -> list[Path]:
-    return [local_path(file.path) for file in MappedFileQueue([directory]).files] if directory.is_dir() else []
+    return [local_path(file.path) for file in FileRunReader([directory]).files] if directory.is_dir() else []

@@ -47,5 +47,5 @@ def _first_unchecked(plan: RecoveryPlan) -> int:
 
     If the store was opened with this release before, all records of that time were checked.
     """
-    files, saved = plan.store.log.queue.files, read_saved(plan.store.places.saved_settings)
+    files, saved = plan.store.log.file_run.files, read_saved(plan.store.places.saved_settings)
     return files[-1].file_from_offset if files and saved.get("compat") == plan.store.config.compat else 0

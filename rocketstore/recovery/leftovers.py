@@ -19,7 +19,7 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
     if not log.end_finder.is_end_known():
         return None
     if is_remote(log.directories[0]):
-        return 0 if not log.queue.pread(end, NEAR).strip(b"\0") else None
+        return 0 if not log.file_run.pread(end, NEAR).strip(b"\0") else None
     return sum(tail.end - tail.begin for tail in tails(log, end))
 
 

@@ -97,7 +97,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
 
 def check_log_files(store: StoreFiles) -> None:
     """Raise CorruptFileError for a log file that is too long, or that is too short and not the last one."""
-    files, size = store.log.queue.files, store.config.mapped_file_size_commit_log
+    files, size = store.log.file_run.files, store.config.mapped_file_size_commit_log
     for file in files:
         if file.size > size or (file.size < size and file != files[-1]):
             reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
@@ -136,7 +136,7 @@ def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
 
     Later records may have earlier times, if a clock went back. Parameters: timestamp: milliseconds since the epoch.
     """
-    for file in reversed(store.log.queue.files):
+    for file in reversed(store.log.file_run.files):
         first = store.log.find_message(store.log.record_at(file.file_from_offset))
         if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
             return file.file_from_offset
@@ -155,7 +155,7 @@ def find_record_end(log: CommitLog, phy_offset: int) -> int:
 def _find_sound_end(log: CommitLog, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False) -> SoundEnd:
     """Find where the sound records from ``begin`` on end, before ``stop``. Begin earlier if there is no record."""
     found = log.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True)
-    before = log.queue.find(begin - 1)
+    before = log.file_run.find(begin - 1)
     if found.last_phy_offset >= 0 or before is None:
         return found
     return _find_sound_end(log, before.file_from_offset, stop, verify_crc=verify_crc)
@@ -163,14 +163,14 @@ def _find_sound_end(log: CommitLog, begin: int, stop: int = LONG_MAX, *, verify_
 
 def _find_end_before(log: CommitLog, phy_offset: int) -> SoundEnd:
     """Find where a log ends that ends before the record at an offset."""
-    file = log.queue.find(phy_offset - 1)
+    file = log.file_run.find(phy_offset - 1)
     return _find_sound_end(log, file.file_from_offset if file else phy_offset, phy_offset)
 
 
 def _is_last_torn(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
     """Return whether the last record ends in zeros, and its properties lack a value that its queue needs."""
     record_end = find_record_end(store.log, last_phy_offset)
-    if record_end == 0 or record_end != end or store.log.queue.pread(end - 1, 1) != b"\0":
+    if record_end == 0 or record_end != end or store.log.file_run.pread(end - 1, 1) != b"\0":
         return False
     try:
         hashes_of(store.log, store.config, last_phy_offset, end)
@@ -209,10 +209,10 @@ def require_sound_records(store: StoreFiles, begin: int, end: int) -> None:
 
 def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     """Return the error for damaged bytes, or a missing file, at a place with sound records behind it."""
-    queue = store.log.queue
+    file_run = store.log.file_run
     later = store.log.find_later(place + 1, LONG_MAX)
-    at_place = queue.find(place)
-    file = at_place or next(file for file in queue.files if file.end_offset > place)
+    at_place = file_run.find(place)
+    file = at_place or next(file for file in file_run.files if file.end_offset > place)
     advice = advice_for(DAMAGE_ADVICE if at_place else GAP_ADVICE, store.root)
     reason = f"no message begins here, but one is at {later}: {advice}"
     return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
@@ -247,7 +247,7 @@ def _log_steps(
     if write is not None:
         yield RecoveryAction(intent_path(store.root), write.what, write.begin, write.end - write.begin)
     length = store.config.mapped_file_size_commit_log
-    for file in reversed(store.log.queue.files):
+    for file in reversed(store.log.file_run.files):
         if file.file_from_offset > end or file.size == 0:
             yield RecoveryAction(file.path, "delete")
         elif file.size < length:

@@ -65,7 +65,7 @@ def find_queue_ends(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last sound units, by the units alone. Raises: StoreError if the log is missing."""
     flushed, minimum = store.checkpoint.logics_physical_offset, store.log.min_phy_offset
     queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store.local_places, store.config, flushed)]
-    if not store.log.queue.files and any(path for queue in queues for path in queue.files()):
+    if not store.log.file_run.files and any(path for queue in queues for path in queue.files()):
         require_log_directory(store.places, store.config)
         raise StoreError(
             f"{store.root}: the commit log is gone, but its queues are there: restore it, "

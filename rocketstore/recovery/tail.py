@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync, sync_path
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import local_path
@@ -27,7 +27,7 @@ CHUNK = 1 << 20
 class Tail(NamedTuple):
     """Bytes behind the end of the log in one file: from a physical offset to the last one that is not zero."""
 
-    file: LogFile
+    file: RunFile
     begin: int
     end: int
 
@@ -35,7 +35,7 @@ class Tail(NamedTuple):
 def tails(log: CommitLog, end: int) -> list[Tail]:
     """Return the tail of each log file that has bytes other than zero behind the end of the log."""
     found = []
-    for file in log.queue.files:
+    for file in log.file_run.files:
         begin = max(end, file.file_from_offset)
         last = file.file_from_offset + nonzero_end(file.path, begin - file.file_from_offset, file.size)
         if begin < last:

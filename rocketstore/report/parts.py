@@ -147,8 +147,8 @@ class Expiry(NamedTuple):
 def find_expiry(store: MessageStore) -> Expiry:
     """Find which files of the log may be deleted, and when. Raises: StoreError, OSError, ValueError."""
     log, hours = store.commit_log, store.config.file_reserved_time
-    files = [file for file in log.queue.files[:-1] if file.end_offset < log.max_phy_offset]
-    expired = expired_files(log.queue.files, log.max_phy_offset, store.config)
+    files = [file for file in log.file_run.files[:-1] if file.end_offset < log.max_phy_offset]
+    expired = expired_files(log.file_run.files, log.max_phy_offset, store.config)
     expiring: list[ExpiringFile] = []
     latest = 0
     for file in files:

@@ -116,7 +116,7 @@ class NewStore:
         self.dispatcher.flush()
         self.log.refresh()
         make_abort(self.places.abort)
-        for file in self.log.queue.files:
+        for file in self.log.file_run.files:
             sync_path(local_path(file.path))
         store = StoreFiles(self.places, self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)

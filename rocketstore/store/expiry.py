@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.storage import local_path
 from rocketstore.index.index_service import IndexService
@@ -46,12 +46,12 @@ class ExpiredFiles:
 
 
 def expired_files(
-    files: Sequence[LogFile],
+    files: Sequence[RunFile],
     max_phy_offset: int,
     config: StoreConfig,
     hours: float | None = None,
     before_phy_offset: int | None = None,
-) -> list[LogFile]:
+) -> list[RunFile]:
     """Return the files of a commit log that have expired: the oldest ones, never the last file.
 
     Parameters: files: of the log, oldest first. max_phy_offset: where the log ends; a file that begins there was made
@@ -67,7 +67,7 @@ def expired_files(
         raise ValueError(f"hours={hours}: must not be negative")
     latest = time.time() - hours * 3600
 
-    def is_expired(file: LogFile) -> bool:
+    def is_expired(file: RunFile) -> bool:
         return (
             file.end_offset < max_phy_offset
             and (before_phy_offset is None or file.end_offset <= before_phy_offset)
@@ -78,7 +78,7 @@ def expired_files(
 
 
 def delete_expired_files(
-    files: Sequence[LogFile],
+    files: Sequence[RunFile],
     max_phy_offset: int,
     queues: Iterable[ConsumeQueueWriter | BatchConsumeQueueWriter],
     index: IndexService | None,

@@ -357,7 +357,7 @@ class StoreParts:
     def _find_end_of_units(self) -> int | None:
         """Return the physical offset from which on units are leftovers, None if all units count."""
         log = commit_log_or_none(self) if self.is_bounded else None
-        return None if log is None or not log.queue.files else log.max_phy_offset
+        return None if log is None or not log.file_run.files else log.max_phy_offset
 
     def find_missing_units(self) -> list[str]:
         """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.

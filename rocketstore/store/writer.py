@@ -328,7 +328,7 @@ class StoreWriter:
             self.place.require_in_place()  # the log was listed by its path
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
-                self._read_log.queue.files,
+                self._read_log.file_run.files,
                 self._log.phy_offset,
                 writers,
                 self.index,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogView, Why
@@ -38,6 +38,6 @@ def open_compacted_log(directory: StorePath, config: StoreConfig) -> CommitLog:
     Its files are replaced one by one, so bytes between two files and behind the last record of a file mean nothing:
     units say where records are. Raises: FileNotFoundError; OSError.
     """
-    files = open_queue([directory])
+    files = open_file_run([directory])
     end = files.files[-1].end_offset if files.files else 0
     return CommitLog(files, log_options(config), view=LogView(end, Why.COMPLETE, end, None, end))

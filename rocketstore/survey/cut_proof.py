@@ -167,7 +167,7 @@ def has_trace(log: RecordReader, facts: LastFileFacts, place: int) -> bool:
     """Return whether a unit, an index item or the rest of a header says that a record began at a place."""
     if facts.units.leads_to(place) or bool((facts.item_offsets == place).any()):
         return True
-    head = log.queue.pread(place, RECORD_HEAD.itemsize).ljust(RECORD_HEAD.itemsize, b"\0")
+    head = log.file_run.pread(place, RECORD_HEAD.itemsize).ljust(RECORD_HEAD.itemsize, b"\0")
     if read_field(head, RECORD_HEAD, "magic") in (*RECORD_MAGICS, MAGIC_BLANK):
         return True
     return place > 0 and read_field(head, RECORD_HEAD, "phy_offset") == place

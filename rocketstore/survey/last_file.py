@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, Window
+from rocketstore.disk.file_run_reader import RunFile, Window
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, find_record, read_message
 from rocketstore.log.record_reader import RecordReader
 
@@ -21,7 +21,7 @@ class LastFile:
     bad: where bytes begin that are no record, int64[m], physical offsets. Sound records follow each of them.
     """
 
-    file: LogFile
+    file: RunFile
     phy_offset: np.ndarray
     size: np.ndarray
     store_timestamp: np.ndarray
@@ -43,17 +43,17 @@ class LastFile:
         return int(self.bad[at]) if at < len(self.bad) else self.file.end_offset
 
 
-def find_last_file(log: RecordReader) -> LogFile | None:
+def find_last_file(log: RecordReader) -> RunFile | None:
     """Find the last file of a log that has a record. Files created in advance may follow it. None without a record."""
-    for file in reversed(log.queue.files):
+    for file in reversed(log.file_run.files):
         if log.find_later(file.file_from_offset, file.end_offset) is not None:
             return file
     return None
 
 
-def read_last_file(log: RecordReader, file: LogFile) -> LastFile | None:
+def read_last_file(log: RecordReader, file: RunFile) -> LastFile | None:
     """Read all sound records of a file; None if the file has just expired."""
-    window = log.queue.read(file.file_from_offset, file.size, "sequential")
+    window = log.file_run.read(file.file_from_offset, file.size, "sequential")
     if window is None:
         return None
     scanner = log.scanner(FIELDS, verify_crc=True)

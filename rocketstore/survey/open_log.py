@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import FRAMING, UncommittedEntries
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
@@ -44,10 +44,10 @@ def open_log(
         raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
     # The root has no files of a log.
     instead = [places.root] if may_be_missing else named
-    queue = open_queue(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
+    file_run = open_file_run(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
     options = log_options(config) | {"framing": 0 if dledger is None else FRAMING}
     log = CommitLog(
-        queue,
+        file_run,
         options,
         whole_to=whole_to,
         trusts_file_times=trusts_file_times,

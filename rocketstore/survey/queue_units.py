@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.holes import data_ranges
-from rocketstore.disk.remote.remote_file_run import open_queue
+from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.limits import INT_MAX
@@ -90,7 +90,7 @@ class QueueUnits:
         return OwnUnit(topic, queue_id, int(self.number[at]), is_batch)
 
 
-def read_queue_units(places: AnyPlaces, target: LogFile) -> QueueUnits | None:
+def read_queue_units(places: AnyPlaces, target: RunFile) -> QueueUnits | None:
     """Read the units of all queues of a store that lead into a file of its log.
 
     All bytes of all queue files are read, since old units behind the end of a queue are in no order.
@@ -102,7 +102,7 @@ def read_queue_units(places: AnyPlaces, target: LogFile) -> QueueUnits | None:
     fetched = 0
     for kind in QUEUE_KINDS:
         for directory in queue_directories(places.queues(kind)):
-            run = open_queue([directory])
+            run = open_file_run([directory])
             fetched += sum(file.size for file in run.files) if is_remote(places.root) else 0
             if fetched > MAX_REMOTE_BYTES:
                 return None
@@ -122,7 +122,7 @@ def read_queue_units(places: AnyPlaces, target: LogFile) -> QueueUnits | None:
     return QueueUnits(phy_offset, size, number, queue, tuple(queues), tuple(by_number))
 
 
-def _read_parts(run: MappedFileQueue, unit_size: int) -> Iterator[tuple[int, bytes]]:
+def _read_parts(run: FileRunReader, unit_size: int) -> Iterator[tuple[int, bytes]]:
     """Yield complete units of a queue's files, and the number of the first of them. Holes are left out."""
     for file in run.files:
         limit = file.size // unit_size * unit_size
@@ -134,7 +134,7 @@ def _read_parts(run: MappedFileQueue, unit_size: int) -> Iterator[tuple[int, byt
                 yield (file.file_from_offset + place) // unit_size, data[: len(data) // unit_size * unit_size]
 
 
-def _leading_into(target: LogFile, part: tuple[int, bytes], layout: np.dtype) -> tuple[np.ndarray, ...]:
+def _leading_into(target: RunFile, part: tuple[int, bytes], layout: np.dtype) -> tuple[np.ndarray, ...]:
     """Return the physical offset, size and number of the units that lead into a file of the log."""
     first, data = part
     units = np.frombuffer(data, layout)

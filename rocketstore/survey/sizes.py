@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.store_path import StorePath
@@ -289,8 +289,8 @@ def has_messages(places: AnyPlaces) -> bool:
     """Return whether the commit log of a store has bytes."""
     for directory in places.log_directories:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            queue = MappedFileQueue([directory])
-            if any(any(queue.pread(file.file_from_offset, 8)) for file in queue.files):
+            file_run = FileRunReader([directory])
+            if any(any(file_run.pread(file.file_from_offset, 8)) for file in file_run.files):
                 return True
     return False
 
@@ -306,7 +306,7 @@ def _length(name: str, directories: Iterable[StorePath], given: int | None, save
     found = None
     for directory in directories:
         try:
-            files = MappedFileQueue([directory]).files
+            files = FileRunReader([directory]).files
         except (FileNotFoundError, NotADirectoryError):
             continue
         for file in files:

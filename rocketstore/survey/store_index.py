@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
@@ -34,7 +34,7 @@ def open_store_index(places: AnyPlaces, config: StoreConfig) -> IndexService:
     return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
 
-def read_item_offsets(places: AnyPlaces, config: StoreConfig, target: LogFile) -> np.ndarray | None:
+def read_item_offsets(places: AnyPlaces, config: StoreConfig, target: RunFile) -> np.ndarray | None:
     """Return the physical offsets, int64[n], in index items that lead into a file of the log.
 
     Returns: None if a file of the index is damaged, so that items may be missing. Raises: OSError; StoreError;

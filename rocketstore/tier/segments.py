@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
-from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
+from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
 from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX
@@ -17,7 +17,7 @@ from rocketstore.tier.places import hash_prefix
 SEGMENT = re.compile("([0-9a-f]{8})([0-9]{20})")
 
 
-def list_segments(directory: StorePath) -> list[LogFile]:
+def list_segments(directory: StorePath) -> list[RunFile]:
     """Return the segments of a directory in order; none if it is missing. Other files are ignored.
 
     Bytes of a segment behind the begin of the next segment are left out.
@@ -31,7 +31,7 @@ def list_segments(directory: StorePath) -> list[LogFile]:
                 match = SEGMENT.fullmatch(entry.name)
                 if match and int(match[2]) <= LONG_MAX and match[1] == hash_prefix(str(int(match[2]))):
                     size = entry.stat().st_size
-                    found.append(LogFile(int(match[2]), directory / entry.name, size, identity(entry)))
+                    found.append(RunFile(int(match[2]), directory / entry.name, size, identity(entry)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     files = sorted(file for file in found if file.size and file.end_offset <= LONG_MAX)
@@ -41,23 +41,23 @@ def list_segments(directory: StorePath) -> list[LogFile]:
     ]
 
 
-class SegmentQueue(MappedFileQueue):
+class SegmentReader(FileRunReader):
     """The segments of a directory as one run."""
 
     def list_again(self) -> None:
         self.files = list_segments(self.directories[0])
 
 
-class RemoteSegmentQueue(RemoteFileQueue):
+class RemoteSegmentReader(RemoteFileRunReader):
     """The segments of a remote directory as one run."""
 
     def list_again(self) -> None:
         self.files = list_segments(self.directories[0])
 
 
-def open_segments(directory: StorePath) -> MappedFileQueue:
+def open_segments(directory: StorePath) -> FileRunReader:
     """Open the segments of a directory as one run. They are listed again only if one of them is missing."""
-    kind = RemoteSegmentQueue if is_remote(directory) else SegmentQueue
+    kind = RemoteSegmentReader if is_remote(directory) else SegmentReader
     return kind([directory], files=list_segments(directory))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
@@ -50,7 +50,7 @@ class TierIndex:
     """
 
     def __init__(self, directory: StorePath) -> None:
-        self._files: MappedFileQueue = open_segments(directory)
+        self._files: FileRunReader = open_segments(directory)
         self.problems: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class TierIndex:
                 self.problems[str(error)] = None
         return list(found)
 
-    def _find_in(self, file: LogFile, number: int) -> Iterator[TierPosition]:
+    def _find_in(self, file: RunFile, number: int) -> Iterator[TierPosition]:
         head = self._read(file, 0, HEADER.itemsize, HEADER)[0]
         items, room = int(head["items"]), file.size - HEADER.itemsize
         slots, rest = divmod(room - items * ITEM.itemsize, SLOT.itemsize)
@@ -92,7 +92,7 @@ class TierIndex:
         for item in found[found["hash"] == number]:
             yield TierPosition(int(item["queue_id"]), int(item["position"]))
 
-    def _read(self, file: LogFile, position: int, size: int, kind: np.dtype) -> np.ndarray:
+    def _read(self, file: RunFile, position: int, size: int, kind: np.dtype) -> np.ndarray:
         data = self._files.pread(file.file_from_offset + position, size)
         if len(data) < size:
             raise CorruptFileError(file.path, position, "length", f"{file.size} bytes, which end before this")

@@ -10,7 +10,7 @@ from typing import ClassVar, overload
 import numpy as np
 
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.limits import LONG_MAX
@@ -36,7 +36,7 @@ class TierQueue(Closable):
     leftover_units: ClassVar[int] = 0
     unit_size: ClassVar[int] = UNIT.itemsize
 
-    def __init__(self, files: MappedFileQueue, log: CommitLog, limit: int = LONG_MAX) -> None:
+    def __init__(self, files: FileRunReader, log: CommitLog, limit: int = LONG_MAX) -> None:
         """Parameters: files: the segments of the units. limit: a queue offset; the queue ends before it."""
         self.directory: StorePath = files.directories[0]
         self.log = log

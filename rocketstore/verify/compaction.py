@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.storage import local_path
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_directories import queue_ids_in
@@ -44,7 +44,7 @@ def check_compacted_topics(
 
 def _check_queue(queue: CompactedQueue, topic: str, queue_id: int, findings: Findings) -> None:
     files = queue.run.list_files().files
-    logs = {file.file_from_offset for file in queue.log.queue.files}
+    logs = {file.file_from_offset for file in queue.log.file_run.files}
     for start in sorted(logs ^ {file.file_from_offset for file in files}):
         of_log, of_units = (place / f"{start:020}" for place in (queue.log.directories[0], queue.directory))
         path, other = (of_log, of_units) if start in logs else (of_units, of_log)
@@ -55,7 +55,7 @@ def _check_queue(queue: CompactedQueue, topic: str, queue_id: int, findings: Fin
 
 
 def _check_file(
-    queue: CompactedQueue, file: LogFile, before: int, topic: str, queue_id: int, findings: Findings
+    queue: CompactedQueue, file: RunFile, before: int, topic: str, queue_id: int, findings: Findings
 ) -> int:
     """Check the units of one file. Return the last queue offset. Parameters: before: that of the file before."""
     for position, units in queue.units_of(file):

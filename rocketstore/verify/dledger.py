@@ -40,10 +40,10 @@ def read_heads(log: CommitLog) -> Iterator[bytes]:
     """Yield the heads of the first entry of each file, and of the last entry of the log."""
     log.max_phy_offset  # noqa: B018  finds the last record
     last = log.last_phy_offset
-    places = [file.file_from_offset for file in log.queue.files]
+    places = [file.file_from_offset for file in log.file_run.files]
     places += [] if last is None else [last - ENTRY_HEAD.itemsize]
     for place in dict.fromkeys(place for place in places if place >= 0):
-        head = log.queue.pread(place, ENTRY_HEAD.itemsize)
+        head = log.file_run.pread(place, ENTRY_HEAD.itemsize)
         if len(head) == ENTRY_HEAD.itemsize and read_field(head, ENTRY_HEAD, "magic") == ENTRY_MAGIC:
             yield head
 

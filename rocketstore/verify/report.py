@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.disk.file_run_reader import LogFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.kernels.message_columns import Field
@@ -202,7 +202,7 @@ class Findings:
         except (StoreError, ValueError, OverflowError, IndexError) as error:
             self.add(kind, path, 0, str(error))
 
-    def check_lengths(self, run: str, files: Sequence[LogFile], size: int) -> None:
+    def check_lengths(self, run: str, files: Sequence[RunFile], size: int) -> None:
         """Report files of a run that have another length than ``size``, bytes. Parameters: run: begins the kinds."""
         for file in files:
             if file.size == 0 and file is files[-1]:
@@ -210,7 +210,7 @@ class Findings:
             elif file.size != size:
                 self.add(f"{run}-file-size", file.path, file.size, f"{file.size} bytes, not {size}")
 
-    def check_names(self, run: str, files: Sequence[LogFile], size: int) -> None:
+    def check_names(self, run: str, files: Sequence[RunFile], size: int) -> None:
         """Report files of a run whose names are no multiples of their length, bytes."""
         for file in files:
             if size and file.file_from_offset % size:
@@ -227,7 +227,7 @@ class Findings:
 
 def log_place(log: CommitLog, phy_offset: int, detail: str) -> Place:
     """Return the place of a physical offset in the log file that has it, or in the directory of the log."""
-    file = log.queue.find(phy_offset)
+    file = log.file_run.find(phy_offset)
     path, offset = (file.path, phy_offset - file.file_from_offset) if file else (log.directories[0], phy_offset)
     return Place(path, offset, f"at {phy_offset}: {detail}")
 

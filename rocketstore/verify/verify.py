@@ -129,7 +129,7 @@ class Verification:
         self._check_state()
         self._check_config()
         with contextlib.closing(self._open_log()) as log:
-            log.queue.tolerate_faults()
+            log.file_run.tolerate_faults()
             return self._check(log, quick, threads, progress)
 
     def _open_log(self) -> CommitLog:
@@ -212,7 +212,7 @@ class Verification:
 
     def _find_cut(self, log: CommitLog) -> int | None:
         """Find where a broker cut the log before it was stopped cleanly; None if no record is behind its end."""
-        if not self.last_exit_ok or self.is_locked or not log.queue.files:
+        if not self.last_exit_ok or self.is_locked or not log.file_run.files:
             return None
         try:
             with MessageStore(self.places, self.config) as store:

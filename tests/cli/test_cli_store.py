@@ -384,7 +384,7 @@ def test_a_query_by_time_finds_messages_before_a_clock_was_set_back(tmp_path):
         times = [begin + n * 60_000 for n in range(20)] + [begin + n * 60_000 for n in range(5, 40)]
         for time in times:
             store.put_message(Message("T", b"x" * 100), store_timestamp=time)
-        assert len(store.commit_log.queue.files) > 2
+        assert len(store.commit_log.file_run.files) > 2
     for minutes in range(0, 40, 3):
         since = begin + minutes * 60_000
         found = [row["storeTimestamp"] for row in rows(run("query", tmp_path, "--since", since))]

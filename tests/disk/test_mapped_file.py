@@ -23,7 +23,7 @@ from support.waiting import replace_sleep
 from rocketstore import CorruptFileError, IndexFile, IndexService, MappedFile, StoreCheckpoint, StoreClosedError
 from rocketstore.disk import file_run_reader, mapped_file
 from rocketstore.disk.durable import sync, sync_path
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.index import index_writer
 from rocketstore.index.geometry import IndexGeometry
@@ -635,7 +635,7 @@ def settled(tmp_path):
     for start in (0, 100):
         (tmp_path / "log" / f"{start:020}").write_bytes(bytes(100))
     changed_long_ago(tmp_path / "log")
-    return MappedFileQueue([tmp_path / "log"])
+    return FileRunReader([tmp_path / "log"])
 
 
 def test_a_directory_that_is_as_it_was_is_not_listed_again(settled, monkeypatch):
@@ -706,25 +706,25 @@ def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(file_run_reader, "is_offset_name", is_offset_name)
-        queue = MappedFileQueue([tmp_path])
-    assert [file.file_from_offset for file in queue.files] == [100, 200]
+        file_run = FileRunReader([tmp_path])
+    assert [file.file_from_offset for file in file_run.files] == [100, 200]
 
 
 def test_files_that_are_made_behind_the_last_one_are_added_without_a_listing(tmp_path, monkeypatch):
     directories = tmp_path / "a", tmp_path / "missing", tmp_path / "b"
     (tmp_path / "b").mkdir()
     write_zeros(tmp_path / "a", 0)
-    queue = MappedFileQueue(directories)
-    monkeypatch.setattr(queue, "_list", None)
-    queue.extend()
-    assert queue.files == [(0, tmp_path / "a" / f"{0:020}", 100, (tmp_path / "a" / f"{0:020}").stat().st_ino)]
+    file_run = FileRunReader(directories)
+    monkeypatch.setattr(file_run, "_list", None)
+    file_run.extend()
+    assert file_run.files == [(0, tmp_path / "a" / f"{0:020}", 100, (tmp_path / "a" / f"{0:020}").stat().st_ino)]
     for name, start in (("b", 100), ("a", 200), ("b", 200), ("b", 400)):
         write_zeros(tmp_path / name, start)
     write_zeros(tmp_path / "a", 300, 99)
-    queue.extend()
-    assert [file.path.parent.name for file in queue.files] == ["a", "b", "a"]
-    assert [file.file_from_offset for file in queue.files] == [0, 100, 200]
-    assert (queue.mapped_file_size, queue.find(250).size) == (100, 100)
+    file_run.extend()
+    assert [file.path.parent.name for file in file_run.files] == ["a", "b", "a"]
+    assert [file.file_from_offset for file in file_run.files] == [0, 100, 200]
+    assert (file_run.mapped_file_size, file_run.find(250).size) == (100, 100)
 
 
 def write_zeros(directory, start, size=100):
@@ -734,24 +734,24 @@ def write_zeros(directory, start, size=100):
 
 def test_a_directory_that_is_gone_is_an_error(tmp_path):
     (tmp_path / "log").mkdir()
-    queue = MappedFileQueue([tmp_path / "log"])
+    file_run = FileRunReader([tmp_path / "log"])
     (tmp_path / "log").rmdir()
     with pytest.raises(FileNotFoundError):
-        queue.refresh()
+        file_run.refresh()
 
 
 def test_a_file_is_found_while_another_thread_lists_them_again(tmp_path):
     for start in (0, 100, 200):
         (tmp_path / f"{start:020}").write_bytes(bytes(100))
-    queue = MappedFileQueue([tmp_path])
+    file_run = FileRunReader([tmp_path])
 
     class Exchanged(list):
         def __getitem__(self, i):
-            queue.files = []
+            file_run.files = []
             return super().__getitem__(i)
 
-    queue.files = Exchanged(queue.files)
-    assert queue.find(150).file_from_offset == 100
+    file_run.files = Exchanged(file_run.files)
+    assert file_run.find(150).file_from_offset == 100
 
 
 if __name__ == "__main__":

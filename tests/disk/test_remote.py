@@ -164,14 +164,14 @@ def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, mo
     with rocketstore.open(golden("rich-5.5.0")) as store:
         expected = answers(store, seed)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
-    mapped = rocketstore.disk.file_run_reader.MappedFileQueue.map
+    mapped = rocketstore.disk.file_run_reader.FileRunReader.map
 
     def refused(self, file, use=""):
         if file.path.parent.name == "commitlog":
             raise OSError(errno.ENOMEM, "no")
         return mapped(self, file, use)
 
-    monkeypatch.setattr("rocketstore.disk.file_run_reader.MappedFileQueue.map", refused)
+    monkeypatch.setattr("rocketstore.disk.file_run_reader.FileRunReader.map", refused)
     with rocketstore.open(golden("rich-5.5.0")) as store:
         assert answers(store, seed) == expected
 
@@ -545,7 +545,7 @@ def test_a_file_that_shrinks_after_it_was_listed_is_an_error(tmp_path, use):
     path = counted(root)
     with rocketstore.open(path) as store:
         queue = store.consume_queue("T0", 0)
-        assert (len(store.commit_log.queue.files), queue.mapped_file_size) == (6, 200)
+        assert (len(store.commit_log.file_run.files), queue.mapped_file_size) == (6, 200)
         log, index = max((root / "commitlog").iterdir()), min((path / "index").iterdir())
         for file in root.rglob("[0-9]" * 17 + "*"):
             os.truncate(file, 24)

@@ -51,7 +51,7 @@ def lists_of(path):
 def test_a_slow_list_is_made_once_and_not_once_for_each_file(slow):
     store = rocketstore.open(slow)
     assert max(lists_of(slow).values()) == 1  # by the survey with which the store is opened
-    files = store.commit_log.queue.files
+    files = store.commit_log.file_run.files
     found = lists_of(slow)
     assert len(files) > 3
     assert found["commitlog"] == 1
@@ -112,7 +112,7 @@ def test_a_file_that_is_gone_in_a_plan_is_looked_for_in_a_new_list(tmp_path):
     root = made_store(tmp_path / "store")
     path = RemotePath(CountedFileSystem(), str(root))
     log = rocketstore.open(path).commit_log
-    first, second = [file.file_from_offset for file in log.queue.files[:2]]
+    first, second = [file.file_from_offset for file in log.file_run.files[:2]]
     with held_lists(path):
         (root / "commitlog" / f"{first:020}").unlink()
         assert log.find_message(first) is None

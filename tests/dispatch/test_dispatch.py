@@ -490,7 +490,7 @@ def test_a_log_file_that_is_begun_is_no_reason_to_list_all_files(tmp_path, monke
     built.log.refresh()
     for path in later:
         (tmp_path / path.name).rename(path)
-    monkeypatch.setattr(built.log.queue, "_list", None)
+    monkeypatch.setattr(built.log.file_run, "_list", None)
     built.dispatcher.dispatch(0, built.end)
     built.check()
 

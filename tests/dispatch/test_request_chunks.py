@@ -54,9 +54,9 @@ def one_chunk(log):
     """The same by one scanner, file by file."""
     scanner = RequestScanner(message_delay_level=CONFIG.message_delay_level, indexes_tags=True)
     end = log.max_phy_offset
-    for file in log.queue.files:
+    for file in log.file_run.files:
         if file.file_from_offset < end:
-            scanner.scan(*log.queue.read(file.file_from_offset, 1), file.file_from_offset, end)
+            scanner.scan(*log.file_run.read(file.file_from_offset, 1), file.file_from_offset, end)
     requests, items = scanner.take()
     rows = [(*row[:6], scanner.queues[row[6]], row[7]) for row in requests.tolist()]
     return rows, items.tolist(), (scanner.last_phy_offset, scanner.last_store_timestamp)

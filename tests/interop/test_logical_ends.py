@@ -55,7 +55,7 @@ def compare(root, config, answer, what):
         has_later = log.find_later(answer["maxOffset"], LONG_MAX) is not None
         assert phy_offsets(ours) >= phy_offsets(all_of), what  # which may take the last record for a torn one
         # A blank behind which no file is ends the log at its beginning; here it counts as the rest of its file.
-        ends = (answer["maxOffset"], log.queue.files[-1].end_offset)
+        ends = (answer["maxOffset"], log.file_run.files[-1].end_offset)
         assert log.max_phy_offset in ends or has_later, what
         assert log.max_phy_offset >= answer["maxOffset"], what
         for queue in answer["queues"]:

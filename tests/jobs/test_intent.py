@@ -589,7 +589,7 @@ def test_readers_give_no_record_of_a_write_that_was_ended(base, parts, damage):
     begin = WriteIntent.read(base).begin
     with CommitLog.open(base / "commitlog") as log:
         records = [int(at) for batch in log.scan(begin, columns=["phy_offset"]) for at in batch.phy_offset]
-        file = log.queue.find(records[damage or 0])
+        file = log.file_run.find(records[damage or 0])
     if damage is not None:
         data = bytearray(file.path.read_bytes())
         position = records[damage] - file.file_from_offset

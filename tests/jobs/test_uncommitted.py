@@ -42,7 +42,7 @@ def write_and_kill(root, *, damage=None, left="crashed"):
     with CommitLog.open(root / "commitlog") as log:
         begin = WriteIntent.read(root).begin
         records = [int(at) for batch in log.scan(begin, columns=["phy_offset"]) for at in batch.phy_offset]
-        file = None if damage is None else log.queue.find(records[damage])
+        file = None if damage is None else log.file_run.find(records[damage])
     assert len(records) == WRITTEN
     if file is not None:
         data = bytearray(file.path.read_bytes())

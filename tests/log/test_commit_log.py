@@ -597,7 +597,7 @@ def test_foreign_files_are_left_alone(tmp_path):
     (tmp_path / f"{FILE * 100:020d}").mkdir()
     with CommitLog.open(tmp_path) as log:
         assert offsets_of(log.scan()) == offsets
-        assert len(log.queue.files) == offsets[-1] // FILE + 1
+        assert len(log.file_run.files) == offsets[-1] // FILE + 1
 
 
 @pytest.mark.parametrize("zeros", [1, 2])
@@ -727,11 +727,11 @@ def test_a_wild_size_field_allocates_nothing(tmp_path):
 
 def test_a_store_of_more_files_than_are_mapped_at_once_is_read(tmp_path):
     log, offsets = make(tmp_path, some(MAX_MAPPED * 5), 512)
-    assert len(log.queue.files) > MAX_MAPPED
+    assert len(log.file_run.files) > MAX_MAPPED
     for threads in (1, 2):
         assert offsets_of(log.scan(threads=threads)) == offsets
     assert log.get_messages(offsets[::-1]).phy_offset.tolist() == offsets[::-1]
-    assert len(log.queue._mappings) <= MAX_MAPPED
+    assert len(log.file_run._mappings) <= MAX_MAPPED
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_not_a_killed_process(tmp_path):
@@ -891,7 +891,7 @@ def test_files_can_be_unlinked_and_directories_removed_while_a_log_is_open(tmp_p
 def test_repr_says_where_and_how_much(tmp_path):
     log, offsets = make(tmp_path, some(60))
     end = offsets[-1] + log.get_message(offsets[-1]).size
-    assert repr(log) == f"<CommitLog {str(tmp_path)!r}: 0 to {end:,} in {len(log.queue.files)} files>"
+    assert repr(log) == f"<CommitLog {str(tmp_path)!r}: 0 to {end:,} in {len(log.file_run.files)} files>"
 
 
 def test_the_length_of_a_log_s_files_is_not_found_out_anew_for_each_of_them(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from reference.record import blank, build_record
 from support.logs import offsets_of, rows_of
 
 from rocketstore import CommitLog, CorruptFileError, MappedFile
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.kernels.commit_log import OK, read_message
 
 FILE = 4096
@@ -214,10 +214,10 @@ def test_files_that_are_newer_than_the_first_listing_wait_for_the_next(tmp_path,
             yield [entry for entry in entries if int(entry.name) // FILE in shown]
 
     monkeypatch.setattr("rocketstore.disk.file_run_reader.scandir", scandir)
-    queue = MappedFileQueue([tmp_path])
-    assert [file.file_from_offset // FILE for file in queue.files] == [0, 1, 2]
-    queue.refresh()
-    assert [file.file_from_offset // FILE for file in queue.files] == [0, 1, 2, 3, 4, 5, 6]
+    file_run = FileRunReader([tmp_path])
+    assert [file.file_from_offset // FILE for file in file_run.files] == [0, 1, 2]
+    file_run.refresh()
+    assert [file.file_from_offset // FILE for file in file_run.files] == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_message_in_a_file_made_after_opening_is_found_by_offset(tmp_path):

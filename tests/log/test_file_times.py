@@ -31,9 +31,9 @@ def make_log(root, days):
 def numbers_read(log, first, last, **options):
     """Return the numbers of the files that are read for a range of days, both inclusive."""
     times = BEGIN + round(first * DAY), BEGIN + round(last * DAY)
-    chosen = choose_files(log, 0, len(log.queue.files) * FILE, *times, **options)
+    chosen = choose_files(log, 0, len(log.file_run.files) * FILE, *times, **options)
     assert sorted(chosen.ranges + chosen.skipped) == [
-        (number * FILE, (number + 1) * FILE) for number in range(len(log.queue.files))
+        (number * FILE, (number + 1) * FILE) for number in range(len(log.file_run.files))
     ]
     return [begin // FILE for begin, _ in chosen.ranges]
 

@@ -263,7 +263,7 @@ def test_export_counts_the_bad_bodies_of_all_parts(tmp_path):
     with open_store(tmp_path / "store") as store:
         for _ in range(100):
             store.put_message(Message("T", b"plain " * 20, sys_flag=COMPRESSED, queue_id=0))
-        assert len(store.commit_log.queue.files) > 3
+        assert len(store.commit_log.file_run.files) > 3
     result = run("export", tmp_path / "store", tmp_path / "out.jsonl")
     assert result.exit_code == 0
     assert result.stderr.count("Warning") == result.stderr.count("Warning: 100 messages have bodies") == 1

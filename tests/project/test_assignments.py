@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from rocketstore.disk.file_run_reader import MappedFileQueue, Mappings
-from rocketstore.disk.remote.remote_file_run import RemoteFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, Mappings
+from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog
@@ -22,8 +22,8 @@ from rocketstore.queue.unit_run import BatchUnitRun, UnitRun
 PACKAGE = Path(rocketstore.__file__).parent
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 CLASSES = [
-    CommitLog, RecordReader, Scan, ConsumeQueue, BatchConsumeQueue, UnitRun, BatchUnitRun, MappedFileQueue,
-    RemoteFileQueue, Mappings, EndFinder, QueueEndFinder, IndexFile, IndexService,
+    CommitLog, RecordReader, Scan, ConsumeQueue, BatchConsumeQueue, UnitRun, BatchUnitRun, FileRunReader,
+    RemoteFileRunReader, Mappings, EndFinder, QueueEndFinder, IndexFile, IndexService,
 ]  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def test_no_module_sets_attributes_of_logs_scans_or_queues_from_outside(source):
         "store.commit_log.whole_to: int = 5",
         "a, queue.run.given_size = 1, 2",
         "for log.whole_to in range(3): pass",
-        "with opened as log.queue: pass",
-        "del log.queue",
+        "with opened as log.file_run: pass",
+        "del log.file_run",
         "setattr(log, 'whole_to', 5)",
         "vars(log)['whole_to'] = 5",
         "vars(log).update(whole_to=5)",

@@ -18,7 +18,7 @@ def store_of(root, ahead):
     times = [BEGIN + DAY // 10 * n + ahead * (25 <= n < 28) for n in range(120)]
     make_store(root, [{"store_timestamp": time, "body": bytes(300)} for time in times], file_size=4096)
     store = rocketstore.open(root)
-    assert len(store.commit_log.queue.files) >= 12
+    assert len(store.commit_log.file_run.files) >= 12
     return store, int(store.scan().head(26).phy_offset[25])
 
 

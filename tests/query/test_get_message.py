@@ -14,7 +14,7 @@ from support import stores
 
 import rocketstore
 from rocketstore import GetMessageStatus
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.query import get_message as get_message_module
 from rocketstore.queue.unit_run import UnitRun
 
@@ -793,7 +793,7 @@ def test_a_queue_that_loses_files_at_any_moment_of_a_read_has_an_answer_of_rocke
                         (root / "commitlog" / f"{start:020d}").unlink()
                     (root / QUEUE / f"{0:020d}").unlink()
 
-            after(patch, MappedFileQueue, name, expire)
+            after(patch, FileRunReader, name, expire)
             status, following, found = read(store, 0, limits=limits)
             answers.add(status)
             if status == "FOUND":

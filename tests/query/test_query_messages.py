@@ -578,8 +578,8 @@ def test_messages_that_expire_after_they_were_found_are_left_out(when, tmp_path,
         assert found.phy_offsets.tolist() == [offsets[i] for i in (4, 2, 0, 5, 3, 1)]
         if when == "found":
             first.unlink()
-            store.commit_log.queue.close()  # as if no query had mapped it
-            store.commit_log.queue.__init__(store.commit_log.directories)
+            store.commit_log.file_run.close()  # as if no query had mapped it
+            store.commit_log.file_run.__init__(store.commit_log.directories)
         assert found[2].phy_offset.tolist() == [offsets[i] for i in ((5, 3) if when == "found" else (5, 3, 1))]
         expected = offsets[2:] if when == "found" else offsets
         assert sorted(found.messages.phy_offset.tolist()) == sorted(found.phy_offsets.tolist()) == expected

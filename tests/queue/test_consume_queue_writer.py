@@ -14,7 +14,7 @@ from reference.consume_queue import BATCH_UNIT, FILLER, UNIT, pack_batch_unit
 from support import queue_ops
 
 from rocketstore import ConsumeQueue, CorruptFileError, StoreClosedError, StoreError
-from rocketstore.disk.file_run_writer import FileRun
+from rocketstore.disk.file_run_writer import FileRunWriter
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
@@ -670,7 +670,7 @@ def test_a_file_that_ctrl_c_came_in_the_making_of_is_made_again(queue, directory
     left = itertools.count(line, -1)
 
     def at_line(frame, event, _):
-        is_begun = frame.f_code is FileRun._create.__code__ and (directory / f"{600:020}").exists()
+        is_begun = frame.f_code is FileRunWriter._create.__code__ and (directory / f"{600:020}").exists()
         if event == "line" and is_begun and next(left) == 0:
             raise KeyboardInterrupt
         return at_line

@@ -143,7 +143,7 @@ def test_chains_of_index_files_are_those_of_their_items(store):
 
 def test_an_old_file_may_expire_now_and_newer_files_later(store):
     found = find_expiry(store)
-    names = [file.path.name for file in store.commit_log.queue.files]
+    names = [file.path.name for file in store.commit_log.file_run.files]
     assert [file.name for file in found.files] == names[:-1]
     assert (found.expired, found.hours) == (1, 72)
     assert found.files[0].timestamp == report_store.BEGIN + 72 * 3_600_000

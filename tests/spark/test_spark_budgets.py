@@ -185,8 +185,8 @@ def test_the_time_in_the_head_of_a_record_is_that_of_the_record(tmp_path, sys_fl
                for i in range(9)]  # fmt: skip
     offsets = make_commit_log(tmp_path / "commitlog", 4096, records)
     with CommitLog.open(counted(tmp_path) / "commitlog") as log:
-        assert read_store_timestamps(log.queue, offsets) == [BEGIN + i for i in range(9)]
-        assert read_store_timestamps(log.queue, [offsets[1] + 1, 4090, 1 << 40]) == [None] * 3
+        assert read_store_timestamps(log.file_run, offsets) == [BEGIN + i for i in range(9)]
+        assert read_store_timestamps(log.file_run, [offsets[1] + 1, 4090, 1 << 40]) == [None] * 3
 
 
 # ---- the end of a remote log -------------------------------------------------------------------------------

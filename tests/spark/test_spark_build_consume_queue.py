@@ -416,7 +416,7 @@ def test_a_task_of_a_build_gets_only_the_files_of_its_split(store, monkeypatch, 
 
     monkeypatch.setattr(splits, "run", run)
     log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
-    files = len(log.queue.files)
+    files = len(log.file_run.files)
     reader = LogReader(log, CONFIG, log.min_phy_offset, log.max_phy_offset)
     whole = module.RequestRun(reader.begin, reader.end, "", "")  # a function that named the reader would take its files
     splits.read_log(None, reader, lambda *_: [whole], module.RequestRun, tmp_path / "tasks")

@@ -399,7 +399,7 @@ def looked_at(where, config):
         store, repair = rebuilder().open_log()
         store.log.close()
         steps = [(step.path.name, *step[1:]) for step in repair.steps]
-        return repair.end, repair.last_phy_offset, steps, len(log.queue.files)
+        return repair.end, repair.last_phy_offset, steps, len(log.file_run.files)
 
 
 @pytest.mark.parametrize("tail", ["none", "torn", "saved", "in the middle of a write"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketstore import IndexFile, IndexService, StoreConfig
-from rocketstore.disk.file_run_reader import MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.store.expiry import delete_expired_files, expired_files
@@ -47,7 +47,7 @@ class Store:
         )
 
     def files(self):
-        return MappedFileQueue([self.log]).files
+        return FileRunReader([self.log]).files
 
     def set_ages(self, *hours):
         now = time.time()

@@ -331,7 +331,7 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
             progress.update(task, completed=position - start)
 
         while position < end or not (parts or results):
-            starts = [file.file_from_offset for file in log.queue.files]
+            starts = [file.file_from_offset for file in log.file_run.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             part_of_log = source.between(begin_offset=position, end_offset=stop)
             results.append(copy_messages(part_of_log, rows.write, show))

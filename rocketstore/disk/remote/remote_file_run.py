@@ -1,4 +1,4 @@
-"""RemoteFileQueue: a run of files on a remote file system, read in ranges into buffers."""
+"""RemoteFileRunReader: reads a run of files on a remote file system, in ranges, into buffers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import FindEnd, LogFile, MappedFileQueue, Mappings, Window
+from rocketstore.disk.file_run_reader import FileRunReader, FindEnd, Mappings, RunFile, Window
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.read_parts import read_parts
 from rocketstore.disk.remote.remote_path import RemotePath
@@ -26,15 +26,15 @@ MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the
 KEPT_WINDOWS = 16  # windows of sparing reads
 
 
-def open_queue(
+def open_file_run(
     directories: Sequence[StorePath],
     *,
     mapped_file_size: int | None = None,
     mappings: Mappings | None = None,
-    files: list[LogFile] | None = None,
-) -> MappedFileQueue:
-    """Return a MappedFileQueue, or a RemoteFileQueue if a directory is remote. Parameters: as for MappedFileQueue."""
-    kind = RemoteFileQueue if any(is_remote(to_path(directory)) for directory in directories) else MappedFileQueue
+    files: list[RunFile] | None = None,
+) -> FileRunReader:
+    """Return a FileRunReader, or a RemoteFileRunReader if a directory is remote. Parameters: as for FileRunReader."""
+    kind = RemoteFileRunReader if any(is_remote(to_path(directory)) for directory in directories) else FileRunReader
     return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
 
 
@@ -50,8 +50,8 @@ class ReadWindow(NamedTuple):
         return self.begin + len(self.data)
 
 
-class RemoteFileQueue(MappedFileQueue):
-    """A run of files that are read block by block, some blocks ahead where they are read in order.
+class RemoteFileRunReader(FileRunReader):
+    """Reads a run of files block by block, some blocks ahead where they are read in order.
 
     Within ``sparing_reads`` no block is read: a read fetches only the requested bytes, and nothing ahead.
     """
@@ -123,7 +123,7 @@ class RemoteFileQueue(MappedFileQueue):
         file = self.find(offset)
         return b"" if file is None else self._bytes(file, offset, min(offset + size, file.end_offset))
 
-    def _read_window(self, file: LogFile, begin: int, end: int) -> ReadWindow:
+    def _read_window(self, file: RunFile, begin: int, end: int) -> ReadWindow:
         """Return a kept window that has the bytes from ``begin`` to before ``end``, or read them."""
         for window in self._windows:
             if window.begin <= begin and end <= window.end:
@@ -135,7 +135,7 @@ class RemoteFileQueue(MappedFileQueue):
         self._windows = [window, *self._windows[: KEPT_WINDOWS - 1]]
         return window
 
-    def _window(self, file: LogFile, offset: int, size: int, until: int) -> Window:
+    def _window(self, file: RunFile, offset: int, size: int, until: int) -> Window:
         path, start = remote(file.path), file.file_from_offset
         origin, stop = self._bounds(file)
         end = min(offset + size, start + stop if offset < start + stop else file.end_offset)
@@ -149,7 +149,7 @@ class RemoteFileQueue(MappedFileQueue):
             return Window(Buffer(path.blocks.get(path, stop, number, origin), path), start + first)
         return Window(Buffer(self._bytes(file, offset, end), path), offset)
 
-    def _bytes(self, file: LogFile, begin: int, end: int) -> bytes:
+    def _bytes(self, file: RunFile, begin: int, end: int) -> bytes:
         path, first, last = remote(file.path), begin - file.file_from_offset, end - file.file_from_offset
         if self._is_sparing:
             window = self._read_window(file, begin, end)
@@ -164,7 +164,7 @@ class RemoteFileQueue(MappedFileQueue):
             parts.append(block[max(first - at, 0) : last - at])
         return b"".join(parts)
 
-    def _bounds(self, file: LogFile) -> tuple[int, int]:
+    def _bounds(self, file: RunFile) -> tuple[int, int]:
         """Return where the first block of a file begins, and where the last one ends, positions in the file."""
         if self.part is None:
             return 0, file.size
@@ -193,7 +193,7 @@ class RemoteFileQueue(MappedFileQueue):
         ``HEAD`` bytes only; 0 if no entry begins there.
         """
         self._require_open()
-        groups: list[tuple[LogFile, list[int]]] = []  # file and rows
+        groups: list[tuple[RunFile, list[int]]] = []  # file and rows
         begin = last = 0
         for row in np.argsort(offsets, kind="stable").tolist():
             offset = int(offsets[row])
@@ -230,7 +230,7 @@ class RemoteFileQueue(MappedFileQueue):
         return found
 
     def _read_groups(
-        self, groups: list[tuple[LogFile, list[int]]], offsets: np.ndarray, find_end: FindEnd
+        self, groups: list[tuple[RunFile, list[int]]], offsets: np.ndarray, find_end: FindEnd
     ) -> list[bytes]:
         spans = []
         for file, rows in groups:

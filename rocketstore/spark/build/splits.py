@@ -61,7 +61,7 @@ def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
     """Cut a log where files begin, and within large files."""
     size = min(max((reader.end - reader.begin) // SPLITS, MIN_SPLIT), MAX_SPLIT)
     cuts = [reader.begin]
-    for file in reader.log.queue.files:
+    for file in reader.log.file_run.files:
         for cut in range(file.file_from_offset, min(reader.log.end_of(file), reader.end), size):
             if cut >= cuts[-1] + size:
                 cuts.append(cut)

@@ -112,7 +112,7 @@ def record_end_around(log: CommitLog, offset: int) -> int:
     """
     if not is_remote(log.directories[0]):
         return log.end_around(offset)
-    file = log.queue.find(offset)
+    file = log.file_run.find(offset)
     if file is None or file.file_from_offset == offset:
         return offset
     for most in LOOK_BACK:

@@ -184,7 +184,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         log = self.store.commit_log
         begin = max(begin, log.min_phy_offset)
         if options.max_files_per_trigger is not None:
-            starts = [file.file_from_offset for file in log.queue.files if file.file_from_offset > begin]
+            starts = [file.file_from_offset for file in log.file_run.files if file.file_from_offset > begin]
             end = min([end, *starts[options.max_files_per_trigger - 1 :]])
         if options.max_bytes_per_trigger is not None and end - begin > options.max_bytes_per_trigger:
             end = last_end(log, begin, begin + options.max_bytes_per_trigger, end)
@@ -233,7 +233,7 @@ def moved(log: CommitLog, offset: Offset, place: int) -> Offset:
 
 def mark_of(log: CommitLog, last_phy_offset: int, end: int) -> list[int]:
     """Return a mark of a log up to ``end``: the offset of its last record and a CRC of the record's first bytes."""
-    return [last_phy_offset, crc32(log.queue.pread(last_phy_offset, min(end - last_phy_offset, MARKED)))]
+    return [last_phy_offset, crc32(log.file_run.pread(last_phy_offset, min(end - last_phy_offset, MARKED)))]
 
 
 def record_before(log: CommitLog, offset: int) -> int | None:

@@ -43,7 +43,7 @@ def missing_parts(
 
 def missing_log_files(log: CommitLog) -> Iterator[str]:
     """Describe the gaps between files. A file that was truncated is noticed when it is read."""
-    for file, later in pairwise(log.queue.files):
+    for file, later in pairwise(log.file_run.files):
         if log.end_of(file) < later.file_from_offset:
             yield str(log.error(log.end_of(file), END))
 
@@ -53,7 +53,7 @@ def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
     dledger = find_dledger(store.places, store.config)
     # The older log of plain files below DLedger's is deleted at last.
     paths = store.places.log_directories if dledger is None else dledger.data
-    files = log.queue.files
+    files = log.file_run.files
     if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
         yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
 
@@ -78,7 +78,7 @@ def missing_queues(
 
 def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
     """Return the queues of the first messages of the log's files. Messages that go into no queue are left out."""
-    files = islice(log.queue.files, MAX_FIRST_MESSAGES)
+    files = islice(log.file_run.files, MAX_FIRST_MESSAGES)
     begins = np.fromiter((log.record_at(file.file_from_offset) for file in files), np.int64)
     messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
     # The bit of prepared messages is set in rolled-back messages too. Neither are in a queue.

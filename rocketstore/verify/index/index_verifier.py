@@ -182,7 +182,7 @@ class IndexVerifier:
         if self._bounds is None:
             for future in self._orders:
                 future.result()
-            files = self.log.queue.files
+            files = self.log.file_run.files
             is_growing = any(part.is_live for part in self.files)
             log_end = LONG_MAX if is_growing or not files else self.log.end_of(files[-1])
             lasts = [part.last_before(log_end) for part in self.files]

@@ -9,7 +9,7 @@ import numpy as np
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
-from rocketstore.disk.file_run_reader import LogFile, Window
+from rocketstore.disk.file_run_reader import RunFile, Window
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.disk.ranges import find_overlap, merge_ranges
@@ -111,7 +111,7 @@ class ChunkChecker:
             if following > offset:
                 chunk.begin = offset if chunk.begin < 0 else chunk.begin
             chunk.end, chunk.status = following, status
-            file = self.log.queue.find(offset)
+            file = self.log.file_run.find(offset)
             if status == BLANK and file is not None:
                 self._check_blank(chunk, file, following)
                 break
@@ -145,7 +145,7 @@ class ChunkChecker:
                 break
         return following, status
 
-    def _check_blank(self, chunk: CheckedChunk, file: LogFile, offset: int) -> None:
+    def _check_blank(self, chunk: CheckedChunk, file: RunFile, offset: int) -> None:
         position = offset - file.file_from_offset
         size = read_length(read_path_at(file.path, 8, position), self.log.framing)
         if size != file.size - position:
@@ -173,7 +173,7 @@ class ChunkChecker:
                     raise
                 if faults is not None:
                     faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field}: {error.reason}", 1))
-                begin += max(read_length(self.log.queue.pread(begin, 8), self.log.framing), 1)
+                begin += max(read_length(self.log.file_run.pread(begin, 8), self.log.framing), 1)
 
     def _compare(self, chunk: CheckedChunk) -> None:
         for status, (count, places) in self.checker.faults_found().items():
@@ -207,7 +207,7 @@ class ChunkChecker:
 
     def _is_unreadable(self, chunk: CheckedChunk, phy_offset: int) -> bool:
         try:
-            size = int.from_bytes(self.log.queue.pread(phy_offset, 4), "big", signed=True)
+            size = int.from_bytes(self.log.file_run.pread(phy_offset, 4), "big", signed=True)
         except DiskReadError:
             return True
         return find_overlap(chunk.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
@@ -216,7 +216,7 @@ class ChunkChecker:
         """Return the items of a chunk as a release that indexes no tags puts them."""
         offset, end = chunk.begin, chunk.end
         for begin, stop in [*((a, b) for a, b, _ in chunk.damages), (end, end)]:
-            while offset < begin and (window := self.log.queue.read(offset, begin - offset, "sequential")):
+            while offset < begin and (window := self.log.file_run.read(offset, begin - offset, "sequential")):
                 last = min(begin, window.from_offset + window.buffer.size)
                 self._collect(self.plain_scanner, window, offset, last, None)
                 offset = last

@@ -99,7 +99,7 @@ class LogVerifier:
 
     def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
         """Yield chunks of the files, as begin, end and whether a record must begin there. Leave out holes."""
-        for file in list(self.log.queue.files):
+        for file in list(self.log.file_run.files):
             start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
             with self.findings.reporting_errors(file.path):
                 data = merge_ranges(data_ranges(file.path, 0, file.size))
@@ -110,7 +110,7 @@ class LogVerifier:
 
     def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:
         """Yield samples, as ``_chunks`` does: the first bytes, the middle and the last bytes of each file."""
-        files = [file for file in self.log.queue.files if file.file_from_offset < limit]
+        files = [file for file in self.log.file_run.files if file.file_from_offset < limit]
         for i, file in enumerate(files):
             start, used = file.file_from_offset, 0
             with self.findings.reporting_errors(file.path):
@@ -124,7 +124,7 @@ class LogVerifier:
                 yield start + last, min(self.log.end_of(file), limit), False
 
     def _check_files(self) -> None:
-        files, size = self.log.queue.files, self.log.mapped_file_size
+        files, size = self.log.file_run.files, self.log.mapped_file_size
         self.findings.check_lengths("log", files, size)
         self.findings.check_names("log", files, size)
         for before, file in pairwise(files):
@@ -171,7 +171,7 @@ class LogVerifier:
     def _add_gap(self, begin: int, end: int) -> None:
         """Report the bytes between two chunks, which are no records."""
         self.index.add_gap(begin, end)
-        if self.log.queue.find(begin) is None:
+        if self.log.file_run.find(begin) is None:
             return  # a file is missing or too short, which has its own finding
         step = self.log.step(self.log.scanner(()), begin, begin + 1)
         self._add_damage(begin, end, END if step is None else step[1], merge_ranges(self._unreadable))
@@ -183,7 +183,7 @@ class LogVerifier:
     def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
         if find_overlap(unreadable, begin, end):
             return  # the finding disk-unreadable has them
-        file = self.log.queue.find(begin)
+        file = self.log.file_run.find(begin)
         is_last = file is not None and end >= self.log.end_of(file)
         if status == END:
             kind, reason = ("log-blank-missing" if is_last else "log-zeros"), "zeros"
@@ -207,12 +207,13 @@ class LogVerifier:
         for tail in tails(self.log, self.end):
             detail = f"{tail.end - tail.begin} bytes from {tail.begin} on"
             self.findings.add("log-tail", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
-        for file in self.log.queue.files:
+        for file in self.log.file_run.files:
             if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
                 self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
         may_be_torn = self.last_phy_offset >= self.log.whole_to
-        window = self.log.queue.read_entry(self.last_phy_offset, SPAN, find_record_end) if may_be_torn else None
+        window = self.log.file_run.read_entry(self.last_phy_offset, SPAN, find_record_end) if may_be_torn else None
         if window is not None:
             last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
-            if last and last["properties"] and self.log.queue.pread(last["phy_offset"] + last["size"] - 1, 1) == b"\0":
+            last_byte = self.log.file_run.pread(last["phy_offset"] + last["size"] - 1, 1) if last else b""
+            if last and last["properties"] and last_byte == b"\0":
                 self._add("log-torn-record", self.last_phy_offset, "its properties end in zeros")

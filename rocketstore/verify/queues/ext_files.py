@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
@@ -24,7 +24,7 @@ class ExtFiles:
     """The ext files of one queue."""
 
     def __init__(self, directory: Path, size: int | None) -> None:
-        run = MappedFileQueue([directory], mapped_file_size=size)
+        run = FileRunReader([directory], mapped_file_size=size)
         self.files, self.size = run.files, run.mapped_file_size
 
     @staticmethod
@@ -64,7 +64,7 @@ class ExtFiles:
                 yield from faults_in(file, is_last=file is self.files[-1])
 
     @staticmethod
-    def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
+    def _gather(file: RunFile, at: np.ndarray) -> np.ndarray:
         first, end = int(at.min()), int(at.max()) + EXT_UNIT.itemsize
         if end - first > MOST:  # the units are damaged: ext units of neighbours are near each other
             found = [read_path_at(file.path, EXT_UNIT.itemsize, place) for place in at.tolist()]
@@ -74,7 +74,7 @@ class ExtFiles:
         return units
 
 
-def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
+def faults_in(file: RunFile, is_last: bool) -> Iterator[Fault]:
     """Yield the faults of one ext file."""
     data, begin, at = b"", 0, 0
     while True:

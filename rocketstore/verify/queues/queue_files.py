@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import LogFile, MappedFileQueue
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.disk.store_path import StorePath
@@ -35,7 +35,7 @@ class QueueFiles:
     def __init__(self, directory: Path, is_batch: bool, size: int | None, ext: ExtFiles | None) -> None:
         self.directory, self.is_batch, self.ext = directory, is_batch, ext
         self.unit = BATCH_UNIT if is_batch else UNIT
-        self.files = MappedFileQueue([directory]).files
+        self.files = FileRunReader([directory]).files
         self.given_size = size
         self.set_size(size or 0)
         self.covered, self.missing = Ranges(), Ranges()
@@ -55,7 +55,7 @@ class QueueFiles:
         self._heads_lock = threading.Lock()  # several threads compare chunks of the log
         self._heads: list[int] = []  # running maximum of the physical offsets that begin spans 1, 2, ...
 
-    def _span(self, file: LogFile) -> tuple[int, int, LogFile]:
+    def _span(self, file: RunFile) -> tuple[int, int, RunFile]:
         """Return the first unit that a file has room for, the unit after the last, and the file."""
         first = file.file_from_offset // max(self.size, 1) * self.per_file
         return first, first + min(file.size // self.unit.itemsize, self.per_file), file
