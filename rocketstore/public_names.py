@@ -41,9 +41,9 @@ from rocketstore.queue.batch_consume_queue import BatchConsumeQueue as BatchCons
 from rocketstore.queue.consume_queue import ConsumeQueue as ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt as ConsumeQueueExt
 from rocketstore.rebuild.rebuild import rebuild as rebuild
-from rocketstore.rebuild.report import RebuildReport as RebuildReport
+from rocketstore.rebuild.rebuild_report import RebuildReport as RebuildReport
 from rocketstore.recovery.recover import recover as recover
-from rocketstore.recovery.report import RecoveryReport as RecoveryReport
+from rocketstore.recovery.recovery_report import RecoveryReport as RecoveryReport
 from rocketstore.salvage.find import LostRange as LostRange
 from rocketstore.salvage.find import UnverifiedRange as UnverifiedRange
 from rocketstore.salvage.salvage import SalvageReport as SalvageReport
@@ -56,6 +56,6 @@ from rocketstore.store.overview.summary import StoreSummary as StoreSummary
 from rocketstore.store.scan_polars import scan_polars as scan_polars
 from rocketstore.store.topic import Topic as Topic
 from rocketstore.survey.broker_config import BrokerConfig as BrokerConfig
-from rocketstore.verify.report import Finding as Finding
-from rocketstore.verify.report import VerifyReport as VerifyReport
+from rocketstore.verify.findings import Finding as Finding
+from rocketstore.verify.findings import VerifyReport as VerifyReport
 from rocketstore.verify.verify import verify as verify

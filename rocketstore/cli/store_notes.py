@@ -7,10 +7,10 @@ from rocketstore.cli.formats import error_text
 from rocketstore.cli.text import note
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.leftovers import describe_leftovers
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
-from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.store.overview.tier import describe_tier

@@ -13,8 +13,8 @@ from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.messages.text_rows import Row
 from rocketstore.text_values import counted
+from rocketstore.verify.findings import VerifyReport
 from rocketstore.verify.kinds import KINDS, mend_commands
-from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
 SHOWN = ("severity", "kind", "path", "offset", "detail", "mend", "atNextStart")  # in a table

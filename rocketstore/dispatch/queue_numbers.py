@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.topic_queues import TopicQueues
+from rocketstore.dispatch.queue_ids import TopicQueues
 
 
 class StoreQueueNumbers:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.topic_queues import TopicQueues
+from rocketstore.dispatch.queue_ids import TopicQueues
 from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import LogWriter

@@ -12,8 +12,8 @@ from rocketstore.log.scan import OtherScan
 from rocketstore.messages.arguments import integer_list, text_list
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
+from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.tier_queue import TierQueue
-from rocketstore.tier.tiered_queue import parts_of
 
 NOT_PASSED = ("begin_offset", "end_offset", "threads", "limit")  # conditions of the commit log alone
 

@@ -40,7 +40,7 @@ from rocketstore.rebuild.files import (
     take_back,
     zone_of,
 )
-from rocketstore.rebuild.report import RebuildReport
+from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
 from rocketstore.recovery.plan import RecoveryPlan, plan_files
 from rocketstore.recovery.plan_log import LogRepair, describe_saved_records, plan_log

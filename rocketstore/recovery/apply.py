@@ -18,9 +18,9 @@ from rocketstore.recovery.index import cut_index
 from rocketstore.recovery.plan import RecoveryPlan
 from rocketstore.recovery.plan_index import paths_of_index
 from rocketstore.recovery.plan_log import LogRepair
-from rocketstore.recovery.report import RecoveryAction
+from rocketstore.recovery.recovery_report import RecoveryAction
+from rocketstore.recovery.saved_tails import save_tail
 from rocketstore.recovery.store_files import StoreFiles
-from rocketstore.recovery.tail import save_tail
 from rocketstore.state.abort import make_abort
 
 

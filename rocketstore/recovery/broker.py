@@ -16,6 +16,7 @@ from rocketstore.disk.durable import allocate, sync_path
 from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
+from rocketstore.dispatch.dispatch_begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
 from rocketstore.dispatch.light_queues import find_unreadable_offset, names_and_offsets
 from rocketstore.errors import CorruptFileError, StoreError
@@ -32,10 +33,9 @@ from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TY
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
-from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.recovery.lost import LostMessages, count_lost
-from rocketstore.recovery.report import RecoveryAction, RecoveryReport
-from rocketstore.recovery.tail import is_saved, save_tail, tails
+from rocketstore.recovery.recovery_report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.saved_tails import is_saved, save_tail, tails
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics

@@ -10,7 +10,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
-from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
 from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
 from rocketstore.survey.survey import Survey

@@ -29,7 +29,7 @@ from rocketstore.recovery.plan_queues import (
     plan_queues_after_stop,
 )
 from rocketstore.recovery.queues import empty_ext_files
-from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable

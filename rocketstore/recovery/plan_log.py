@@ -14,9 +14,9 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import EndCandidate, SoundEnd, Why
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
-from rocketstore.recovery.report import RecoveryAction
+from rocketstore.recovery.recovery_report import RecoveryAction
+from rocketstore.recovery.saved_tails import Tail, is_saved, tails
 from rocketstore.recovery.store_files import StoreFiles
-from rocketstore.recovery.tail import Tail, is_saved, tails
 from rocketstore.root_places import SAVED_CUTS
 
 TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop

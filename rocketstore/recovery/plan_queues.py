@@ -12,7 +12,7 @@ from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
 from rocketstore.recovery.queues import MissingUnits, RecoveredQueue, find_missing, find_queues, step_back, units_agree
-from rocketstore.recovery.report import RecoveryAction
+from rocketstore.recovery.recovery_report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.survey.owners import require_log_directory
 

@@ -14,7 +14,7 @@ from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
-from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.places import LocalPlaces

@@ -21,8 +21,8 @@ from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queu
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
 from rocketstore.text_values import counted, format_time
+from rocketstore.verify.findings import VerifyReport
 from rocketstore.verify.kinds import KINDS, mend_commands
-from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify
 
 MAX_ROWS = 200  # of a table

@@ -9,8 +9,8 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues
+from rocketstore.dispatch.queue_ids import MAX_DECLARED_QUEUES
 from rocketstore.dispatch.topic_lives import TopicLives
-from rocketstore.dispatch.topic_queues import MAX_DECLARED_QUEUES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner

@@ -13,7 +13,7 @@ except ImportError as error:
     ) from error
 
 from rocketstore.spark.build.build_index import build_index
-from rocketstore.spark.build.places import BuildReport
+from rocketstore.spark.build.directories import BuildReport
 from rocketstore.spark.build.rebuild_consume_queue import rebuild_consume_queue
 from rocketstore.spark.build.write_index import write_index
 from rocketstore.spark.lookup.query_messages import query_messages

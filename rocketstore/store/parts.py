@@ -45,9 +45,9 @@ from rocketstore.survey.open_log import find_uncommitted, open_log
 from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.store_index import open_store_index
+from rocketstore.tier.joined_queue import TieredQueues
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.segments import open_tier_log
-from rocketstore.tier.tiered_queue import TieredQueues
 
 if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rocketstore.compat import Compat
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.queue_ids import TopicQueues
 from rocketstore.dispatch.reput import ReputMessageService
-from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.state.checkpoint import StoreCheckpoint
 

@@ -38,10 +38,10 @@ from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.segments import open_tier_log
 from rocketstore.tier.tier_index import list_open_files
 from rocketstore.tier.tier_queue import TierQueue
-from rocketstore.tier.tiered_queue import parts_of
 
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset

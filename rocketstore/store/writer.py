@@ -17,9 +17,9 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
+from rocketstore.dispatch.queue_ids import TopicQueues
 from rocketstore.dispatch.queue_numbers import StoreQueueNumbers
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
-from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block

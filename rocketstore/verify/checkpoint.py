@@ -8,9 +8,9 @@ from pathlib import Path
 from rocketstore.kernels.layout import CHECKPOINT
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.log_verifier import LogVerifier
-from rocketstore.verify.report import Findings
 
 PLACES = {name: place for name, (_, place, *_) in (CHECKPOINT.fields or {}).items()}  # offsets of fields, bytes
 # Fields with the store times, and the physical offsets, of the last record on the disk.

@@ -15,7 +15,7 @@ from rocketstore.queue.unit_run import BatchUnitRun
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.survey.compacted_topics import open_compacted_log
 from rocketstore.survey.places import StorePlaces
-from rocketstore.verify.report import Findings
+from rocketstore.verify.findings import Findings
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
 

@@ -8,7 +8,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.layout import ENTRY_HEAD, ENTRY_INDEX_UNIT, ENTRY_MAGIC, read_field
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import DLedgerLog
-from rocketstore.verify.report import Findings
+from rocketstore.verify.findings import Findings
 
 NUMBERS = ("committedIndex", "endIndex")
 FIELDS = ("magic", "size", "index", "term", "pos")

@@ -20,10 +20,10 @@ from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.formats import StoreFormats
 from rocketstore.survey.places import QueueKind, StorePlaces
+from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles
-from rocketstore.verify.report import Findings
 from rocketstore.verify.start import stray_files
 
 

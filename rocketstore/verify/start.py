@@ -11,7 +11,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.java_text import parse_boolean, parse_int
 from rocketstore.survey.places import StorePlaces
-from rocketstore.verify.report import Findings
+from rocketstore.verify.findings import Findings
 
 TIMER_LOG_SIZE = 100 << 20  # bytes. Source: MessageStoreConfig.mappedFileSizeTimerLog
 TIMER_WHEEL_SIZE = 7 * 24 * 3600 * 2 * 32  # bytes: two slots a second of seven days. Source: TimerWheel

@@ -16,6 +16,7 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
+from rocketstore.dispatch.dispatch_begin import find_dispatch_begin
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import CorruptFileError, StoreError
@@ -27,7 +28,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import Why
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.recovery.begin import find_dispatch_begin
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS, TopicConfig
 from rocketstore.state.json_tables import batch_topics
@@ -45,11 +45,11 @@ from rocketstore.verify.compaction import check_compacted_topics
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.dledger import check_dledger
 from rocketstore.verify.file_listing import FileListing, is_lock_held
+from rocketstore.verify.findings import Findings, VerifyReport
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.log_verifier import LogVerifier
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.queues.unit_verifier import UnitVerifier
-from rocketstore.verify.report import Findings, VerifyReport
 from rocketstore.verify.start import check_start_files
 
 MOST_THREADS = 4

@@ -10,7 +10,7 @@ from support import planted
 from interop.test_verify import options_of
 from interop.test_verify import sound as sound
 from rocketstore import CommitLog, StoreCheckpoint, StoreConfig
-from rocketstore.recovery.begin import find_dispatch_begin
+from rocketstore.dispatch.dispatch_begin import find_dispatch_begin
 
 pytestmark = pytest.mark.interop
 

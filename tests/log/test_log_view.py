@@ -7,8 +7,8 @@ from support.log_ends import running
 
 import rocketstore
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.log_chunk import LogPlan
 from rocketstore.log.log_end import LogView, Why
-from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.record_reader import RecordReader
 
 

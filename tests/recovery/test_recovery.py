@@ -36,7 +36,7 @@ from rocketstore import (
     recover,
     verify,
 )
-from rocketstore.recovery import tail as recovery_tail
+from rocketstore.recovery import saved_tails
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.state.lock_file import StoreLock
@@ -561,7 +561,7 @@ def test_of_a_tail_that_the_disk_has_no_room_for_nothing_is_left(store, seed, mo
     def fail(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(recovery_tail, "sync", fail)
+    monkeypatch.setattr(saved_tails, "sync", fail)
     with pytest.raises(OSError, match="No space"):
         recover(root, config=CONFIG)
     assert not list((root / "rocketstore-cut").iterdir())

@@ -20,8 +20,8 @@ from rocketstore.spark import select_phy_offset, write_index
 from rocketstore.spark.build import index_files, tasks
 from rocketstore.spark.build import places as build_places
 from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.directories import BuildReport, Places
 from rocketstore.spark.build.index_files import IndexForm
-from rocketstore.spark.build.places import BuildReport, Places
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, check_order, read_entries
 
 pytestmark = pytest.mark.spark
@@ -399,7 +399,7 @@ import numpy as np
 from rocketstore import IndexFile
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.spark.build.index_files import IndexForm, build_file
-from rocketstore.spark.build.places import Places
+from rocketstore.spark.build.directories import Places
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, read_entries
 
 ITEMS = 19_999_999

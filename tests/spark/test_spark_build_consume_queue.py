@@ -38,7 +38,7 @@ from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.spark import rebuild_consume_queue
 from rocketstore.spark.build import rebuild_consume_queue as module
 from rocketstore.spark.build import splits, tasks
-from rocketstore.spark.build.places import Places
+from rocketstore.spark.build.directories import Places
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
 from rocketstore.state.lock_file import StoreLock

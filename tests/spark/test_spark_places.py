@@ -15,7 +15,7 @@ import rocketstore
 from rocketstore import StoreConfig, StoreError, StoreLockedError
 from rocketstore.config import camel_case
 from rocketstore.spark import rebuild_consume_queue, write_index
-from rocketstore.spark.build.places import working_places
+from rocketstore.spark.build.directories import working_places
 from rocketstore.spark.source import sink
 from rocketstore.spark.source.sink import writer_of
 

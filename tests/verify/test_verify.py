@@ -27,10 +27,10 @@ from support.times import make_old
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild, verify
 from rocketstore.limits import LONG_MAX
+from rocketstore.verify.findings import SHOWN
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.log import log_verifier
 from rocketstore.verify.queues.ranges import Ranges
-from rocketstore.verify.report import SHOWN
 
 SEVERITIES = ("error", "warning", "info")
 

@@ -13,7 +13,7 @@ from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import recover as recover_store
-from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.text_values import counted
 
 

@@ -20,8 +20,8 @@ from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
+from rocketstore.spark.build.directories import BuildReport, new_place, working_places
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
-from rocketstore.spark.build.places import BuildReport, new_place, working_places
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
 from rocketstore.survey.requirements import begin_entry

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.rebuild.files import name_index_files
-from rocketstore.spark.build.places import Places, publish
+from rocketstore.spark.build.directories import Places, publish
 from rocketstore.spark.build.spill import ENTRY, Slice, slices_of
 from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 

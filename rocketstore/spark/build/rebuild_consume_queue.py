@@ -33,7 +33,7 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
-from rocketstore.spark.build.places import BuildReport, Places, new_place, publish, sweep, working_places
+from rocketstore.spark.build.directories import BuildReport, Places, new_place, publish, sweep, working_places
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log

@@ -14,7 +14,7 @@ from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.join_chunks import join_chunks
-from rocketstore.log.log_plan import LogPlan
+from rocketstore.log.log_chunk import LogPlan
 from rocketstore.spark.build.tasks import Row, attempt_name, read_task, run, write_tasks
 
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory

@@ -21,8 +21,8 @@ from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.index.geometry import checked_geometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.files import zone_of
+from rocketstore.spark.build.directories import BuildReport, new_place, working_places
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
-from rocketstore.spark.build.places import BuildReport, new_place, working_places
 from rocketstore.spark.build.spill import ORDINAL, Spill, check_order, read_entries, write_spill
 from rocketstore.spark.build.tasks import attempt_name, schema_of
 from rocketstore.spark.lookup.udfs import hash_keys

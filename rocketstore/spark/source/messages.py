@@ -28,7 +28,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
-from rocketstore.log.log_plan import LogPlan
+from rocketstore.log.log_chunk import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies

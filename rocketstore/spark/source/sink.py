@@ -25,7 +25,7 @@ from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.messages.arrow_import import check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
-from rocketstore.spark.build.places import sweep
+from rocketstore.spark.build.directories import sweep
 from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options

@@ -18,8 +18,8 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_chunk import LogPlan
 from rocketstore.log.log_end import LogView
-from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.spark.source.options import ReadOptions

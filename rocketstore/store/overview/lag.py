@@ -15,7 +15,7 @@ from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
-from rocketstore.tier.tiered_queue import parts_of
+from rocketstore.tier.joined_queue import parts_of
 
 
 class ConsumerLag(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.queue.queue_source import StoredQueue
-from rocketstore.recovery.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.store.parts import StoreParts

@@ -14,7 +14,7 @@ from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
 from rocketstore.store.parts import StoreParts
 from rocketstore.text_values import datetime_or_none
-from rocketstore.tier.tiered_queue import parts_of
+from rocketstore.tier.joined_queue import parts_of
 
 COLUMNS = "messages", "bytes", "begin_time", "end_time"
 MAX_MEASURED = 1 << 16  # messages whose sizes are read; those of longer queues are samples

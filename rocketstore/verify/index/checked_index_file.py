@@ -12,7 +12,7 @@ from rocketstore.disk.positioned_read import read_at, read_path_at
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_header import read_header
 from rocketstore.kernels.layout import INDEX_ITEM, read_field
-from rocketstore.verify.report import Place
+from rocketstore.verify.findings import Place
 
 
 class CheckedIndexFile:

@@ -28,8 +28,8 @@ from rocketstore.kernels.verify import (
 )
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.verify.findings import Findings, Place, log_place
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
-from rocketstore.verify.report import Findings, Place, log_place
 
 MAX_PLACES = 64  # findings of one kind that get a place
 FAULTS = {

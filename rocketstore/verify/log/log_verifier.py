@@ -15,11 +15,11 @@ from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_mess
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_heads import find_record_end
-from rocketstore.recovery.tail import tails
+from rocketstore.recovery.saved_tails import tails
+from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.chunk_checker import KIND_OF_FIELD, CheckedChunk, ChunkChecker
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
-from rocketstore.verify.report import Findings
 
 CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
 SPAN = 1 << 20  # bytes to read at once if a file cannot be mapped

@@ -12,7 +12,7 @@ from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
-from rocketstore.verify.report import Place
+from rocketstore.verify.findings import Place
 
 MOST = 16 << 20  # bytes to read at once
 MAX_PLACES = 16  # findings of one kind that get a place

@@ -15,9 +15,9 @@ from rocketstore.disk.positioned_read import read_readable
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT
 from rocketstore.queue.units import are_valid
+from rocketstore.verify.findings import Findings, Place
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.ranges import Ranges
-from rocketstore.verify.report import Findings, Place
 
 NEAR = 64  # units around where a unit should be, among which it is looked for
 FIRST = itemgetter(0)

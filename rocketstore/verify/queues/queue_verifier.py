@@ -21,9 +21,9 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.units import are_fillers, are_valid
+from rocketstore.verify.findings import Findings
 from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
-from rocketstore.verify.report import Findings
 
 FIELDS = {
     "size": "unit-size",

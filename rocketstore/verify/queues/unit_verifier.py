@@ -22,9 +22,9 @@ from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.text_values import counted
+from rocketstore.verify.findings import Findings
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
-from rocketstore.verify.report import Findings
 
 BLOCK = 8192  # units to read at once
 SAMPLES = 8  # units of a file in a quick verification

@@ -6,7 +6,7 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import StoreState
-from rocketstore.recovery.tail import tails
+from rocketstore.recovery.saved_tails import tails
 
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
