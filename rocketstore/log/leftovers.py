@@ -6,7 +6,7 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import StoreState
-from rocketstore.recovery.saved_tails import tails
+from rocketstore.log.tail import find_tails
 
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
@@ -20,7 +20,7 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
         return None
     if is_remote(log.directories[0]):
         return 0 if not log.file_run.pread(end, NEAR).strip(b"\0") else None
-    return sum(tail.end - tail.begin for tail in tails(log, end))
+    return sum(tail.end - tail.begin for tail in find_tails(log, end))
 
 
 def describe_leftovers(log: CommitLog) -> str | None:

@@ -29,13 +29,14 @@ from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_evidence import EndEvidence
 from rocketstore.log.log_end import StoreState
+from rocketstore.log.tail import find_tails
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.recovery_report import RecoveryAction, RecoveryReport
-from rocketstore.recovery.saved_tails import is_saved, save_tail, tails
+from rocketstore.recovery.saved_tails import is_saved, save_tail
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.json_tables import batch_topics
@@ -250,14 +251,14 @@ class BrokerRecovery:
 
     def _count_lost(self, log: CommitLog, end: int) -> tuple[LostMessages, ...]:
         """Count the messages that no recovery has cut off before."""
-        found = tails(log, end)
+        found = find_tails(log, end)
         return (
             () if all(is_saved(self.places.saved_cuts, tail) for tail in found) else count_lost(log, end, self.evidence)
         )
 
     def _cut_log(self, log: CommitLog, end: int) -> None:
         """Save the bytes behind the end, and delete the files behind it. Bytes in the last file stay."""
-        for tail in tails(log, end):
+        for tail in find_tails(log, end):
             if is_saved(self.places.saved_cuts, tail):
                 continue
             position = tail.begin - tail.file.file_from_offset

@@ -12,10 +12,11 @@ from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_pat
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import EndCandidate, SoundEnd, Why
+from rocketstore.log.tail import Tail, find_tails
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.recovery_report import RecoveryAction
-from rocketstore.recovery.saved_tails import Tail, is_saved, tails
+from rocketstore.recovery.saved_tails import is_saved
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.root_places import SAVED_CUTS
 
@@ -80,7 +81,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     log.note_whole_to(end)
     if _is_last_torn(store, end, last):
         end, last = _find_end_before(log, last)
-    found = tails(log, end)
+    found = find_tails(log, end)
     write = find_unfinished(store.root, log, end)
     candidate = EndCandidate(end, last, _find_later(store, end, found, write))
     why = store.evidence.judge(log, candidate).why
@@ -89,7 +90,7 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     lost = _count_lost(store, end) if why == Why.DAMAGED else ()
     if write is not None and write.what == "undo":
         end, last = _find_end_before(log, write.begin)
-        steps = _log_steps(store, end, found, write, tails(log, end))
+        steps = _log_steps(store, end, found, write, find_tails(log, end))
     else:
         steps = _log_steps(store, end, found, write, found)
     return LogRepair(end, last, begin, tuple(found), write, tuple(steps), why, lost)

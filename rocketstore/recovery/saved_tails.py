@@ -1,4 +1,4 @@
-"""The tail of a commit log: the bytes behind its end. They are saved in ``rocketstore-cut`` before they are cut."""
+"""Saved tails: the bytes behind the end of a log are copied to ``rocketstore-cut`` before recovery cuts them off."""
 
 from __future__ import annotations
 
@@ -7,40 +7,18 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync, sync_path
-from rocketstore.disk.file_run_reader import RunFile
-from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
-from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.tail import Tail
 
 CHUNK = 1 << 20
-
-
-class Tail(NamedTuple):
-    """Bytes behind the end of the log in one file: from a physical offset to the last one that is not zero."""
-
-    file: RunFile
-    begin: int
-    end: int
-
-
-def tails(log: CommitLog, end: int) -> list[Tail]:
-    """Return the tail of each log file that has bytes other than zero behind the end of the log."""
-    found = []
-    for file in log.file_run.files:
-        begin = max(end, file.file_from_offset)
-        last = file.file_from_offset + nonzero_end(file.path, begin - file.file_from_offset, file.size)
-        if begin < last:
-            found.append(Tail(file, begin, last))
-    return found
 
 
 def save_tail(directory: Path, tail: Tail) -> Path:

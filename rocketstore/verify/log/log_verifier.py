@@ -15,7 +15,7 @@ from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_mess
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_heads import find_record_end
-from rocketstore.recovery.saved_tails import tails
+from rocketstore.log.tail import find_tails
 from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.chunk_checker import KIND_OF_FIELD, CheckedChunk, ChunkChecker
@@ -195,7 +195,7 @@ class LogVerifier:
 
     def _add_leftovers(self, end: int) -> None:
         later = self.log.find_later(end, LONG_MAX)
-        for tail in tails(self.log, end):
+        for tail in find_tails(self.log, end):
             detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {later}"
             self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
 
@@ -204,7 +204,7 @@ class LogVerifier:
         self.is_growing = stop is not None or self.log.begins_record(self.end)
         if self.is_growing:
             return
-        for tail in tails(self.log, self.end):
+        for tail in find_tails(self.log, self.end):
             detail = f"{tail.end - tail.begin} bytes from {tail.begin} on"
             self.findings.add("log-tail", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
         for file in self.log.file_run.files:
