@@ -152,7 +152,7 @@ def format_duration(seconds: int) -> str:
     return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2])
 
 
-def counted(count: int, noun: str, nouns: str = "") -> str:
+def format_count(count: int, noun: str, nouns: str = "") -> str:
     """Return a number with its noun: 1 file, 2,000 files. Parameters: nouns: a plural that is not the noun and an s."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
 

@@ -15,7 +15,7 @@ from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.survey.broker_config import BrokerConfig
-from rocketstore.text_values import counted, find_similar, format_duration
+from rocketstore.text_values import find_similar, format_count, format_duration
 
 AGE = "oldestAgeSeconds"
 
@@ -90,7 +90,7 @@ def note_queues_not_read(config: BrokerConfig, group: str | None) -> None:
         if group in (None, name) and topic in config.topics
     )
     if count:
-        offsets = counted(count, "saved offset is of a queue", "saved offsets are of queues")
+        offsets = format_count(count, "saved offset is of a queue", "saved offsets are of queues")
         note(f"{offsets} beyond readQueueNums, which no consumer reads: left out, as a broker leaves them out.")
 
 
@@ -109,8 +109,8 @@ def total_rows(lags: Sequence[ConsumerLag], now: int) -> list[Row]:
     for group, entries in groupby(lags, key=lambda entry: entry.group):
         own = list(entries)
         oldest = min((entry.oldest_timestamp for entry in own if entry.oldest_timestamp is not None), default=None)
-        counted = sum(entry.lag or 0 for entry in own)
-        values = group, len({entry.topic for entry in own}), len(own), counted, oldest, age(oldest, now)
+        lag = sum(entry.lag or 0 for entry in own)
+        values = group, len({entry.topic for entry in own}), len(own), lag, oldest, age(oldest, now)
         rows.append(dict(zip(LAG_TOTALS, values, strict=True)))
     return rows
 

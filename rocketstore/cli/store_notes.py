@@ -14,7 +14,7 @@ from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.store.overview.tier import describe_tier
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
@@ -43,7 +43,7 @@ def note_leftovers(log: CommitLog) -> None:
 def note_bad_bodies(bad_bodies: BadBodies) -> None:
     """Write a warning to standard error with the number of bodies that cannot be decoded, if there are any."""
     if bad_bodies.count:
-        bad = counted(bad_bodies.count, "message has a body", "messages have bodies")
+        bad = format_count(bad_bodies.count, "message has a body", "messages have bodies")
         first = error_text(bad_bodies.first)
         note(f"Warning: {bad} that cannot be decoded: {BODY_ERROR} says why. The first: {first}")
 

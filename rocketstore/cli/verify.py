@@ -12,7 +12,7 @@ from rocketstore.cli.settings import broker_config, config_with, geometry_settin
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.messages.text_rows import Row
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 from rocketstore.verify.findings import VerifyReport
 from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.verify import verify as verify_store
@@ -70,8 +70,8 @@ def summary_of(report: VerifyReport) -> str:
     )
     extent = "samples of" if report.quick else "all of"
     return (
-        f"{counted(report.messages, 'message')} in {counted(report.queues, 'queue')}, "
-        f"{counted(report.records, 'record')}, "
+        f"{format_count(report.messages, 'message')} in {format_count(report.queues, 'queue')}, "
+        f"{format_count(report.records, 'record')}, "
         f"{extent} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
-        f"{counted(report.index_files, 'index file')}: {found or 'nothing is wrong'}"
+        f"{format_count(report.index_files, 'index file')}: {found or 'nothing is wrong'}"
     )

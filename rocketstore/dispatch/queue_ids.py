@@ -1,4 +1,4 @@
-"""TopicQueues: the queues of topics while a store is written, and the topics that topics.json lacks so far."""
+"""QueueIds: the queue ids of the next messages, and the topics and queues that topics.json lacks so far."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rocketstore.state.json_tables import JsonTables, batch_topics
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps memory for each queue that topics.json declares
 
 
-class TopicQueues:
-    """The number of queues of each topic, and the queue that gets the next message. Safe to use from several threads.
+class QueueIds:
+    """Gives queue ids to new messages by the number of queues of each topic. Safe to use from several threads.
 
     Attributes: batch_topics: the topics of batch queues.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.queue_ids import TopicQueues
+from rocketstore.dispatch.queue_ids import QueueIds
 
 
 class StoreQueueNumbers:
@@ -14,15 +14,15 @@ class StoreQueueNumbers:
     Source: TopicConfigManager, QueueOffsetOperator.
     """
 
-    def __init__(self, topic_queues: TopicQueues, dispatcher: Dispatcher, dispatch_lock: threading.Lock) -> None:
+    def __init__(self, queue_ids: QueueIds, dispatcher: Dispatcher, dispatch_lock: threading.Lock) -> None:
         """Parameters: dispatch_lock: is held while queues are written."""
-        self.next_queue_id = topic_queues.next_queue_id
-        self._topic_queues = topic_queues
+        self.next_queue_id = queue_ids.next_queue_id
+        self._queue_ids = queue_ids
         self._dispatcher = dispatcher
         self._dispatch_lock = dispatch_lock
 
     def find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the next queue offset of a queue that this writer has not put into yet, and declare the queue."""
-        self._topic_queues.declare(topic, queue_id)
+        self._queue_ids.declare(topic, queue_id)
         with self._dispatch_lock:
             return self._dispatcher.queue(topic, queue_id).max_queue_offset

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.queue_ids import TopicQueues
+from rocketstore.dispatch.queue_ids import QueueIds
 from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import LogWriter
@@ -37,14 +37,14 @@ class ReputMessageService:
         dispatcher: Dispatcher,
         log: CommitLog,
         log_writer: LogWriter,
-        topic_queues: TopicQueues,
+        queue_ids: QueueIds,
         lock: threading.Lock,
         failure: WriterFailure,
         busy: BusyThreads,
     ) -> None:
         """Start where the log ends.
 
-        Parameters: log: reads what log_writer appends. topic_queues: is saved after each round. lock: as the attribute.
+        Parameters: log: reads what log_writer appends. queue_ids: is saved after each round. lock: as the attribute.
         failure: notes the exception that ends the thread. busy: of the writer; this thread is busy except while it
         calls the user's own dispatchers.
         """
@@ -55,7 +55,7 @@ class ReputMessageService:
         self._dispatcher = dispatcher
         self._log = log
         self._log_writer = log_writer
-        self._topic_queues = topic_queues
+        self._queue_ids = queue_ids
         self._failure = failure
         self._busy = busy
         self._wake, self._is_enough = Wakeup(), Wakeup()
@@ -114,7 +114,7 @@ class ReputMessageService:
                 pause = min(max(WAIT_SECONDS, PAUSES * (time.monotonic() - begin)), MAX_WAIT_SECONDS)
                 self._dispatch_to_own()
                 with self._busy.during("the dispatch of messages"):
-                    self._topic_queues.save()
+                    self._queue_ids.save()
                 while self._callers:
                     self._callers.popleft().set()
         except BaseException as error:  # a user's own dispatcher may raise anything

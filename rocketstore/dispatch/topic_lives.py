@@ -25,7 +25,7 @@ from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import find_formats
 from rocketstore.survey.places import AnyPlaces
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 MAX_NAMED = 10  # queues and topics in a note
 TAIL = 3  # records: one that may be a restart, and two before it
@@ -344,10 +344,10 @@ def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], opti
     notes = []
     if messages:
         names = (f"{topic}/{queue_id}: {count}" for (topic, queue_id), count in messages.items())
-        count = counted(sum(messages.values()), "message")
+        count = format_count(sum(messages.values()), "message")
         notes.append(f"{count} of deleted topics left out ({first_names(names)}); {option} brings them back")
     if undeclared:
-        topics = counted(len(undeclared), "topic")
+        topics = format_count(len(undeclared), "topic")
         reason = (
             "that topics.json lacks: a topic counts as deleted only without queues, in a store that was stopped cleanly"
         )

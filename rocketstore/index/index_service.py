@@ -34,7 +34,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.text_values import Time, counted, epoch_ms
+from rocketstore.text_values import Time, epoch_ms, format_count
 
 MAX_MSGS_NUM_BATCH = 64
 IndexType = Literal["K", "U", "T"]
@@ -396,8 +396,8 @@ class IndexService(Closable):
     def __repr__(self) -> str:
         if self._files.closed:
             return f"<IndexService {str(self.directory)!r}, closed>"
-        files = counted(len(self._files.listed), "file")
-        items = counted(sum(len(file) for file in self.files), "item")
+        files = format_count(len(self._files.listed), "file")
+        items = format_count(sum(len(file) for file in self.files), "item")
         return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {files}, {items}>"
 
 

@@ -31,7 +31,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.logger import logger
 from rocketstore.root_places import RootPlaces
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 WRITE_PREFIX = "rocketstore-write-"  # before the job's id, in the name of a directory under the root
 NO_HOST = "0.0.0.0:0"
@@ -182,7 +182,7 @@ class UnfinishedWrite:
             return f"its messages ({self.count}) are cut off at {self.begin}"
         if self.what == "finish":
             return f"its messages ({self.count}) stay, others follow them" if self.count else "it had put nothing"
-        messages = counted(self.intent.records, "message")
+        messages = format_count(self.intent.records, "message")
         some = f"{self.count} of its {messages}" if self.count >= 0 else "some of its messages"
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 

@@ -44,7 +44,7 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.text_values import Time, counted, end_ms, epoch_ms
+from rocketstore.text_values import Time, end_ms, epoch_ms, format_count
 
 ON_CORRUPT = ("raise", "skip")
 
@@ -420,7 +420,7 @@ class CommitLog(RecordReader, Closable):
             begin, end = self.min_phy_offset, self.max_phy_offset
         except (StoreError, OSError) as error:
             return f"<CommitLog {where}, {error}>"
-        return f"<CommitLog {where}: {begin:,} to {end:,} in {counted(len(self.file_run.files), 'file')}>"
+        return f"<CommitLog {where}: {begin:,} to {end:,} in {format_count(len(self.file_run.files), 'file')}>"
 
 
 def roots_of(directories: Sequence[Path]) -> list[RootPlaces[Path]]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 if TYPE_CHECKING:
     from rocketstore.log.commit_log import CommitLog
@@ -115,5 +115,5 @@ def describe_skipped(skipped: Sequence[Range]) -> list[str]:
     """Return the reason why an answer may be incomplete because files were skipped; no reason if none was skipped."""
     if not skipped:
         return []
-    files = counted(len(skipped), "log file of other times was", "log files of other times were")
+    files = format_count(len(skipped), "log file of other times was", "log files of other times were")
     return [f"{files} not read: this assumes that no clock was wrong by 24 hours or more within a file"]

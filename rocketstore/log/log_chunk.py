@@ -1,4 +1,4 @@
-"""LogPlan: a part of a commit log as the driver of a distributed job listed it, for a task that reads this part."""
+"""LogChunk: a part of a commit log, as the driver of a distributed job listed it, for a task that reads this part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketstore.log.log_end import LogView
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD
 
 
-class LogPlan(NamedTuple):
+class LogChunk(NamedTuple):
     """The files of a part of a log, and the file behind them. A task opens them without listing the directories.
 
     Attributes: begin, end: physical offsets of the part. directories, options: of the log. files: of the part, as the
@@ -31,7 +31,7 @@ class LogPlan(NamedTuple):
     view: LogView | None = None
 
     @classmethod
-    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> LogPlan:
+    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> LogChunk:
         """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
         files = log.file_run.files
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
 from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text, decompress
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 
 class Bodies(NamedTuple):
@@ -48,7 +48,7 @@ class BadBodies:
     def warn(self) -> None:
         """Give a UserWarning with the count, unless it is 0."""
         if self.count:
-            bad = counted(self.count, "message has a body", "messages have bodies")
+            bad = format_count(self.count, "message has a body", "messages have bodies")
             text = f"{bad} that cannot be decoded: body is null there, and body_error says why"
             warnings.warn(f"{text}. The first error: {self.first}", stacklevel=1)
 

@@ -25,7 +25,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.preview import preview_messages
 from rocketstore.messages.to_put import to_put
 from rocketstore.preview import Preview, Previewed
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 if TYPE_CHECKING:
     import pandas
@@ -330,7 +330,7 @@ class MessageBatch(Previewed):
         return frame
 
     def _preview(self) -> Preview:
-        return preview_messages(f"MessageBatch: {counted(self._length, 'message')}", self, self.names)
+        return preview_messages(f"MessageBatch: {format_count(self._length, 'message')}", self, self.names)
 
 
 def is_arrow(value: object) -> bool:

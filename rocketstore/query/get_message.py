@@ -22,7 +22,7 @@ from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 # What a broker's configuration limits a read to.
 MAX_FILTER_MESSAGE_SIZE = 16000
@@ -94,7 +94,7 @@ class GetMessageResult(FoundMessages):
 
     def _title(self) -> str:
         places = f"next offset {self.next_begin_offset:,} of {self.min_offset:,} to {self.max_offset:,}"
-        return f"GetMessageResult: {self.status}, {counted(len(self), 'message')}, {places}"
+        return f"GetMessageResult: {self.status}, {format_count(len(self), 'message')}, {places}"
 
 
 def get_message(
@@ -140,7 +140,7 @@ def get_message(
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
     rows = np.arange(len(messages)) if reader.as_broker else rows_in_queue(messages, *queue_id)
     if len(rows) < len(messages):
-        left_out = counted(len(messages) - len(rows), "unit leads", "units lead")
+        left_out = format_count(len(messages) - len(rows), "unit leads", "units lead")
         logger.warning("%s: from offset %d, %s to records of other queues", queue.directory, queue_offset, left_out)
         messages = messages.take(rows)
     if wanted is not None and reader.as_broker:

@@ -27,7 +27,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.preview import preview_messages
 from rocketstore.preview import Preview, Previewed
 from rocketstore.query.coverage import Coverage, overlaps
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
@@ -62,7 +62,7 @@ class QueryMessageResult(FoundMessages):
 
     def _title(self) -> str:
         state = "complete" if self.complete else f"perhaps not all: {'; '.join(self.reasons)}"
-        return f"QueryMessageResult: {counted(len(self), 'message')}, {state}"
+        return f"QueryMessageResult: {format_count(len(self), 'message')}, {state}"
 
 
 @made_by("store.query_messages(topics, keys)")
@@ -138,7 +138,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     def _preview(self) -> Preview:
         messages = self.messages  # drops messages that have expired
         why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
-        title = f"QueryMessagesResult: {counted(len(self), 'key')}, {counted(len(messages), 'message')}{why}"
+        title = f"QueryMessagesResult: {format_count(len(self), 'key')}, {format_count(len(messages), 'message')}{why}"
         return preview_messages(title, messages, messages.names)
 
 

@@ -14,7 +14,7 @@ from rocketstore.kernels.columns import int64_column, require_int64
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT, struct_of
 from rocketstore.limits import INT_MAX
 from rocketstore.preview import Preview, Previewed, ends_of
-from rocketstore.text_values import counted, datetime_or_none
+from rocketstore.text_values import datetime_or_none, format_count
 
 FILLER = struct_of(UNIT).pack(0, INT_MAX, 0)
 
@@ -97,7 +97,7 @@ class ConsumeQueueUnits(Previewed):
     def _preview(self) -> Preview:
         count = 5 if self.batch_nums is None else len(CqUnit._fields)  # only batch units have the last fields
         rows = [None if unit is None else unit[:count] for unit in ends_of(self)]
-        return Preview(f"ConsumeQueueUnits: {counted(len(self), 'unit')}", CqUnit._fields[:count], rows)
+        return Preview(f"ConsumeQueueUnits: {format_count(len(self), 'unit')}", CqUnit._fields[:count], rows)
 
 
 def are_fillers(units: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.recovery.lost import LostMessages
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 
 class RecoveryAction(NamedTuple):
@@ -72,7 +72,7 @@ class RecoveryReport(Previewed, ArrowStream):
     def _preview(self) -> Preview:
         stop = "stopped cleanly" if self.last_exit_ok else "crashed"
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        count = counted(len(self.actions), "planned action" if self.dry_run else "action")
+        count = format_count(len(self.actions), "planned action" if self.dry_run else "action")
         count += ", nothing was changed" * self.dry_run
         title = f"RecoveryReport: policy {self.policy!r}, {stop}, {log}, {count}"
         return Preview(

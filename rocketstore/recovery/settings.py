@@ -37,7 +37,7 @@ from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.sizes import is_stated, read_saved
-from rocketstore.text_values import UNITS, counted
+from rocketstore.text_values import UNITS, format_count
 
 SAMPLED_UNITS = 16  # at each end of a queue
 SAMPLED_QUEUES = 64
@@ -136,7 +136,7 @@ class Assumptions:
                 f"these levels get the delivery times of RocketMQ's default levels: {ADVICE}"
             )
         if self.naming_messages:
-            messages = counted(self.naming_messages, "message names", "messages name")
+            messages = format_count(self.naming_messages, "message names", "messages name")
             yield (
                 f"enableMultiDispatch=false is assumed: {messages} light queues, and the store has no unit of a light "
                 f"queue, so that none is built: {ADVICE}"

@@ -12,7 +12,7 @@ from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import BORN_HOST_V6, MAGIC_V2, RECORD_HEAD, STORE_HOST_V6
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import INNER_BATCH
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 KINDS = {  # the field of Compat, and the records that a release without it cannot read
     "has_v2": "with a topic of more than 127 bytes",
@@ -72,7 +72,7 @@ class UnreadableRecords:
             return ()
         counts = sorted((name, count) for name, count in self.counts.items() if count)
         parts = [f"{count} {KINDS[name]} (read since {_first_release(name)})" for name, count in counts]
-        return (f"RocketMQ {self.compat} cannot read {counted(self.total, 'record')}: {', '.join(parts)}",)
+        return (f"RocketMQ {self.compat} cannot read {format_count(self.total, 'record')}: {', '.join(parts)}",)
 
     def require_none(self, where: object, *, allow: bool) -> tuple[str, ...]:
         """Return the texts if unreadable records are allowed. Else raise StoreError if a record is unreadable.

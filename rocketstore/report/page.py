@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from rocketstore.report.charts import CONFIG
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"  # for Vega
 STYLE = """
@@ -141,7 +141,7 @@ def table_html(table: Table) -> str:
     rows = "".join(
         f"<tr>{''.join(cell_html(table.columns[i], v) for i, v in enumerate(row))}</tr>\n" for row in table.rows
     )
-    more = f'<p class="soft">{counted(table.more, "more row")} left out.</p>' if table.more else ""
+    more = f'<p class="soft">{format_count(table.more, "more row")} left out.</p>' if table.more else ""
     kind = "" if table.is_folded else ' class="stacked"'
     inner = (
         f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>{more}'

@@ -20,7 +20,7 @@ from rocketstore.report.page import Section, Table
 from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
-from rocketstore.text_values import counted, format_time
+from rocketstore.text_values import format_count, format_time
 from rocketstore.verify.findings import VerifyReport
 from rocketstore.verify.kinds import KINDS, mend_commands
 from rocketstore.verify.verify import verify
@@ -60,7 +60,7 @@ def make_table(caption: str, columns: Sequence[str], rows: list[Row], *, is_fold
 def limited(problems: Sequence[str]) -> list[str]:
     """Return the first ``MAX_PROBLEMS`` problems, and how many more there are."""
     more = len(problems) - MAX_PROBLEMS
-    return [*problems[:MAX_PROBLEMS], *([f"{counted(more, 'more problem')} of this kind."] if more > 0 else [])]
+    return [*problems[:MAX_PROBLEMS], *([f"{format_count(more, 'more problem')} of this kind."] if more > 0 else [])]
 
 
 def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
@@ -99,8 +99,8 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
     found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
     extent = "samples of " if quick else ""
     section.texts.append(
-        f"Checked {extent}{counted(report.records, 'record')}, "
-        f"{counted(report.queues, 'queue')} and {counted(report.index_files, 'index file')}: "
+        f"Checked {extent}{format_count(report.records, 'record')}, "
+        f"{format_count(report.queues, 'queue')} and {format_count(report.index_files, 'index file')}: "
         f"{found or 'nothing is wrong'}."
     )
     if quick:
@@ -182,11 +182,11 @@ def time_section(numbers: LogNumbers) -> Section:
     )
     messages = round(numbers.messages * numbers.scale)
     section.texts.append(
-        f"{counted(messages, 'message')} of {counted(len(numbers.topics), 'topic')}. Each bar of the "
+        f"{format_count(messages, 'message')} of {format_count(len(numbers.topics), 'topic')}. Each bar of the "
         f"charts is {step_text(numbers.step)} long. Times are store times in UTC."
     )
     if numbers.outside:
-        outside = counted(round(numbers.outside * numbers.scale), "message")
+        outside = format_count(round(numbers.outside * numbers.scale), "message")
         section.texts.append(
             f"Messages older than the first or newer than the last message of the log: {outside}. "
             "The first and the last bar include them."
@@ -246,7 +246,7 @@ def gaps_section(numbers: LogNumbers) -> Section:
     else:
         section.texts.append("No gap of a second or more.")
     if numbers.backward:
-        backward = counted(round(numbers.backward * numbers.scale), "message")
+        backward = format_count(round(numbers.backward * numbers.scale), "message")
         section.texts.append(
             f"Messages older than the message before them: {backward}, by up to "
             f"{numbers.most_backward:,} ms. The clock of the broker went back."
@@ -267,7 +267,7 @@ def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
     if len(queues) < total:
         section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
     section.texts.append(
-        f"{counted(total, 'queue')}. A bar begins at the first and ends at the last record of a "
+        f"{format_count(total, 'queue')}. A bar begins at the first and ends at the last record of a "
         "queue. A queue that ends early has no newer messages, or lacks units; verify finds these."
     )
     if any(queue.begin is not None for queue in queues):
@@ -292,7 +292,7 @@ def index_section(store: MessageStore, summary: StoreSummary) -> Section:
     if len(files) < total:
         section.problems.append(f"Sampled: {len(files)} of {total:,} index files were read.")
     section.texts.append(
-        f"{counted(total, 'index file')}, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
+        f"{format_count(total, 'index file')}, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
         f"{or_unknown(summary.index_end_phy_offset)} of the log. Theory: if keys are distinct, each item chooses its "
         "slot at random, and the lengths of chains have the Poisson distribution. Repeated keys make longer chains and "
         "leave more slots empty. A query reads the whole chain of its slot."
@@ -325,7 +325,7 @@ def lag_section(store: MessageStore) -> Section:
     for entry in lags:
         behind[entry.group] += entry.lag or 0
     late = sum(1 for count in behind.values() if count)
-    section.texts.append(f"{counted(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
+    section.texts.append(f"{format_count(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
     section.charts.append(("Messages that each group has not consumed, by topic", charts.lag(lags)))
     rows: list[Row] = [
         (

@@ -52,7 +52,7 @@ from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import find_sizes, with_default_sizes
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
@@ -107,10 +107,10 @@ class SalvageReport(Previewed, ArrowStream):
     dry_run: bool = False
 
     def _preview(self) -> Preview:
-        title = f"SalvageReport: {counted(self.records, 'record')}"
-        counts = f"{counted(self.duplicates, 'duplicate')}, {self.out_of_order:,} out of order"
+        title = f"SalvageReport: {format_count(self.records, 'record')}"
+        counts = f"{format_count(self.duplicates, 'duplicate')}, {self.out_of_order:,} out of order"
         title += f" to copy, {counts}, nothing was written" if self.dry_run else self._describe_new_store(counts)
-        lost = counted(len(self.lost), "lost range")
+        lost = format_count(len(self.lost), "lost range")
         return Preview(f"{title}, {lost}", LostRange._fields, first_of(self.lost), width=WIDE_CELL)
 
     def _describe_new_store(self, counts: str) -> str:

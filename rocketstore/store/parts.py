@@ -45,7 +45,7 @@ from rocketstore.survey.open_log import find_uncommitted, open_log
 from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.store_index import open_store_index
-from rocketstore.tier.joined_queue import TieredQueues
+from rocketstore.tier.joined_queue import JoinedQueues
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.segments import open_tier_log
 
@@ -293,7 +293,7 @@ class StoreParts:
         if not self.tiered:
             return queues
         places = self.tier
-        return TieredQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self.config))
+        return JoinedQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self.config))
 
     @property
     def reads_other_logs(self) -> bool:

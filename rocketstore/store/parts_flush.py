@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketstore.compat import Compat
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.queue_ids import TopicQueues
+from rocketstore.dispatch.queue_ids import QueueIds
 from rocketstore.dispatch.reput import ReputMessageService
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -18,14 +18,14 @@ class PartsFlush:
         log: LogWriter,
         reput: ReputMessageService,
         dispatcher: Dispatcher,
-        topic_queues: TopicQueues,
+        queue_ids: QueueIds,
         checkpoint: StoreCheckpoint,
         compat: Compat,
     ) -> None:
         self._log = log
         self._reput = reput
         self._dispatcher = dispatcher
-        self._topic_queues = topic_queues
+        self._queue_ids = queue_ids
         self._checkpoint = checkpoint
         self._compat = compat
 
@@ -36,7 +36,7 @@ class PartsFlush:
             phy_offset, timestamp = dispatcher.last_phy_offset, dispatcher.last_store_timestamp
             self._log.flush(self._reput.dispatched)
             dispatcher.flush()
-            self._topic_queues.save()
+            self._queue_ids.save()
             if phy_offset >= 0:
                 checkpoint.logics_msg_timestamp = timestamp
                 if self._compat.has_logics_physical_offset:
@@ -50,6 +50,6 @@ class PartsFlush:
         """
         self._log.flush(self._log.phy_offset)
         if for_messages:
-            self._topic_queues.save()
+            self._queue_ids.save()
         else:
             self._log.save_checkpoint()

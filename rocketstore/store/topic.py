@@ -15,7 +15,7 @@ from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.reader import StoreReader
-from rocketstore.text_values import Time, counted
+from rocketstore.text_values import Time, format_count
 
 
 class ScanOptions(TypedDict, total=False):
@@ -87,5 +87,5 @@ class Topic(Previewed):
     def _preview(self) -> Preview:
         found = self.time_range
         times = "" if found is None else ", {:%Y-%m-%d %H:%M:%S} to {:%Y-%m-%d %H:%M:%S} UTC".format(*found)
-        title = f"Topic {self.name!r}: {counted(len(self.queues), 'queue')}, {counted(len(self), 'message')}{times}"
+        title = f"Topic {self.name!r}: {format_count(len(self.queues), 'queue')}, {format_count(len(self), 'message')}{times}"
         return preview_topic(self.store, self.name, title)

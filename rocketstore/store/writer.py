@@ -17,7 +17,7 @@ from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
-from rocketstore.dispatch.queue_ids import TopicQueues
+from rocketstore.dispatch.queue_ids import QueueIds
 from rocketstore.dispatch.queue_numbers import StoreQueueNumbers
 from rocketstore.dispatch.reput import OwnDispatcher, ReputMessageService
 from rocketstore.errors import NestedCallError, PutMessageError, StoreClosedError, StoreError
@@ -81,13 +81,13 @@ class StoreWriter:
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
         self.lock_file, *self._other_locks = locks
-        self._topic_queues = TopicQueues(open_json_tables(places, config), place, config, batch_topics)
+        self._queue_ids = QueueIds(open_json_tables(places, config), place, config, batch_topics)
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(self.places.abort, place)
         directories = list(map(local_path, config.commit_log_paths(self.root, writable=True)))
         read_only = list(map(local_path, places.log_directories))
         dispatch_lock = threading.Lock()
-        numbers = StoreQueueNumbers(self._topic_queues, dispatcher, dispatch_lock)
+        numbers = StoreQueueNumbers(self._queue_ids, dispatcher, dispatch_lock)
         self._log = LogWriter(directories, config, phy_offset, numbers, read_only, checkpoint, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
@@ -97,10 +97,10 @@ class StoreWriter:
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
-                dispatcher, log, self._log, self._topic_queues, dispatch_lock, self._failure, busy
+                dispatcher, log, self._log, self._queue_ids, dispatch_lock, self._failure, busy
             )
             stack.callback(self.reput.stop)
-            self._parts = PartsFlush(self._log, self.reput, dispatcher, self._topic_queues, checkpoint, self._compat)
+            self._parts = PartsFlush(self._log, self.reput, dispatcher, self._queue_ids, checkpoint, self._compat)
             self._flusher = FlushService(self._log, config, self._parts, self._failure, busy)
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
@@ -217,7 +217,7 @@ class StoreWriter:
             for block in blocks:
                 with self._log.lock:
                     self._require_open()
-                    self._log.append_encoded(*block.with_queues(self._topic_queues.next_queue_ids), store_timestamp)
+                    self._log.append_encoded(*block.with_queues(self._queue_ids.next_queue_ids), store_timestamp)
                 self.reput.waiting.count_records(len(block.encoded))
         except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
@@ -243,7 +243,7 @@ class StoreWriter:
         return result
 
     def _check_incomplete(self, message: Message) -> int:
-        return check_incomplete_message(message, self.config, self._topic_queues.batch_topics)
+        return check_incomplete_message(message, self.config, self._queue_ids.batch_topics)
 
     def _next_light_offset(self, name: str) -> int:
         return self._log.next_queue_offset(name, 0) if is_file_name(name) else self._unbuilt[name]
@@ -271,10 +271,10 @@ class StoreWriter:
             require_batch_size(self.config)
         self._require_sound()
         with self._log.lock:
-            self._topic_queues.save()
-            if queue_type == "BatchCQ" and topic not in self._topic_queues.batch_topics and self._has_queues(topic):
+            self._queue_ids.save()
+            if queue_type == "BatchCQ" and topic not in self._queue_ids.batch_topics and self._has_queues(topic):
                 raise ValueError(f"topic {topic!r:.80} has queues, which cannot become those of type {queue_type}")
-            self._topic_queues.extend(topic, nums, queue_type)
+            self._queue_ids.extend(topic, nums, queue_type)
 
     def _has_queues(self, topic: str) -> bool:
         is_put = any(name == topic for name, _ in self._log.queues())

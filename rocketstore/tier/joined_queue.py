@@ -1,4 +1,4 @@
-"""TieredQueue: a queue of a store, and the older messages of it that are only in a tier."""
+"""JoinedQueue: a queue of a store, and the older messages of it that are only in a tier."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rocketstore.tier.tier_queue import TierQueue
 NO_OFFSET = -1  # in place of the physical offset of a message that is only in the tier
 
 
-class TieredQueue(Closable):
+class JoinedQueue(Closable):
     """The units of a queue: those of the tier up to the first message of the store's own queue, then the store's.
 
     Units of the tier have -1 in place of a physical offset: ``parts`` has the queues with their logs.
@@ -132,8 +132,8 @@ class TieredQueue(Closable):
 
 
 def parts_of(queue: StoredQueue) -> list[StoredQueue]:
-    """Return the queues, each with its own log, that make a queue: the queue itself if it is no TieredQueue."""
-    return queue.parts if isinstance(queue, TieredQueue) else [queue]
+    """Return the queues, each with its own log, that make a queue: the queue itself if it is no JoinedQueue."""
+    return queue.parts if isinstance(queue, JoinedQueue) else [queue]
 
 
 def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
@@ -146,7 +146,7 @@ def _join(first: ConsumeQueueUnits, second: ConsumeQueueUnits) -> ConsumeQueueUn
     return ConsumeQueueUnits(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in names))
 
 
-class TieredQueues:
+class JoinedQueues:
     """The queues of a store with their older messages of a tier."""
 
     def __init__(
@@ -170,4 +170,4 @@ class TieredQueues:
             return local
         queue = QueueId(topic, queue_id)
         tier = TierQueue(open_segments(self._places.units(queue)), self._open_log(queue))
-        return TieredQueue(tier, local) if len(tier) else local
+        return JoinedQueue(tier, local) if len(tier) else local

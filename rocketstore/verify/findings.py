@@ -18,7 +18,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 from rocketstore.verify.kinds import KINDS, SEVERITIES
 
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
@@ -123,10 +123,10 @@ class VerifyReport(Previewed, ArrowStream):
         return sum(1 + finding.more for finding in self.findings if finding.severity == severity)
 
     def _preview(self) -> Preview:
-        counts = ", ".join(counted(self.count(severity), severity) for severity in SEVERITIES)
+        counts = ", ".join(format_count(self.count(severity), severity) for severity in SEVERITIES)
         log = f"log from {self.min_phy_offset:,} to {self.max_phy_offset:,}"
-        records, messages = counted(self.records, "record"), counted(self.messages, "message")
-        parts = f"{counted(self.queues, 'queue')}, {counted(self.index_files, 'index file')}"
+        records, messages = format_count(self.records, "record"), format_count(self.messages, "message")
+        parts = f"{format_count(self.queues, 'queue')}, {format_count(self.index_files, 'index file')}"
         stop = "open for writing" if self.is_locked else "stopped cleanly" if self.last_exit_ok else "crashed"
         samples = ", only samples were checked" if self.quick else ""
         title = f"VerifyReport: {counts}, {log}, {records}, {parts}, {messages}, {stop}{samples}"

@@ -39,7 +39,7 @@ from rocketstore.survey.open_log import open_log
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.compaction import check_compacted_topics
 from rocketstore.verify.config import kind_of_problem
@@ -305,7 +305,9 @@ class Verification:
             has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
             enabled = self.config.message_index_enable and self.formats.index_database is None
             if checked.n_records and enabled and not has_files and not checked.is_growing:
-                self.findings.add("index-missing", directory, 0, f"the log has {counted(checked.n_records, 'message')}")
+                self.findings.add(
+                    "index-missing", directory, 0, f"the log has {format_count(checked.n_records, 'message')}"
+                )
         elif not self.last_exit_ok and self.checkpoint is not None:
             for part in index.files:
                 end, known = part.header.end_timestamp, self.checkpoint.index_msg_timestamp

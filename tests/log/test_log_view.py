@@ -7,7 +7,7 @@ from support.log_ends import running
 
 import rocketstore
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.log_chunk import LogPlan
+from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView, Why
 from rocketstore.log.record_reader import RecordReader
 
@@ -77,7 +77,7 @@ def test_a_task_has_the_view_of_its_driver(tmp_path):
     store_of(tmp_path, 12)
     with rocketstore.open(tmp_path) as store:
         log = store.commit_log
-        plan = LogPlan.of(log, 0, log.max_phy_offset, view=log.look())
+        plan = LogChunk.of(log, 0, log.max_phy_offset, view=log.look())
         damage(tmp_path, 7)
         with plan.open() as part:
             assert part.look() == plan.view

@@ -277,7 +277,7 @@ def test_what_a_handler_of_a_signal_raises_while_many_are_put_is_raised(tmp_path
             raise RuntimeError("timeout")
 
     with open_store(tmp_path / "store") as store:
-        queues = store._writer._topic_queues
+        queues = store._writer._queue_ids
         turns, queues._turns = queues._turns, Turns()
         with pytest.raises(RuntimeError, match="timeout"):
             store.put_messages([Message("T", b"")] * 3)

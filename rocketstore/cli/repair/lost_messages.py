@@ -6,7 +6,7 @@ from rocketstore.cli.formats import RowsView, is_table, write_list
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.recovery.lost import LOST_FIELDS, LostMessages
-from rocketstore.text_values import counted, format_time
+from rocketstore.text_values import format_count, format_time
 
 COLUMNS = tuple(field.name for field in LOST_FIELDS)
 
@@ -15,13 +15,13 @@ def show_lost_messages(lost: Sequence[LostMessages], view: RowsView, *, is_dry_r
     """Write a second table for people. In other formats, write a line for each topic to standard error."""
     if not lost:
         return
-    total = counted(sum(row.messages for row in lost), "message")
-    note(f"{'would be lost' if is_dry_run else 'lost'}: {total} of {counted(len(lost), 'topic')}")
+    total = format_count(sum(row.messages for row in lost), "message")
+    note(f"{'would be lost' if is_dry_run else 'lost'}: {total} of {format_count(len(lost), 'topic')}")
     if is_table(view.output_format):
         write_list(COLUMNS, lost, view._replace(columns=None), _for_people)
         return
     for row in lost:
-        note(f"{row.topic}: {counted(row.messages, 'message')}{_describe_times(row)}")
+        note(f"{row.topic}: {format_count(row.messages, 'message')}{_describe_times(row)}")
 
 
 def _describe_times(row: LostMessages) -> str:

@@ -14,7 +14,7 @@ from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.recovery_report import RecoveryReport
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 
 def run(
@@ -53,5 +53,5 @@ def run(
 
 def summary_of(report: RecoveryReport) -> str:
     count = len(report.actions)
-    steps = f"{counted(count, 'step')} {'to do' if report.dry_run else 'done'}" if count else "nothing to do"
+    steps = f"{format_count(count, 'step')} {'to do' if report.dry_run else 'done'}" if count else "nothing to do"
     return f"{steps}; the commit log goes from {report.min_phy_offset} to {report.max_phy_offset}"

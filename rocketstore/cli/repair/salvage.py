@@ -13,7 +13,7 @@ from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.salvage.salvage import SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage_store
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 MOST_NOTES = 20  # of ranges of unverified records
 
@@ -39,7 +39,7 @@ def run(
     for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     for part in report.unverified[:MOST_NOTES]:
-        records = counted(part.records, "record")
+        records = format_count(part.records, "record")
         note(f"{part.path}: {records} from byte {part.offset} on without a CRC property: unverified")
     if report.lost_messages is None:
         note("how many messages are lost is not known: the queues of STORE cannot be read")
@@ -51,23 +51,23 @@ def run(
 
 def summary(report: SalvageReport) -> str:
     """Return one line about the new store and its differences from the old one."""
-    parts = [f"{counted(report.records, 'record')} to copy; nothing was written"]
+    parts = [f"{format_count(report.records, 'record')} to copy; nothing was written"]
     if not report.dry_run:
         bounds = f"{report.min_phy_offset} to {report.max_phy_offset}"
-        parts = [f"{report.out}: {counted(report.records, 'record')}, {bounds}"]
+        parts = [f"{report.out}: {format_count(report.records, 'record')}, {bounds}"]
     renumbered, out_of_place = report.renumbered or {}, report.misplaced or {}
     numbers, queues = sum(renumbered.values()), len(renumbered)
     misplaced, light_queues = sum(out_of_place.values()), len(out_of_place)
     parts += [
-        f"{counted(count, noun)} {state}"
+        f"{format_count(count, noun)} {state}"
         for count, noun, state in (
             (len(report.lost), "range", "lost"),
             (report.duplicates, "record", "found twice"),
             (sum(part.records for part in report.unverified), "record", "unverified"),
             (report.out_of_order, "record", "out of order"),
             (report.moved, "record", "at other physical offsets"),
-            (numbers, "message", f"of {counted(queues, 'queue')} with other queue offsets"),
-            (misplaced, "message", f"at other places of {counted(light_queues, 'light queue')}"),
+            (numbers, "message", f"of {format_count(queues, 'queue')} with other queue offsets"),
+            (misplaced, "message", f"at other places of {format_count(light_queues, 'light queue')}"),
         )
         if count
     ]

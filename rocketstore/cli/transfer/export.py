@@ -53,7 +53,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import row_names
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
@@ -242,7 +242,7 @@ def report_results(source: ExportSource, target: Path, results: Collection[Resul
     rows = sum(result["rows"] for result in results)
     problems += unknown_topics(store, sorted(unseen))
     finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
-    note(f"{target}: {counted(rows, 'message')}")
+    note(f"{target}: {format_count(rows, 'message')}")
 
 
 def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -> None:

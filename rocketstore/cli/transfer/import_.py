@@ -36,7 +36,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.survey import survey
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 STATE = "rocketstore-import.json"  # in config/
 SAVE_SECONDS = 1.0  # between writes of the state file
@@ -148,7 +148,7 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
     if state.stage == "done":
         return new
     raise click.ClickException(
-        f"{path}: an import of {state.asked['source']} is unfinished, at least {counted(state.rows, 'row')} stored: "
+        f"{path}: an import of {state.asked['source']} is unfinished, at least {format_count(state.rows, 'row')} stored: "
         "--resume with the same options continues it, --force starts again"
     )
 
@@ -199,7 +199,7 @@ class Import:
         state, source = self.state, self.source
         if state.stage != "done" or state.version != version_of(source):
             self.put_missing_rows()
-        note(f"{self.store.path}: has all rows of {source.path} ({counted(state.rows, 'row')})")
+        note(f"{self.store.path}: has all rows of {source.path} ({format_count(state.rows, 'row')})")
 
     def put_missing_rows(self) -> None:
         state, source = self.state, self.source
@@ -210,12 +210,12 @@ class Import:
             self.put_all()
         except KeyboardInterrupt:
             self.save()
-            note(f"{self.store.path}: has {counted(state.rows, 'row')} of {source.path}{again and '; '}{again}")
+            note(f"{self.store.path}: has {format_count(state.rows, 'row')} of {source.path}{again and '; '}{again}")
             raise
         except click.ClickException as error:
             self.save()
             hint = f"; correct the row, then {again}" if again and state.rows else ""
-            raise click.ClickException(f"{error.message} ({counted(state.rows, 'row')} stored){hint}") from None
+            raise click.ClickException(f"{error.message} ({format_count(state.rows, 'row')} stored){hint}") from None
         state.stage = "done"
         self.save()
 
@@ -239,12 +239,12 @@ class Import:
             return
         changed, again = f"{self.source.path}: was changed", "--force starts again, and stores these rows again"
         if state.stage == "running" and state.phy_offset < self.store.commit_log.max_phy_offset:
-            most = counted(state.rows, "row")
+            most = format_count(state.rows, "row")
             raise StoreError(f"{changed} after a kill, and more than {most} may be stored: {again}")
         stored, rows = self.stored(state.begin, state.phy_offset), itertools.islice(self.messages(0), state.rows)
         count = sum(1 for _ in itertools.takewhile(lambda row: any(is_row(row, record) for record in stored), rows))
         if count < state.rows:
-            of = f"{count} of {counted(state.rows, 'stored row')}"
+            of = f"{count} of {format_count(state.rows, 'stored row')}"
             raise StoreError(f"{changed}: only the first {of} are still in it: {again}")
         state.version = version
 

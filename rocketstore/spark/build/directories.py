@@ -16,7 +16,7 @@ from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.survey.owners import lock_owner_of
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 SWEEPS = 5  # attempts to remove a directory
 
@@ -39,8 +39,8 @@ class BuildReport:
 
     def __repr__(self) -> str:
         where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""
-        files = counted(len(self.files), "file")
-        return f"<BuildReport: {counted(self.items, 'item')}, {files}{where}, {self.seconds:.1f} s>"
+        files = format_count(len(self.files), "file")
+        return f"<BuildReport: {format_count(self.items, 'item')}, {files}{where}, {self.seconds:.1f} s>"
 
 
 class Places(NamedTuple):

@@ -14,7 +14,7 @@ from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.join_chunks import join_chunks
-from rocketstore.log.log_chunk import LogPlan
+from rocketstore.log.log_chunk import LogChunk
 from rocketstore.spark.build.tasks import Row, attempt_name, read_task, run, write_tasks
 
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory
@@ -40,13 +40,13 @@ class LogReader(NamedTuple):
 
     def plan(self, begin: int, stop: int) -> SplitPlan:
         """Plan a task that reads records from ``begin`` to before ``stop``."""
-        return SplitPlan(LogPlan.of(self.log, begin, stop, self.log.whole_to), *self[1:])
+        return SplitPlan(LogChunk.of(self.log, begin, stop, self.log.whole_to), *self[1:])
 
 
 class SplitPlan(NamedTuple):
     """The LogReader of one split in the form that the driver sends to a task. It has listed files, not an open log."""
 
-    log: LogPlan
+    log: LogChunk
     config: SizedConfig
     begin: int
     end: int

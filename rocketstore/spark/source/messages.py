@@ -28,7 +28,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
-from rocketstore.log.log_chunk import LogPlan
+from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
@@ -66,7 +66,7 @@ class LogPart(InputPartition):  # type: ignore[misc]
     """
 
     ranges: list[Range]
-    log: LogPlan
+    log: LogChunk
     starting: dict[str, Any] = field(default_factory=dict)
 
 
@@ -163,7 +163,7 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
 def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
     """Return the part of a task. Parameters: ranges: in order. starting: see ``LogPart``."""
     begin, end = ranges[0][0], ranges[-1][1]
-    return LogPart(ranges, LogPlan.of(log, begin, end, whole_to=end), starting or {})
+    return LogPart(ranges, LogChunk.of(log, begin, end, whole_to=end), starting or {})
 
 
 # ---- in tasks --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_chunk import LogPlan
+from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.queue_source import StoredQueue
@@ -49,12 +49,12 @@ class IndexTablePart(NamedTuple):
 class TablePart(InputPartition):  # type: ignore[misc]
     """The parts of a table that one task reads.
 
-    Attributes: store: the places of the store. places: the parts, in the form of the reader. log: the plan of the log's
+    Attributes: store: the places of the store. places: the parts, in the form of the reader. log: the log's
     first file, which shows where the log begins; None without a log. log_end: a physical offset in bytes; queues end
     before the first unit that points there or later. None if the ends of queues do not depend on the log.
     """
 
-    def __init__(self, store: AnyPlaces, places: list[Any], log: LogPlan | None) -> None:
+    def __init__(self, store: AnyPlaces, places: list[Any], log: LogChunk | None) -> None:
         self.store = store
         self.places = places
         self.log = log
@@ -77,19 +77,19 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         store = MessageStore.of_entry("spark table", options.path, self.config, leftovers=options.leftovers)
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
-            log = self.plan_log(store)
+            log = self.choose_log_files(store)
             return [TablePart(store.places, places, log) for places in self.plan(store)]
 
     def find_view(self, log: CommitLog) -> LogView | None:
         """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
         return None
 
-    def plan_log(self, store: MessageStore) -> LogPlan | None:
-        """Return the plan of the log's first file. Tasks need no more of the log. Return None without a log."""
+    def choose_log_files(self, store: MessageStore) -> LogChunk | None:
+        """Return the log's first file. Tasks need no more of the log. Return None without a log."""
         log = commit_log_or_none(store)
         if log is None:
             return None
-        return LogPlan.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
+        return LogChunk.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
         """Yield the places that each task reads."""
@@ -230,7 +230,7 @@ def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None,
 class IndexReader(TableReader):
     """Reads the items of index files, in the order of their ordinals."""
 
-    def plan_log(self, store: MessageStore) -> LogPlan | None:
+    def choose_log_files(self, store: MessageStore) -> LogChunk | None:
         return None
 
     def plan(self, store: MessageStore) -> Iterator[list[IndexTablePart]]:

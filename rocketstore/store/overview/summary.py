@@ -15,7 +15,7 @@ from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.store.parts import StoreParts
 from rocketstore.survey.broker_config import BrokerConfig
-from rocketstore.text_values import counted, datetime_or_none, utc
+from rocketstore.text_values import datetime_or_none, format_count, utc
 
 COUNTED_QUEUES = 1000  # a repr counts the messages of at most this many queues
 
@@ -205,9 +205,9 @@ def describe(store: StoreParts) -> str:
     about = summarize(store, count_messages=queues <= COUNTED_QUEUES)
     parts: list[Any] = []
     if about.topics is not None and about.queues is not None:
-        parts.append(f"{counted(about.topics, 'topic')}, {counted(about.queues, 'queue')}")
+        parts.append(f"{format_count(about.topics, 'topic')}, {format_count(about.queues, 'queue')}")
     if about.messages is not None:
-        parts.append(counted(about.messages, "message"))
+        parts.append(format_count(about.messages, "message"))
     if about.min_phy_offset is not None and about.max_phy_offset is not None:
         parts.append(f"{about.max_phy_offset - about.min_phy_offset:,} bytes of log")
     if about.begin_timestamp is not None and about.end_timestamp is not None:

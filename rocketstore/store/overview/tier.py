@@ -7,7 +7,7 @@ from collections.abc import Collection
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.state.tier_metadata import read_tier_metadata
 from rocketstore.store.parts import StoreParts
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 
 
 def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> str | None:
@@ -29,9 +29,11 @@ def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> s
     }
     if not any(older.values()):
         return None if topics is not None else f"{store.path}: tiered storage has no message that the log does not have"
-    of_queues = counted(sum(count > 0 for count in older.values()), "queue")
+    of_queues = format_count(sum(count > 0 for count in older.values()), "queue")
     how = "" if store.tiered else ": --tiered reads them, from the directory that --tier PATH names"
-    return f"{store.path}: {counted(sum(older.values()), 'message')} of {of_queues} are only in tiered storage{how}"
+    return (
+        f"{store.path}: {format_count(sum(older.values()), 'message')} of {of_queues} are only in tiered storage{how}"
+    )
 
 
 def count_older(store: StoreParts, queue: QueueId, first: int, end: int) -> int:

@@ -20,7 +20,7 @@ class CheckedIndexFile:
 
     Parameters: is_live: a broker may be appending items. was_killed: a broker was, and the header may be missing.
 
-    Attributes: counted: items that the header counts. count: items that the file has. uncounted: items of a file
+    Attributes: header_count: items that the header counts. count: items that the file has. uncounted: items of a file
     whose header counts none after a crash; ``count`` is 0 then. first, last: physical offsets of the first and the last
     item, -1 without items. end_before: the end time of the file before, epoch ms, None if unknown. order: the ordinals
     sorted by physical offset, None if the items are in that order. is_short: whether the file is shorter than its
@@ -33,11 +33,11 @@ class CheckedIndexFile:
         self.is_short = path.stat().st_size < geometry.file_size
         items_at = geometry.item_offset(0)
         used = nonzero_end(path, items_at, geometry.file_size)
-        self.counted = max(self.header.index_count, 1) - 1
+        self.header_count = max(self.header.index_count, 1) - 1
         self.count = min(max(used - items_at - 1, 0) // INDEX_ITEM.itemsize, index_num - 1)
-        if is_live or (self.counted == 1 and self.count == 0):  # all bytes of the only item may be zero
-            self.count = min(self.counted, index_num - 1)
-        self.uncounted = self.count if was_killed and self.counted == 0 else 0
+        if is_live or (self.header_count == 1 and self.count == 0):  # all bytes of the only item may be zero
+            self.count = min(self.header_count, index_num - 1)
+        self.uncounted = self.count if was_killed and self.header_count == 0 else 0
         self.count -= self.uncounted
         self.is_live = is_live
         self.end_before: int | None = None

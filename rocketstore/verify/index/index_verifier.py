@@ -117,9 +117,9 @@ class IndexVerifier:
                 detail = f"slot {slot} leads to {slots[slot]}, its newest item is {newest[slot]}"
                 places.append(Place(part.path, slot_offset(slot), detail))
             self.findings.add_many("index-slot", places, len(wrong))
-            counted = part.header.hash_slot_count
-            if counted not in (filled, part.count):  # until 4.7.0 each put was counted
-                self.findings.add("index-slot-count", part.path, 32, f"{counted}, {filled} were filled")
+            stated = part.header.hash_slot_count
+            if stated not in (filled, part.count):  # until 4.7.0 each put was counted
+                self.findings.add("index-slot-count", part.path, 32, f"{stated}, {filled} were filled")
 
     # ---- log against index, in threads -----------------------------------------------------------------------
 
@@ -360,9 +360,9 @@ class IndexVerifier:
 
     def _check_header(self, part: CheckedIndexFile, may_be_torn: bool) -> None:
         header, path = part.header, part.path
-        if part.counted != part.count and not part.is_live:
-            kind = "index-torn-put" if may_be_torn and part.count == part.counted + 1 else "index-count"
-            self.findings.add(kind, path, 36, f"{part.counted} items, there are {part.count}")
+        if part.header_count != part.count and not part.is_live:
+            kind = "index-torn-put" if may_be_torn and part.count == part.header_count + 1 else "index-count"
+            self.findings.add(kind, path, 36, f"{part.header_count} items, there are {part.count}")
         if part.uncounted:
             self.findings.add("index-torn-put", path, 36, f"0 items, there are {part.uncounted}")
         if not part.count:

@@ -21,7 +21,7 @@ from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.survey.places import LocalPlaces
-from rocketstore.text_values import counted
+from rocketstore.text_values import format_count
 from rocketstore.verify.findings import Findings
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
@@ -63,7 +63,7 @@ class UnitVerifier(NamedTuple):
                     self.findings.add_many(kind, found, total)
             if files.count_deleted:
                 at = self.queues.made_again_at(queue, files)
-                detail = f"{counted(files.count_deleted, 'record')}, the topic was created again at {at}"
+                detail = f"{format_count(files.count_deleted, 'record')}, the topic was created again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
         for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
             if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
@@ -75,7 +75,7 @@ class UnitVerifier(NamedTuple):
             path = places.queue(queue_kind, topic, queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
-            self.findings.add(kind, path, 0, f"{counted(count, 'record')}, the first at {first}")
+            self.findings.add(kind, path, 0, f"{format_count(count, 'record')}, the first at {first}")
 
     def _is_behind(self, phy_offset: int) -> bool:
         return self.is_live or (self.dispatch_from is not None and phy_offset >= self.dispatch_from)
@@ -84,7 +84,7 @@ class UnitVerifier(NamedTuple):
         """Report the last records of a queue that have no units. They may be waiting for their dispatch."""
         if files.behind and self._is_behind(files.behind[0][1]):
             unit, phy_offset = files.behind[0]
-            detail = f"{counted(files.count_behind, 'record')}, the first at {phy_offset}"
+            detail = f"{format_count(files.count_behind, 'record')}, the first at {phy_offset}"
             self.findings.add("queue-behind", *files.place(unit, detail))
         else:
             self.queues.add_missing(files, files.behind, files.count_behind)
@@ -143,7 +143,9 @@ class UnitVerifier(NamedTuple):
             return LONG_MAX
         units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
         count = int(are_valid(units).sum())
-        self.findings.add("unit-leftover", *files.place(end, f"{counted(count, 'unit')}, the log ends at {self.end}"))
+        self.findings.add(
+            "unit-leftover", *files.place(end, f"{format_count(count, 'unit')}, the log ends at {self.end}")
+        )
         return end
 
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
