@@ -42,7 +42,7 @@ from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.root_places import QUEUE_PARTS
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 OLDEST_JAVA = 17
 SHOWN = 15
@@ -109,7 +109,7 @@ def demo(
             store, given = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
             _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, given))
             steps = [Step("put_messages", messages, seconds, "")]
-        config = replace(survey(store, given).sizes.config, message_index_enable=True)
+        config = replace(survey_store(store, given).sizes.config, message_index_enable=True)
         steps += run(store, config, lookups, absent, scratch, not reason)
     report(steps)
 

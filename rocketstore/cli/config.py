@@ -17,33 +17,33 @@ from rocketstore.survey.survey import Survey
 
 def run_check(store: Path, view: RowsView) -> None:
     """Run ``config check`` with the values of its options."""
-    begun = begin_entry("config check", store)
-    problems = open_tables(begun.places).check()
+    survey = begin_entry("config check", store)
+    problems = open_tables(survey.places).check()
     write_problems(store, problems, view)
     if problems:
         raise click.exceptions.Exit(1)
-    note_sound(begun)
+    note_sound(survey)
 
 
 def run_repair(store: Path, dry_run: bool, write_elsewhere: bool, view: RowsView) -> None:
     """Run ``config repair`` with the values of its options."""
     entry = "config repair dry run" if dry_run else "config repair"
-    begun = begin_entry(entry, store, StoreConfig(write_elsewhere=write_elsewhere))
-    tables = open_json_tables(begun.local_places)
-    with contextlib.nullcontext() if dry_run else locked(entry, begun):
+    survey = begin_entry(entry, store, StoreConfig(write_elsewhere=write_elsewhere))
+    tables = open_json_tables(survey.local_places)
+    with contextlib.nullcontext() if dry_run else locked(entry, survey):
         repaired = tables.repair(dry_run)
     write_problems(store, repaired, view)
     paths = {problem.path for problem in repaired}
     remaining = [problem for problem in tables.read_all().problems if problem.path not in paths]
     if not repaired and not remaining:
-        note_sound(begun)
+        note_sound(survey)
     finish(f"{problem.path}: {problem.what}" for problem in remaining)
 
 
-def note_sound(begun: Survey) -> None:
+def note_sound(survey: Survey) -> None:
     """Write to standard error that no file of the configuration has a problem."""
-    directory = begun.places.config
-    note(f"{directory}: all files are sound" if directory.is_dir() else f"{begun.root}: has no configuration")
+    directory = survey.places.config
+    note(f"{directory}: all files are sound" if directory.is_dir() else f"{survey.root}: has no configuration")
 
 
 def write_problems(store: Path, problems: list[ConfigProblem], view: RowsView) -> None:

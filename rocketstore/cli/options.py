@@ -289,10 +289,10 @@ def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Pat
     from rocketstore.errors import StoreError
 
     try:
-        begun = begin_command(ctx, path)
+        survey = begin_command(ctx, path)
     except (StoreError, NotADirectoryError):  # the command itself raises it, after all options were checked
         return path
-    return ctx.with_resource(reader_of(ctx, begun)) if begun.has_store else path
+    return ctx.with_resource(reader_of(ctx, survey)) if survey.has_store else path
 
 
 def keep_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

@@ -15,7 +15,7 @@ from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import saved_config
-from rocketstore.survey.survey import Survey, survey
+from rocketstore.survey.survey import Survey, survey_store
 
 
 def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig | None:
@@ -37,7 +37,7 @@ def config_with(config: StoreConfig | None, store: Path, **settings: Any) -> Sto
     if not given:
         return config
     if config is None:  # the paths in a copy of a store lead to the original: they must be given
-        config = saved_config(survey(store).places)
+        config = saved_config(survey_store(store).places)
     return replace(config, **given)
 
 
@@ -46,11 +46,11 @@ def open_store(ctx: click.Context, path: StorePath | str) -> MessageStore:
     return reader_of(ctx, begin_command(ctx, path))
 
 
-def reader_of(ctx: click.Context, begun: Survey) -> MessageStore:
-    """Return the reader of a store that a command has begun with."""
+def reader_of(ctx: click.Context, survey: Survey) -> MessageStore:
+    """Return the reader of a store that a command found."""
     tiered = ctx.meta.get(TIER) is not None or ctx.meta.get(TIERED, False)
     leftovers, compacted = ctx.meta.get(LEFTOVERS, False), ctx.meta.get(COMPACTED, False)
-    return MessageStore.of_survey(begun, leftovers=leftovers, tiered=tiered, compacted=compacted)
+    return MessageStore.of_survey(survey, leftovers=leftovers, tiered=tiered, compacted=compacted)
 
 
 def begin_command(ctx: click.Context, path: StorePath | str) -> Survey:

@@ -230,7 +230,7 @@ class CommitLog(RecordReader, Closable):
 
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset: as ``RecordReader``, and after a clean stop nobody writes."""
-        if offset < self.whole_to or self.end_finder.find_left_state() == StoreState.STOPPED:
+        if offset < self.whole_to or self.end_finder.find_store_state() == StoreState.STOPPED:
             return True
         return super().is_at_rest(offset)
 

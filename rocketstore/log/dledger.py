@@ -74,15 +74,15 @@ class UncommittedEntries:
     Source: DLedgerCommitLog.getMaxOffset, DLedgerMmapFileStore.updateCommittedIndex.
     """
 
-    def __init__(self, files: DLedgerLog, find_state: Callable[[], StoreState]) -> None:
-        """Parameters: find_state: finds how the last writer left the store."""
+    def __init__(self, files: DLedgerLog, find_store_state: Callable[[], StoreState]) -> None:
+        """Parameters: find_store_state: finds how the last writer left the store."""
         self._files = files
-        self._find_state = find_state
+        self._find_store_state = find_store_state
         self._known: dict[int, int] = {}  # the last committed index, and where its entry ends
 
     def find_begin(self, log: RecordReader) -> int:
         """Return the physical offset, bytes, where they begin; LONG_MAX if none is known to be uncommitted."""
-        if self._find_state() == StoreState.CRASHED:
+        if self._find_store_state() == StoreState.CRASHED:
             return LONG_MAX
         with contextlib.suppress(FileNotFoundError, CorruptFileError):  # verify reports a damaged checkpoint
             committed = self._files.read_checkpoint().get("committedIndex")

@@ -22,7 +22,7 @@ class EndEvidence(Protocol):
     @property
     def last_files(self) -> int: ...
 
-    def find_state(self) -> StoreState:
+    def find_store_state(self) -> StoreState:
         """Find the state in which the last writer left the store, as it is now."""
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> LogEnd:

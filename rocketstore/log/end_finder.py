@@ -50,15 +50,15 @@ class EndFinder:
 
     # ---- the state of the store ----------------------------------------------------------------------------
 
-    def find_left_state(self) -> StoreState:
+    def find_store_state(self) -> StoreState:
         """Find the state in which the last writer left the store; CRASHED without evidence."""
         if self._planned is not None:
             return StoreState.STOPPED
-        return StoreState.CRASHED if self.evidence is None else self.evidence.find_state()
+        return StoreState.CRASHED if self.evidence is None else self.evidence.find_store_state()
 
-    def find_state(self) -> StoreState:
-        """As ``find_left_state``; CRASHED too if the log was damaged after a clean stop: its end is not known."""
-        state = self.find_left_state()
+    def find_log_state(self) -> StoreState:
+        """As ``find_store_state``; CRASHED too if the log was damaged after a clean stop: its end is not known."""
+        state = self.find_store_state()
         if state != StoreState.STOPPED or self.evidence is None or self._is_remote:
             self._stopped_end = None
             return state
@@ -72,13 +72,13 @@ class EndFinder:
 
     def is_end_known(self) -> bool:
         """Return whether the end of the log is known, so that bytes behind it are no part of the log."""
-        return self.find_state() != StoreState.CRASHED
+        return self.find_log_state() != StoreState.CRASHED
 
     def find_begin(self) -> int:
         """Return the physical offset from which the end is searched for, where a file begins; 0 of a planned log."""
         if self._planned is not None:
             return 0
-        if self.evidence is None or self.find_left_state() != StoreState.STOPPED:
+        if self.evidence is None or self.find_store_state() != StoreState.STOPPED:
             return self._log.last_begun_file()
         return self._log.begin_of_last_files(self.evidence.last_files)
 
@@ -89,7 +89,7 @@ class EndFinder:
         if self._planned is not None:
             return self._planned.end
         self._log.refresh()
-        self.find_state()  # of a stopped store it finds a cut behind damage, where the walk resumes
+        self.find_log_state()  # of a stopped store it finds a cut behind damage, where the walk resumes
         self._sound = sound = self._resume(self._sound) or self._walk(self.find_begin())
         self._committed_end = end = min(sound.end, self.find_limit())
         return end
@@ -116,10 +116,10 @@ class EndFinder:
             return self._planned
         if self._is_remote:
             return self._look_at_remote()
-        state, end = self.find_state(), self.find_end()
+        state, end = self.find_log_state(), self.find_end()
         must_search = again or time.monotonic() >= self._searched + LOOK_AHEAD_SECONDS
         if must_search and (state != StoreState.STOPPED or self._has_new_records(end)):
-            state = self.find_state()
+            state = self.find_log_state()
             self._records = self._search_behind(self._find_records())
         elif state == StoreState.STOPPED:
             self._records = None  # the log has no records behind its end
@@ -140,7 +140,7 @@ class EndFinder:
         return LogView(end, why, min(records.end, limit), none_if_negative(records.last_phy_offset), queue_end)
 
     def _look_at_remote(self) -> LogView:
-        state, search = self.find_left_state(), SparseSearch(self._log, self._records)
+        state, search = self.find_store_state(), SparseSearch(self._log, self._records)
         search.begin()
         while (later := search.find_later()) is not None:
             if self.is_hidden(search.end, later, search.last_phy_offset):
@@ -170,7 +170,7 @@ class EndFinder:
 
     def _has_new_records(self, end: int) -> bool:
         """Return whether records that no broker cut off stand behind the end of a stopped store's log."""
-        return self._log.find_later(end, LONG_MAX) is not None and not self.ends_at(end)
+        return self._log.find_later(end, LONG_MAX) is not None and not self.is_end_before_leftovers(end)
 
     # ---- readers and scans ---------------------------------------------------------------------------------
 
@@ -189,16 +189,16 @@ class EndFinder:
         sound = self._sound
         if self.evidence is None or self._is_remote or (sound is not None and offset < sound.end):
             return False
-        if self.find_left_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
+        if self.find_store_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
             return False
         end = self.find_end()
-        return offset >= end and self.ends_at(end)
+        return offset >= end and self.is_end_before_leftovers(end)
 
-    def ends_at(self, offset: int) -> bool:
+    def is_end_before_leftovers(self, offset: int) -> bool:
         """Return whether the log ends at an offset that has no record, although records follow behind it."""
-        if self.find_left_state() == StoreState.CRASHED or offset < self.find_begin():
+        if self.find_store_state() == StoreState.CRASHED or offset < self.find_begin():
             return False
-        state = self.find_state()
+        state = self.find_log_state()
         if state == StoreState.CRASHED:
             return False
         stopped_end = self._stopped_end
@@ -212,7 +212,7 @@ class EndFinder:
         if self._log.find_later(offset + 1, LONG_MAX) is None:
             return False
         self._stopped_end = None
-        return self.find_state() == StoreState.STOPPED and self._is_known_cut(offset)
+        return self.find_log_state() == StoreState.STOPPED and self._is_known_cut(offset)
 
     def _is_known_cut(self, offset: int) -> bool:
         """Return whether a search has found that a broker cut the log at an offset or before it."""
@@ -226,7 +226,7 @@ class EndFinder:
 
         Parameters: last_phy_offset: where the last record before the end begins; -1 if that is not known.
         """
-        if self.evidence is None or self.find_state() == StoreState.CRASHED:
+        if self.evidence is None or self.find_log_state() == StoreState.CRASHED:
             return False
         if last_phy_offset < 0 and self.find_end() == end and (sound := self._sound) is not None:
             last_phy_offset = sound.last_phy_offset
@@ -238,11 +238,11 @@ class EndFinder:
                 self._judged[candidate] = why
         return why in (Why.CUT, Why.GROWING)
 
-    def bound_scan(self, begin: int, end: int) -> int:
+    def find_scan_end(self, begin: int, end: int) -> int:
         """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
         if self.evidence is None or self._is_remote or end <= self.find_begin():
             return end
-        if self.find_left_state() == StoreState.STOPPED:
+        if self.find_store_state() == StoreState.STOPPED:
             is_found_by_scan = self._stopped_end is None and begin <= self.find_begin()
             if is_found_by_scan or not self.is_end_known() or not self._is_known_cut(LONG_MAX):
                 return end

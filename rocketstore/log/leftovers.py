@@ -32,9 +32,9 @@ def describe_leftovers(log: CommitLog) -> str | None:
         return None
     end = log.max_phy_offset
     later = log.find_later(end, LONG_MAX)
-    if later is None or not log.end_finder.ends_at(end):
+    if later is None or not log.end_finder.is_end_before_leftovers(end):
         return None
-    if log.end_finder.find_left_state() == StoreState.RUNNING:
+    if log.end_finder.find_store_state() == StoreState.RUNNING:
         reason = f"a broker writes at {end}. Records behind it, the first at {later}, seem to be old and are not read"
     else:
         reason = f"a broker cut the log at {end}. Old records behind it, the first at {later}, are not read"

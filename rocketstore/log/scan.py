@@ -106,7 +106,7 @@ class Scan(ArrowStream):
         self.has_expired = self._begin is not None and self._begin < first
         last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
-        end = self._stop = self._end_finder.bound_scan(begin, last if self._end is None else min(self._end, last))
+        end = self._stop = self._end_finder.find_scan_end(begin, last if self._end is None else min(self._end, last))
         if self._end is not None and self._end < last:
             end -= self._log.framing_at(end)  # an entry begins so many bytes before its record
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
@@ -228,7 +228,7 @@ class Scan(ArrowStream):
         log = self._log
         log.list_again()  # only records behind a planned part show that the bytes are damage
         later = log.find_later(offset + 1, LONG_MAX)
-        if later is not None and not self._is_bad_crc(offset) and self._end_finder.ends_at(offset):
+        if later is not None and not self._is_bad_crc(offset) and self._end_finder.is_end_before_leftovers(offset):
             return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
@@ -309,10 +309,10 @@ class Scan(ArrowStream):
             if step is not None:
                 offset = step[0]
             if self._is_full(scanner):
-                batches.append(begun(self._batches(scanner, bad_bodies)))
+                batches.append(decode_first(self._batches(scanner, bad_bodies)))
             if step is None or step[1] not in (OK, BLANK):
                 break
-        batches.append(begun(self._batches(scanner, bad_bodies)))
+        batches.append(decode_first(self._batches(scanner, bad_bodies)))
         return ScannedChunk(first, offset, batches, bad_bodies)
 
     # ---- as a table ----------------------------------------------------------------------------------------
@@ -351,6 +351,6 @@ def first_messages(batches: Iterator[MessageBatch], limit: int) -> Iterator[Mess
             return
 
 
-def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
+def decode_first(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
     """Make the first batch now, and the others when the caller reads them, since decompressed bodies may be large."""
     return chain(list(islice(batches, 1)), batches)

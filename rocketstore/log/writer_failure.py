@@ -11,30 +11,31 @@ from rocketstore.messages.put_result import PutMessageResult
 class WriterFailure:
     """Keeps the first error of a writer and of its threads. Unwritten data may be lost, even if a later flush succeeds.
 
-    Attributes: is_told: whether a caller has seen the error as an exception.
+    Attributes: is_raised: whether a caller has seen the error as an exception.
     """
 
     def __init__(self, place: HeldDirectory, plain_put: PlainPut[PutMessageResult]) -> None:
         """Parameters: place: the root of the store. plain_put: is closed by the first error."""
-        self.is_told = False
+        self.is_raised = False
         self._place = place
         self._plain_put = plain_put
         self._error: BaseException | None = None
 
     @property
-    def has_come(self) -> bool:
+    def is_set(self) -> bool:
+        """Whether there was an error."""
         return self._error is not None
 
-    def note(self, error: BaseException, *, is_told: bool) -> None:
-        """Stop the writer. Parameters: is_told: whether the error is raised in a caller's thread."""
+    def note(self, error: BaseException, *, is_raised: bool) -> None:
+        """Stop the writer. Parameters: is_raised: whether the error is raised in a caller's thread."""
         self._error = self._error or self._explained(error)
         self._plain_put.close()
-        self.is_told = self.is_told or is_told
+        self.is_raised = self.is_raised or is_raised
 
     def require_none(self) -> None:
-        """Raise StoreError if an error has come."""
+        """Raise StoreError if there was an error."""
         if self._error is not None:
-            self.is_told = True
+            self.is_raised = True
             raise StoreError(
                 f"{self._place.path}: takes no more messages after {self._error!r}: close it and open it again"
             ) from self._error

@@ -55,7 +55,7 @@ class QueueEndFinder:
         """Find where the queue and its valid units end now."""
         run_end, log = self.run.find_end(), self.commit_log
         finder = getattr(log, "end_finder", None)
-        state = StoreState.CRASHED if finder is None else finder.find_state()
+        state = StoreState.CRASHED if finder is None else finder.find_log_state()
         is_bounded = state != StoreState.CRASHED and log.file_run.files
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
         limit = LONG_MAX if finder is None else finder.find_limit()

@@ -55,8 +55,8 @@ from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.requirements import begin_entry, locked
-from rocketstore.survey.sizes import require_batch_size, require_sizes, save_geometry, with_default_sizes
-from rocketstore.survey.survey import Survey, survey
+from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, with_default_sizes
+from rocketstore.survey.survey import Survey, survey_store
 
 STAGING = "rocketstore-rebuild"
 INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
@@ -137,15 +137,15 @@ def rebuild(
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
-    begun = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
+    survey = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
     options = RebuildOptions(memory, threads or os.cpu_count() or 1, zone_of(tz), progress, deleted)
     if out is not None:
-        report = Rebuilder.of(begun, build, options).build_in(local_path(out))
+        report = Rebuilder.of(survey, build, options).build_in(local_path(out))
     else:
-        Rebuilder.of(begun, build, options)  # raises errors before the file of the lock is made
-        with locked("rebuild", begun) as now:
+        Rebuilder.of(survey, build, options)  # raises errors before the file of the lock is made
+        with locked("rebuild", survey) as now:
             report = Rebuilder.of(now, build, options).build_and_swap()
-    warn_of(report.assumptions, begun.root)
+    warn_of(report.assumptions, survey.root)
     return report
 
 
@@ -168,7 +168,7 @@ class RebuildOptions(NamedTuple):
 class Rebuilder:
     """One rebuild of a store."""
 
-    begun: Survey
+    survey: Survey
     build: Build
     known: StoreConfig
     options: RebuildOptions
@@ -189,29 +189,29 @@ class Rebuilder:
         tables = open_tables(self.places, self.known)
         self.topics = tables.read_topics(must_be_good=True)  # they have the types of queues
         self.batches = batch_topics(self.topics)
-        if self.begun.formats.config_databases:  # topics with queue types are in RocksDB: take them from directories
+        if self.survey.formats.config_databases:  # topics with queue types are in RocksDB: take them from directories
             for places in (self.places, staged):
                 self.batches |= {*topics_in(places.queues(BatchConsumeQueue))}
 
     @classmethod
-    def of(cls, begun: Survey, build: Build, options: RebuildOptions) -> Self:
-        """Prepare to rebuild. Parameters: begun: under the lock, if the store is changed. Raises: as ``rebuild``."""
-        known = begun.sizes_without(build.replaced_sizes()).config
+    def of(cls, survey: Survey, build: Build, options: RebuildOptions) -> Self:
+        """Prepare to rebuild. Parameters: survey: made under the lock if the store changes. Raises: as ``rebuild``."""
+        known = survey.sizes_without(build.replaced_sizes()).config
         build.index = build.index and known.message_index_enable
         build.require()
-        self = cls(begun, build, known, options)
-        if not begun.formats.is_dledger and not any(path.is_dir() for path in self.places.log_directories):
+        self = cls(survey, build, known, options)
+        if not survey.formats.is_dledger and not any(path.is_dir() for path in self.places.log_directories):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
         return self
 
     @property
     def places(self) -> StorePlaces[StorePath]:
-        return self.begun.places
+        return self.survey.places
 
     @property
     def root(self) -> StorePath:
-        return self.begun.root
+        return self.survey.root
 
     def require_sizes(self) -> None:
         """Raise ValueError for a size that no file shows: a broker does not load files of another size."""
@@ -241,16 +241,16 @@ class Rebuilder:
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
-        places = self.begun.local_places
+        places = self.survey.local_places
         root, staging = places.root, staging_of(places.root)
         if not self.build.consume_queue or self.build.topics is not None:
-            self.begun.formats.require_written_queues()  # the other queues are completed
+            self.survey.formats.require_written_queues()  # the other queues are completed
         store, repair = self._open_and_plan()
         with store.log:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(root, repair)
             deleted = self._build(store, repair.end, staging)
-            save_geometry(places, with_default_sizes(self.known))  # the old files may be the only ones that show it
+            save_settings(places, with_default_sizes(self.known))  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (root / part).exists():
                     make_directory(staging / part)
@@ -295,7 +295,7 @@ class Rebuilder:
     def _require_rights(self, root: Path, repair: LogRepair) -> None:
         """Raise the errors of cutting the log and of the swap before anything is built."""
         require_replaceable(root, self.build.parts())
-        paths = {self.begun.local_places.checkpoint, *((root / part).parent for part in self.build.parts())}
+        paths = {self.survey.local_places.checkpoint, *((root / part).parent for part in self.build.parts())}
         for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
                 path = local_path(step.path)
@@ -333,7 +333,7 @@ class Rebuilder:
             return None
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
         rest = open_store_files(self.places, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
-        return plan_files(survey(self.root, self.begun.given), rest, thorough=True, deleted=self.options.deleted)
+        return plan_files(survey_store(self.root, self.survey.given), rest, thorough=True, deleted=self.options.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
@@ -361,7 +361,7 @@ class Rebuilder:
             [queue.queue for queue in find_queues(StorePlaces.of(out), self.config)] if self.build.consume_queue else []
         )
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
-        notes += tuple(self.begun.formats.left_behind()) if self.build.consume_queue else ()
+        notes += tuple(self.survey.formats.left_behind()) if self.build.consume_queue else ()
         return RebuildReport(
             log.min_phy_offset,
             end,

@@ -37,7 +37,7 @@ def apply_plan(plan: RecoveryPlan) -> list[Path]:
     store = plan.store
     if not plan.steps and store.last_exit_ok:
         return []
-    plan.begun.require_unchanged()
+    plan.survey.require_unchanged()
     saved = _apply_steps(store, plan.log, plan.steps)
     for cut in plan.index.cuts:
         if cut.kept:

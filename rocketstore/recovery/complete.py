@@ -12,31 +12,31 @@ from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import BrokerSettings, find_settings
-from rocketstore.survey.sizes import has_messages, read_saved, save_geometry
+from rocketstore.survey.sizes import has_messages, read_saved, save_settings
 from rocketstore.survey.survey import Survey
 
 
 def complete_store(
-    begun: Survey, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
+    survey: Survey, config: SizedConfig, settings: BrokerSettings[SizedConfig] | None = None
 ) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
     The stated settings are saved. ``abort`` stays if anything was changed.
 
-    Parameters: begun: under the lock. config: stated settings. settings: those to build with; None to learn them.
+    Parameters: survey: made under the lock. config: stated settings. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions, and with the files that have saved old records.
     Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """
-    settings = settings or find_settings(begun.places, config)
-    plan = plan_recovery(begun, settings.config, thorough=False)
+    settings = settings or find_settings(survey.places, config)
+    plan = plan_recovery(survey, settings.config, thorough=False)
     with plan.store.log:
         report = plan.with_assumptions(plan.report(), settings)
         unreadable = plan.count_unreadable(_first_unchecked(plan)).require_none(
-            begun.root, allow=config.allow_unreadable
+            survey.root, allow=config.allow_unreadable
         )
         report = replace(report, notes=(*report.notes, *unreadable))
-        save_geometry(begun.local_places, config, is_new=not has_messages(begun.places))
-        for path in config.commit_log_paths(begun.root, writable=True):
+        save_settings(survey.local_places, config, is_new=not has_messages(survey.places))
+        for path in config.commit_log_paths(survey.root, writable=True):
             make_directory(local_path(path))
         saved = describe_saved_records(plan.log, apply_plan(plan))
     return replace(report, notes=(*saved, *report.notes))

@@ -19,7 +19,7 @@ from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_sett
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.requirements import begin_entry, locked
-from rocketstore.survey.sizes import save_geometry
+from rocketstore.survey.sizes import save_settings
 from rocketstore.survey.survey import Survey
 
 POLICIES = ("complete", "broker")
@@ -79,16 +79,16 @@ def recover(
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
     if cut_at_damage and policy == "broker":
         raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
-    begun = begin_entry("recover dry run" if dry_run else "recover", path, config)
+    survey = begin_entry("recover dry run" if dry_run else "recover", path, config)
     if dry_run:
-        known, notes = begun.supposed()
-        report = _plan_only(begun, _with_release(known, policy), policy, cut_at_damage, deleted)
+        known, notes = survey.assume_sized_config()
+        report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted)
         report = replace(report, notes=(*notes, *report.notes))
     else:
-        _with_release(begun.sized(), policy)  # raises before the file of the lock is made
-        with locked("recover", begun) as now:
-            report = _recover(now, _with_release(now.sized(), policy), policy, cut_at_damage, deleted)
-    warn_of(report.assumptions, begun.root)
+        _with_release(survey.find_sized_config(), policy)  # raises before the file of the lock is made
+        with locked("recover", survey) as now:
+            report = _recover(now, _with_release(now.find_sized_config(), policy), policy, cut_at_damage, deleted)
+    warn_of(report.assumptions, survey.root)
     return report
 
 
@@ -103,13 +103,13 @@ def _with_release(config: SizedConfig, policy: str) -> SizedConfig:
     return replace(config, compat=release)
 
 
-def _plan_only(begun: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
+def _plan_only(survey: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
     """Return the report of a dry run."""
-    learned = find_settings(begun.places, config)
+    learned = find_settings(survey.places, config)
     if policy == "broker":
-        report = dry_run_as_broker(begun.local_places, learned.config)
-        return _with_assumptions(report, begun.local_places, learned)
-    plan = plan_recovery(begun, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
+        report = dry_run_as_broker(survey.local_places, learned.config)
+        return _with_assumptions(report, survey.local_places, learned)
+    plan = plan_recovery(survey, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
     with plan.store.log:
         report = plan.with_assumptions(plan.report(dry_run=True), learned)
         return replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
@@ -129,7 +129,7 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
             saved = describe_saved_records(plan.log, apply_plan(plan))
             report = replace(report, notes=(*saved, *report.notes, *unreadable))
     if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
-        save_geometry(places, now.sized())
+        save_settings(places, now.find_sized_config())
     places.abort.unlink(missing_ok=True)
     sync_path(places.root)
     return report

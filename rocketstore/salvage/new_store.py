@@ -26,7 +26,7 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import LocalPlaces
-from rocketstore.survey.sizes import save_geometry
+from rocketstore.survey.sizes import save_settings
 
 
 class RunPart(NamedTuple):
@@ -60,7 +60,7 @@ class NewStore:
         cls, places: LocalPlaces, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
-        save_geometry(places, stated)
+        save_settings(places, stated)
         with open_log(places, config) as log:
             self = cls(places, config, copy, log, queues)
             try:

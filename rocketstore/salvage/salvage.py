@@ -199,29 +199,29 @@ def salvage(
     new = None if out is None else local_path(out)
     if new is not None:
         require_descriptors_to_write(new)
-    begun = begin_entry("salvage of a file" if root.is_file() else "salvage", root, config)
-    paths = _log_files(begun.local_places)
+    survey = begin_entry("salvage of a file" if root.is_file() else "salvage", root, config)
+    paths = _log_files(survey.local_places)
     if new is not None:
         _check_out(root, paths, new)
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, WORK))
-            return replace(_Salvage(begun, paths, Path(name), progress, deleted=deleted).find_losses(), out=new)
+            return replace(_Salvage(survey, paths, Path(name), progress, deleted=deleted).find_losses(), out=new)
     with lock_owner_of(new):
-        report = _salvage_into(begun, paths, new, progress, deleted=deleted)
+        report = _salvage_into(survey, paths, new, progress, deleted=deleted)
     warn_of(report.assumptions, root)
     return report
 
 
 def _salvage_into(
-    begun: Survey, paths: list[Path], new: Path, progress: Progress | None, *, deleted: bool
+    survey: Survey, paths: list[Path], new: Path, progress: Progress | None, *, deleted: bool
 ) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     existed = new.is_dir()
     try:
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
         make_directory(new / WORK)
-        report = _Salvage(begun, paths, new, progress, deleted=deleted).run()
+        report = _Salvage(survey, paths, new, progress, deleted=deleted).run()
         places, work = StorePlaces.of(new), StorePlaces.of(new / WORK)
         made = sorted(work.root.iterdir(), key=lambda path: (path != work.abort, path == work.default_log))
         for child in made:  # killed here, it leaves no log, or `abort` beside it
@@ -270,13 +270,13 @@ class _Salvage:
     """
 
     def __init__(
-        self, begun: Survey, paths: list[Path], out: Path, progress: Progress | None, *, deleted: bool
+        self, survey: Survey, paths: list[Path], out: Path, progress: Progress | None, *, deleted: bool
     ) -> None:
         self.deleted = deleted
-        self.places, self.given = begun.local_places, begun.given
+        self.places, self.given = survey.local_places, survey.given
         self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / WORK)
         self.paths, self.progress = paths, progress
-        known = _old_config(begun, self.work)
+        known = _old_config(survey, self.work)
         self.settings = _find_settings(self.places, known)
         self.known, self.config = known, self.settings.config
         self.assumed = Assumptions(self.settings)
@@ -496,17 +496,17 @@ class _Salvage:
             tables.extend_topics(queues, types)
 
 
-def _old_config(begun: Survey, copies: LocalPlaces) -> StoreConfig:
+def _old_config(survey: Survey, copies: LocalPlaces) -> StoreConfig:
     """Return the configuration of the old store: as given, or by its files, or by its rocketstore.json."""
     with contextlib.suppress(ValueError, StoreError, OSError):
-        return with_default_sizes(begun.sizes.config)
-    saved, copied = begun.local_places.saved_settings, copies.saved_settings
+        return with_default_sizes(survey.sizes.config)
+    saved, copied = survey.local_places.saved_settings, copies.saved_settings
     with contextlib.suppress(ValueError, StoreError, OSError):
         make_directory(copied.parent)
         replace_file(copied, read_small_file(saved), like=saved)
-        return with_default_sizes(find_sizes(copies, begun.given).config)
+        return with_default_sizes(find_sizes(copies, survey.given).config)
     copied.unlink(missing_ok=True)
-    return begun.settings
+    return survey.settings
 
 
 def _find_settings(places: LocalPlaces, known: StoreConfig) -> BrokerSettings[StoreConfig]:

@@ -104,7 +104,7 @@ class FlushService:
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
                 if callers or self._log.phy_offset - self._log.flushed_where >= least:
-                    self._parts.flush_log(for_messages=bool(callers))
+                    self._parts.flush_log(has_waiting_puts=bool(callers))
                     last_log = now
                 self._flushed.extend(callers)
                 self._wake_next()
@@ -113,4 +113,4 @@ class FlushService:
                     last_queues = now
         except Exception as error:  # callers that wait raise it, and so does the next put
             self.error = error
-            self._failure.note(error, is_told=False)
+            self._failure.note(error, is_raised=False)

@@ -98,15 +98,15 @@ class MessageStore(Previewed, StoreReader, Closable):
         compacted: bool = False,
     ) -> Self:
         """Open a store for reading. Parameters: entry: a name of ENTRIES, whose requirements are checked."""
-        begun = begin_entry(entry, path, config)
-        return cls.of_survey(begun, leftovers=leftovers, tiered=tiered, compacted=compacted)
+        survey = begin_entry(entry, path, config)
+        return cls.of_survey(survey, leftovers=leftovers, tiered=tiered, compacted=compacted)
 
     @classmethod
     def of_survey(
-        cls, begun: Survey, *, leftovers: bool = False, tiered: bool = False, compacted: bool = False
+        cls, survey: Survey, *, leftovers: bool = False, tiered: bool = False, compacted: bool = False
     ) -> Self:
-        """Open the store that an entry has begun with, for reading. Raises: StoreError without the tier."""
-        store = cls(begun.places, begun.settings, leftovers=leftovers, tiered=tiered, compacted=compacted)
+        """Open the store that an entry found, for reading. Raises: StoreError without the tier."""
+        store = cls(survey.places, survey.settings, leftovers=leftovers, tiered=tiered, compacted=compacted)
         if tiered:
             _ = store.tier  # raises an error if it is missing
         return store

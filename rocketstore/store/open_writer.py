@@ -39,18 +39,18 @@ def open_writer(
     root. given: the caller's configuration.
     Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
-    begun = begin_entry(entry, path, given)
-    root = begun.local_places.root
+    survey = begin_entry(entry, path, given)
+    root = survey.local_places.root
     if mode == "a" and not root.is_file():
         make_root(root)
-    locks = take_locks(begun)
+    locks = take_locks(survey)
     with contextlib.ExitStack() as stack:
         for lock in locks:
             stack.callback(lock.release)
         held = HeldDirectory(root, [lock.path for lock in locks])
         stack.callback(held.close)
-        now = look_under_lock(entry, begun)
-        places, stated = now.local_places, now.sized()
+        now = look_under_lock(entry, survey)
+        places, stated = now.local_places, now.find_sized_config()
         stated.require_usable(*USED_BY_WRITERS)
         open_json_tables(places, stated).extend_topics(
             {}

@@ -105,7 +105,7 @@ class StoreParts:
     def _find_unfinished(self) -> UnfinishedRecords | None:
         """Return what finds the records at the end of the log that readers leave out."""
         if not self.leftovers:
-            uncommitted = find_uncommitted(self.places, self.config, self._evidence.find_state)
+            uncommitted = find_uncommitted(self.places, self.config, self._evidence.find_store_state)
             if uncommitted is not None:
                 return uncommitted
         return None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
@@ -118,7 +118,7 @@ class StoreParts:
     def is_bounded(self) -> bool:
         """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
         is_read = self._writer is None and not self.leftovers
-        return is_read and self._evidence.find_state() != StoreState.CRASHED
+        return is_read and self._evidence.find_store_state() != StoreState.CRASHED
 
     # ---- index ---------------------------------------------------------------------------------------------
 

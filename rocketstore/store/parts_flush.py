@@ -43,13 +43,13 @@ class PartsFlush:
                     checkpoint.logics_physical_offset = phy_offset
             self._log.save_checkpoint()
 
-    def flush_log(self, *, for_messages: bool) -> None:
+    def flush_log(self, *, has_waiting_puts: bool) -> None:
         """Write the log to the disk. If puts wait for it, save topics.json, so that a broker knows their topics.
 
         Otherwise save the checkpoint.
         """
         self._log.flush(self._log.phy_offset)
-        if for_messages:
+        if has_waiting_puts:
             self._queue_ids.save()
         else:
             self._log.save_checkpoint()

@@ -87,5 +87,6 @@ class Topic(Previewed):
     def _preview(self) -> Preview:
         found = self.time_range
         times = "" if found is None else ", {:%Y-%m-%d %H:%M:%S} to {:%Y-%m-%d %H:%M:%S} UTC".format(*found)
-        title = f"Topic {self.name!r}: {format_count(len(self.queues), 'queue')}, {format_count(len(self), 'message')}{times}"
+        counts = f"{format_count(len(self.queues), 'queue')}, {format_count(len(self), 'message')}"
+        title = f"Topic {self.name!r}: {counts}{times}"
         return preview_topic(self.store, self.name, title)

@@ -116,7 +116,7 @@ class StoreWriter:
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         # Hot path: test the rare conditions inline and call the full check only if one of them holds.
-        if self._closed or self._failure.has_come or not self.lock_file.owned:
+        if self._closed or self._failure.is_set or not self.lock_file.owned:
             self._require_sound()
         thread, calls = get_ident(), self.busy.calls
         if thread in calls:
@@ -251,10 +251,10 @@ class StoreWriter:
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
         self._flusher.wait(end)
-        if self._log.flushed_where < end and not self._failure.has_come:
+        if self._log.flushed_where < end and not self._failure.is_set:
             self._fail(StoreError(f"{self.root}: was closed before what was put was on the disk"))
         if isinstance(error := self._flusher.error, OSError):
-            self._failure.note(error, is_told=True)
+            self._failure.note(error, is_raised=True)
             raise OSError(error.errno, error.strerror, error.filename) from error
         self._failure.require_none()
 
@@ -355,7 +355,7 @@ class StoreWriter:
 
     def _fail(self, error: BaseException) -> None:
         """Stop the writer. The error is raised in this thread: a user's, or the one that calls a user's dispatchers."""
-        self._failure.note(error, is_told=not self.reput.is_current)
+        self._failure.note(error, is_raised=not self.reput.is_current)
 
     def _require_sound(self) -> None:
         self._require_open()
@@ -383,7 +383,7 @@ class StoreWriter:
                     self._closed = True  # from now on, only the user's dispatchers may put
                     self._log.plain_put.close()
                 self._seal()
-                if not self._failure.is_told:
+                if not self._failure.is_raised:
                     self._flush_all()
             except BaseException as error:  # Ctrl-C too: the abort file must stay
                 self._fail(error)
@@ -412,5 +412,5 @@ class StoreWriter:
                 stack.callback(step)
 
     def _unmark(self) -> None:
-        if not self._failure.has_come:
+        if not self._failure.is_set:
             remove_abort(self.places.abort, self.place)

@@ -15,7 +15,7 @@ from rocketstore.state.json_tables import JsonTables
 from rocketstore.state.rocks_tables import RocksTables
 from rocketstore.state.rocksdb import find_config_databases
 from rocketstore.survey.places import AnyPlaces
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 
 @made_by("BrokerConfig.open(path)")
@@ -45,7 +45,7 @@ class BrokerConfig(TableContents):
         Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
         light queues; None to decide by the files that exist. Raises: FileNotFoundError without a store.
         """
-        return cls.of_tables(open_tables(survey(store_path_root_dir, config).places, config))
+        return cls.of_tables(open_tables(survey_store(store_path_root_dir, config).places, config))
 
     @classmethod
     def of_tables(cls, tables: BrokerTables) -> Self:

@@ -44,7 +44,7 @@ class StoreCondition:
     evidence: StateEvidence
 
 
-def find_state(abort: StorePath, lock: StorePath) -> StoreState:
+def find_store_state(abort: StorePath, lock: StorePath) -> StoreState:
     """Find whether a store was stopped, is being written, or crashed. Parameters: abort, lock: their paths."""
     has_abort = abort.exists() if is_remote(abort) else os.path.lexists(str(abort))
     if not has_abort:
@@ -57,7 +57,7 @@ def find_state(abort: StorePath, lock: StorePath) -> StoreState:
 def find_condition(places: AnyPlaces) -> StoreCondition:
     """Find the present state of a store, and the evidence for it."""
     names = names_in(places.root)
-    state = find_state(places.abort, places.lock)
+    state = find_store_state(places.abort, places.lock)
     is_locked = False
     with contextlib.suppress(OSError):
         is_locked = is_held(places.lock)

@@ -18,7 +18,7 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message, number_property
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_TYPE
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.survey.condition import find_state
+from rocketstore.survey.condition import find_store_state
 from rocketstore.survey.formats import find_formats
 from rocketstore.survey.judge_end import CutProof, RunProof, judge_end
 from rocketstore.survey.last_file import LastFile, find_last_file, read_last_file
@@ -57,18 +57,18 @@ class StoreEvidence:
         self._abort, self._lock = places.abort, places.lock
         self._facts: LastFileFacts | None = None
 
-    def find_state(self) -> StoreState:
+    def find_store_state(self) -> StoreState:
         """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
         if self._state is not None:
             return self._state
-        state = find_state(self._abort, self._lock)
+        state = find_store_state(self._abort, self._lock)
         if is_remote(self._abort):
             self._state = state
         return state
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> LogEnd:
         """Decide whether the log ends at a place. Parameters: log: with files that were just listed."""
-        state = self.find_state()
+        state = self.find_store_state()
         if candidate.later is None or state == StoreState.CRASHED:
             return judge_end(candidate, None, state)
         if state == StoreState.RUNNING:
@@ -141,7 +141,7 @@ def read_cut_proof(places: AnyPlaces, log: RecordReader, facts: LastFileFacts, c
     place, file = candidate.end, facts.file
     behind = file.first_behind(place)
     before = read_message(log, int(file.phy_offset[behind - 1]) if behind else candidate.last_phy_offset)
-    if before is None or behind == len(file.phy_offset) or not ends_at(file, before, place):
+    if before is None or behind == len(file.phy_offset) or not record_ends_at(file, before, place):
         return CutProof(is_in_last_file=True)
     later = int(file.phy_offset[behind])
     confirmed = StoreCheckpoint.open(places.checkpoint).confirm_phy_offset
@@ -158,7 +158,7 @@ def read_cut_proof(places: AnyPlaces, log: RecordReader, facts: LastFileFacts, c
     )
 
 
-def ends_at(file: LastFile, message: Message, place: int) -> bool:
+def record_ends_at(file: LastFile, message: Message, place: int) -> bool:
     """Return whether a record ends at a place, or is the last one before a file that begins there."""
     return place in (message.phy_offset + message.size, file.file.file_from_offset)
 

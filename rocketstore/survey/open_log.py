@@ -64,11 +64,11 @@ def log_options(config: StoreConfig) -> dict[str, Any]:
 
 
 def find_uncommitted(
-    places: AnyPlaces, config: StoreConfig, find_state: Callable[[], StoreState]
+    places: AnyPlaces, config: StoreConfig, find_store_state: Callable[[], StoreState]
 ) -> UncommittedEntries | None:
     """Return what finds the entries of DLedger's log that are not committed; None for a log of plain files.
 
-    Parameters: find_state: finds how the last writer left the store.
+    Parameters: find_store_state: finds how the last writer left the store.
     """
     dledger = find_dledger(places, config)
-    return None if dledger is None else UncommittedEntries(dledger, find_state)
+    return None if dledger is None else UncommittedEntries(dledger, find_store_state)

@@ -23,7 +23,7 @@ from rocketstore.survey.nearby import did_you_mean, find_index_files, hint_at_st
 from rocketstore.survey.owners import acquire_locks, hold_locks, require_log_directory
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.sizes import require_batch_size
-from rocketstore.survey.survey import Survey, survey
+from rocketstore.survey.survey import Survey, survey_store
 
 Requirement = Callable[[Survey], None]
 
@@ -31,33 +31,33 @@ Requirement = Callable[[Survey], None]
 # ---- requirements ------------------------------------------------------------------------------------------
 
 
-def descriptors_to_read(begun: Survey) -> None:
+def descriptors_to_read(survey: Survey) -> None:
     """The process may open enough files to read. Raises: OSError."""
-    require_descriptors_to_read(begun.root)
+    require_descriptors_to_read(survey.root)
 
 
-def descriptors_to_write(begun: Survey) -> None:
+def descriptors_to_write(survey: Survey) -> None:
     """The process may open enough files to write. Raises: OSError."""
-    require_descriptors_to_write(begun.root)
+    require_descriptors_to_write(survey.root)
 
 
-def a_local_place(begun: Survey) -> None:
+def a_local_place(survey: Survey) -> None:
     """The store is on this machine, or on a shared file system. Raises: io.UnsupportedOperation."""
-    local_path(begun.root)
+    local_path(survey.root)
 
 
-def a_store(begun: Survey) -> None:
+def a_store(survey: Survey) -> None:
     """A store is here. Raises: StoreError naming the stores that a user probably means; OSError."""
-    if not begun.has_store:
-        require_directory(begun.root)
+    if not survey.has_store:
+        require_directory(survey.root)
         reason = "no store is here, neither commitlog nor consumequeue nor index"
-        raise StoreError(f"{begun.root}: {reason}{hint_at_store(begun.root)}")
+        raise StoreError(f"{survey.root}: {reason}{hint_at_store(survey.root)}")
 
 
-def a_store_or_index_files(begun: Survey) -> None:
+def a_store_or_index_files(survey: Survey) -> None:
     """A store is here, or an index file, or a directory with index files. Raises: StoreError, OSError."""
-    root = begun.root
-    if begun.has_store:
+    root = survey.root
+    if survey.has_store:
         return
     if not root.is_file():
         require_directory(root)
@@ -66,30 +66,30 @@ def a_store_or_index_files(begun: Survey) -> None:
         raise StoreError(f"{root}: no store and no index files here{hint}")
 
 
-def a_store_or_a_free_place(begun: Survey) -> None:
+def a_store_or_an_empty_root(survey: Survey) -> None:
     """A store is here, or the root is missing, or has no files that would be among those of a new store.
 
     Raises: StoreError, OSError.
     """
-    allowed = {begun.places.config.name, begun.places.lock.name, "lost+found"}
-    if not begun.has_store and begun.names - allowed:
-        hint = hint_at_store(begun.root) or ": give a store or a new directory"
-        raise StoreError(f"{begun.root}: is not a store, and is not empty{hint}")
+    allowed = {survey.places.config.name, survey.places.lock.name, "lost+found"}
+    if not survey.has_store and survey.names - allowed:
+        hint = hint_at_store(survey.root) or ": give a store or a new directory"
+        raise StoreError(f"{survey.root}: is not a store, and is not empty{hint}")
 
 
-def a_store_or_its_config(begun: Survey) -> None:
+def a_store_or_its_config(survey: Survey) -> None:
     """A store is here, or its configuration. Raises: as ``a_store``."""
-    if not begun.places.config.is_dir():
-        a_store(begun)
+    if not survey.places.config.is_dir():
+        a_store(survey)
 
 
-def a_place_for_a_store(begun: Survey) -> None:
+def no_other_store_here(survey: Survey) -> None:
     """A store is here, or the root is no directory with other stores or with files of a store.
 
     Raises: StoreError, OSError.
     """
-    root = begun.root
-    if begun.has_store or (begun.identity is None and not os.path.lexists(str(root))):
+    root = survey.root
+    if survey.has_store or (survey.identity is None and not os.path.lexists(str(root))):
         return
     require_directory(root)
     if stores := stores_in(root):
@@ -100,63 +100,63 @@ def a_place_for_a_store(begun: Survey) -> None:
             raise StoreError(f"{path}: {reason}{hint_at_store(root)}")
 
 
-def a_log_in_files(begun: Survey) -> None:
+def a_log_in_files(survey: Survey) -> None:
     """The log is not DLedger's. Raises: UnsupportedFormatError."""
-    begun.formats.require_file_log()
+    survey.formats.require_file_log()
 
 
-def queues_in_files(begun: Survey) -> None:
+def queues_in_files(survey: Survey) -> None:
     """The broker writes its queues to files alone. Raises: UnsupportedFormatError."""
-    begun.formats.require_written_queues()
+    survey.formats.require_written_queues()
 
 
-def config_in_files(begun: Survey) -> None:
+def config_in_files(survey: Survey) -> None:
     """The broker's topics and consumer offsets are in files. Raises: UnsupportedFormatError."""
-    begun.formats.require_config_files()
+    survey.formats.require_config_files()
 
 
-def a_found_log(begun: Survey) -> None:
+def a_found_log(survey: Survey) -> None:
     """The commit log is where the configuration says. Raises: StoreError."""
-    if not begun.formats.is_dledger:  # the reader raises if DLedger's log is missing
-        require_log_directory(begun.places, begun.settings)
+    if not survey.formats.is_dledger:  # the reader raises if DLedger's log is missing
+        require_log_directory(survey.places, survey.settings)
 
 
-def a_found_or_new_log(begun: Survey) -> None:
+def a_found_or_new_log(survey: Survey) -> None:
     """As ``a_found_log``. The log of a store without queues is made where the configuration says."""
-    if begun.places.queues(ConsumeQueue).is_dir():
-        a_found_log(begun)
+    if survey.places.queues(ConsumeQueue).is_dir():
+        a_found_log(survey)
 
 
-def own_places(begun: Survey) -> None:
+def own_places(survey: Survey) -> None:
     """No directory that is changed belongs to another store, unless ``write_elsewhere``. Raises: StoreError."""
-    if not begun.settings.write_elsewhere:
-        begun.owners.require_own_places()
+    if not survey.settings.write_elsewhere:
+        survey.owners.require_own_places()
 
 
-def a_writable_log(begun: Survey) -> None:
+def a_writable_log(survey: Survey) -> None:
     """The configuration has a directory of the log that is not read-only. Raises: ValueError."""
-    begun.settings.commit_log_paths(begun.root, writable=True)
+    survey.settings.commit_log_paths(survey.root, writable=True)
 
 
-def readable_queues(begun: Survey) -> None:
+def readable_queues(survey: Survey) -> None:
     """Queues are in files, or in a RocksDB that can be read here. Raises: UnsupportedFormatError."""
-    begun.formats.require_readable_queues()
+    survey.formats.require_readable_queues()
 
 
-def known_sizes(begun: Survey) -> None:
+def known_sizes(survey: Survey) -> None:
     """All sizes to write with are known. Raises: ValueError; CorruptFileError, OSError."""
-    begun.sized()
+    survey.find_sized_config()
 
 
-def a_usable_batch_size(begun: Survey) -> None:
+def a_usable_batch_size(survey: Survey) -> None:
     """The broker's size for batch queues can be used, if a topic has batch queues. Raises: ValueError."""
-    if batch_topics(open_tables(begun.places, begun.given).read_topics()):
-        require_batch_size(begun.sized())
+    if batch_topics(open_tables(survey.places, survey.given).read_topics()):
+        require_batch_size(survey.find_sized_config())
 
 
-def supposed_sizes(begun: Survey) -> None:
+def assumed_sizes(survey: Survey) -> None:
     """Sizes are known, or the files suggest some. Raises: ValueError; CorruptFileError, OSError."""
-    begun.supposed()
+    survey.assume_sized_config()
 
 
 # ---- the table ---------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_found_log, ow
 BUILD = (descriptors_to_write, a_found_log, a_store)
 CONFIG = (a_local_place, a_store_or_its_config)
 PUT = (a_writable_log, *FILES, a_found_or_new_log, own_places)
-PUT_ANYWHERE = (descriptors_to_write, a_local_place, a_place_for_a_store, *PUT)
+PUT_ANYWHERE = (descriptors_to_write, a_local_place, no_other_store_here, *PUT)
 
 ENTRIES: dict[str, Entry] = {
     # functions
@@ -190,7 +190,7 @@ ENTRIES: dict[str, Entry] = {
     "open a": Entry(PUT_ANYWHERE, SIZES),
     "scan_polars": Entry(READ),
     "recover": Entry((*RECOVER, *SIZES)),
-    "recover dry run": Entry((*RECOVER, supposed_sizes)),
+    "recover dry run": Entry((*RECOVER, assumed_sizes)),
     "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
     "salvage": Entry((descriptors_to_read, a_local_place, a_log_in_files)),
@@ -205,7 +205,7 @@ ENTRIES: dict[str, Entry] = {
     "export": Entry(READ),
     "get": Entry(READ_QUEUES),
     "hexdump": Entry(READ),
-    "import": Entry((descriptors_to_write, a_local_place, a_store_or_a_free_place, *PUT), SIZES),
+    "import": Entry((descriptors_to_write, a_local_place, a_store_or_an_empty_root, *PUT), SIZES),
     "info": Entry(READ_ANY),
     "lag": Entry(READ),
     "ls": Entry(READ),
@@ -231,32 +231,32 @@ def begin_entry(entry: str, root: str | os.PathLike[str] | StorePath, config: St
     Raises: as the requirements; TypeError if ``config`` is no StoreConfig.
     """
     require_config(config)
-    begun = survey(root, config)
+    survey = survey_store(root, config)
     for requirement in ENTRIES[entry].before:
-        requirement(begun)
-    return begun
+        requirement(survey)
+    return survey
 
 
-def places_to_lock(begun: Survey) -> list[LocalPlaces]:
+def places_to_lock(survey: Survey) -> list[LocalPlaces]:
     """Return the places of a store, and those of the other stores that own its parts."""
-    return [begun.local_places, *map(StorePlaces.of, begun.owners.other_roots)]
+    return [survey.local_places, *map(StorePlaces.of, survey.owners.other_roots)]
 
 
-def take_locks(begun: Survey) -> list[StoreLock]:
+def take_locks(survey: Survey) -> list[StoreLock]:
     """Take the lock of a store, and those of the other stores that own its parts.
 
     Raises: StoreLockedError, OSError. No lock is taken then.
     """
-    return acquire_locks(places_to_lock(begun))
+    return acquire_locks(places_to_lock(survey))
 
 
-def look_under_lock(entry: str, begun: Survey) -> Survey:
+def look_under_lock(entry: str, survey: Survey) -> Survey:
     """Look at a store again after its lock was taken. Only this survey may be acted on.
 
     The owners are those whose locks were taken, and the locks take some of the descriptors that were free. Raises: as
     ``begin_entry``.
     """
-    now = survey(begun.root, begun.given)
+    now = survey_store(survey.root, survey.given)
     for requirement in (*ENTRIES[entry].before, *ENTRIES[entry].under_lock):
         if requirement not in (own_places, descriptors_to_read, descriptors_to_write):
             requirement(now)
@@ -264,7 +264,7 @@ def look_under_lock(entry: str, begun: Survey) -> Survey:
 
 
 @contextlib.contextmanager
-def locked(entry: str, begun: Survey) -> Iterator[Survey]:
+def locked(entry: str, survey: Survey) -> Iterator[Survey]:
     """Hold the locks of ``take_locks``, and yield the survey of ``look_under_lock``."""
-    with hold_locks(take_locks(begun)):
-        yield look_under_lock(entry, begun)
+    with hold_locks(take_locks(survey)):
+        yield look_under_lock(entry, survey)

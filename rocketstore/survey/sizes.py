@@ -229,7 +229,7 @@ def _join_problems(problems: Sequence[SettingError]) -> SettingError | None:
     return SettingError("; ".join(map(str, problems)), *settings, suggested=suggested)
 
 
-def save_geometry(places: LocalPlaces, config: StoreConfig, *, is_new: bool = False) -> None:
+def save_settings(places: LocalPlaces, config: StoreConfig, *, is_new: bool = False) -> None:
     """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError.
 
     A setting besides sizes that nobody stated is an assumption, and is not saved.

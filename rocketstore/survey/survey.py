@@ -82,14 +82,14 @@ class Survey:
         """Return the sizes, without reading files that the caller replaces. Parameters: as for ``find_sizes``."""
         return find_sizes(self.places, self.given, replaced=replaced)
 
-    def sized(self) -> SizedConfig:
+    def find_sized_config(self) -> SizedConfig:
         """Return the configuration to write the store with.
 
         Raises: ValueError that names all sizes that must be given; CorruptFileError, OSError.
         """
         return writing_config(self.places, self.sizes)
 
-    def supposed(self) -> tuple[SizedConfig, tuple[str, ...]]:
+    def assume_sized_config(self) -> tuple[SizedConfig, tuple[str, ...]]:
         """Return the configuration for a dry run, and notes on sizes that no file shows for certain."""
         return planning_config(self.places, self.sizes)
 
@@ -109,7 +109,7 @@ class Survey:
 
     def require_unchanged(self) -> None:
         """Raise StoreError if the root is another directory now, or the checkpoint or a list of files changed."""
-        now = survey(self.root, self.given)
+        now = survey_store(self.root, self.given)
         changed = [
             what
             for what, is_changed in (
@@ -124,7 +124,7 @@ class Survey:
             raise StoreError(f"{self.root}: {' and '.join(changed)} changed after the plan was made: repeat the call")
 
 
-def survey(root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
+def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
     """Look at the directory of a store, which may be missing, empty or remote. Nothing is changed or kept open.
 
     Parameters: config: the caller's configuration; None for the settings that the store was last written with.

@@ -97,19 +97,19 @@ def verify(
         threads = min(os.cpu_count() or 1, MOST_THREADS)
     if threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
-    begun = begin_entry("verify", local_path(path), config)
-    return Verification(begun).run(quick, threads, progress)
+    survey = begin_entry("verify", local_path(path), config)
+    return Verification(survey).run(quick, threads, progress)
 
 
 class Verification:
     """One verification of a store, with the state that it reads first: configuration, checkpoint, lock."""
 
-    def __init__(self, begun: Survey) -> None:
-        self.places = begun.local_places
+    def __init__(self, survey: Survey) -> None:
+        self.places = survey.local_places
         self.root = self.places.root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        path, config = self.places.saved_settings, begun.given
+        path, config = self.places.saved_settings, survey.given
         with self.findings.reporting_errors(path, "sizes-damaged"):
             saved = {name: value for name, value in read_saved(path).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
@@ -122,7 +122,7 @@ class Verification:
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
         self.last_exit_ok = not os.path.lexists(self.places.abort)
-        self.formats = begun.formats
+        self.formats = survey.formats
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
         """Check the small files, then the log with queues and index."""

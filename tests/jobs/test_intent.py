@@ -33,7 +33,7 @@ from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
 from rocketstore.store.writer import StoreWriter
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -179,7 +179,7 @@ def test_messages_keep_times_that_are_given(base, tmp_path):
             store.put_messages(table, store_timestamp="given")
     directory = prepared_path(base, JOB)
     directory.mkdir()
-    writer = PreparedRowsWriter(directory / "tmp", survey(base).sized(), keeps_store=True)
+    writer = PreparedRowsWriter(directory / "tmp", survey_store(base).find_sized_config(), keeps_store=True)
     for table in tables:
         writer.add(MessageBatch.of_arrow(table))
     write_into(base, JOB, [writer.finish(directory / "piece")], "given")
@@ -224,7 +224,9 @@ def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_pa
 )
 def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_path, row, reason):
     good = {"topic": "T", "queueId": 0, "body": b""}
-    made = PreparedRowsWriter(tmp_path / "piece", survey(tmp_path, config_of()).sized(), keeps_store=False)
+    made = PreparedRowsWriter(
+        tmp_path / "piece", survey_store(tmp_path, config_of()).find_sized_config(), keeps_store=False
+    )
     with contextlib.closing(made) as writer:
         writer.add(MessageBatch.of_arrow(table_of([good] * 3)))
         with pytest.raises(ValueError, match=reason) as raised:

@@ -34,7 +34,7 @@ from rocketstore import CorruptFileError, Message, StoreConfig, StoreError, Stor
 from rocketstore.index import index_writer
 from rocketstore.rebuild import rebuild as rebuild_module
 from rocketstore.recovery import apply as recovery_apply
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 HOLDER = """
 import fcntl, sys
@@ -85,7 +85,7 @@ def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
     refused(log, ValueError, f"no file shows {queue}, {index}; ", None, out=out)
     refused(log, ValueError, f"no file shows {queue}; ", None, index=False, out=out)
     refused(log, ValueError, f"no file shows {index}; ", None, consume_queue=False, out=out)
-    config = dataclasses.replace(survey(log).sizes.config, enable_consume_queue_ext=True)
+    config = dataclasses.replace(survey_store(log).sizes.config, enable_consume_queue_ext=True)
     refused(log, ValueError, "mapped_file_size_consume_queue_ext", config)
     of_batches(log, {"Batches": "BatchCQ"})
     refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, index=False)

@@ -41,8 +41,8 @@ from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import save_geometry
-from rocketstore.survey.survey import survey
+from rocketstore.survey.sizes import save_settings
+from rocketstore.survey.survey import survey_store
 
 FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
 SIZES = {
@@ -65,7 +65,7 @@ REFUSED = ("damaged_body_of_a_record", "damaged_magic_of_a_record", "wrong_size_
 
 
 def complete_store_of(root, config):
-    return complete_store(survey(root, config), config)
+    return complete_store(survey_store(root, config), config)
 
 
 def messages(rng):
@@ -742,7 +742,7 @@ def test_a_queue_without_a_file_in_its_middle_is_built_again_from_the_log(tmp_pa
         path.unlink()
     else:
         path.write_bytes(b"")
-        save_geometry(StorePlaces.of(root), CONFIG)  # as a writer does with these files after a power loss
+        save_settings(StorePlaces.of(root), CONFIG)  # as a writer does with these files after a power loss
     checkpoint = StoreCheckpoint.open(root / "checkpoint")
     checkpoint.logics_physical_offset = 0
     checkpoint.flush()
@@ -811,7 +811,7 @@ def test_a_queue_that_begins_with_a_file_of_its_own_is_left_unchanged(tmp_path, 
     first = 2 * CQ_FILE // 20
     late = [{**row, "topic": "Late", "queue_id": 0, "queue_offset": first + i} for i, row in enumerate(rows)]
     make_commit_log(tmp_path / "commitlog", FILE, rows[:5] + late)
-    complete_store(survey(tmp_path, CONFIG), CONFIG)
+    complete_store(survey_store(tmp_path, CONFIG), CONFIG)
     (tmp_path / "abort").unlink()
     assert min((tmp_path / "consumequeue" / "Late" / "0").iterdir()).name == f"{20 * first:020d}"
     before = everything(tmp_path)
@@ -856,12 +856,12 @@ def test_files_of_another_length_are_refused(store):
     root = store()
     os.truncate(root / "commitlog" / f"{0:020d}", FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_recovery(survey(root, CONFIG), CONFIG)
+        plan_recovery(survey_store(root, CONFIG), CONFIG)
     other = store("other")
     path = min(damages.queue_directories(other)[0].iterdir())
     os.truncate(path, CQ_FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_recovery(survey(other, CONFIG), CONFIG)
+        plan_recovery(survey_store(other, CONFIG), CONFIG)
 
 
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
@@ -902,7 +902,7 @@ def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp
     records = [{"topic": "SCHEDULE_TOPIC_XXXX", "properties": {"DELAY": delay}} for delay in ("1", "abc", "2")]
     offsets = make_commit_log(tmp_path / "commitlog", FILE, records)
     with pytest.raises(CorruptFileError, match=r"DELAY.*salvage.*--policy broker") as caught:
-        complete_store(survey(tmp_path, CONFIG), CONFIG)
+        complete_store(survey_store(tmp_path, CONFIG), CONFIG)
     assert (caught.value.path, caught.value.offset) == (tmp_path / "commitlog" / f"{0:020d}", offsets[1])
 
 
@@ -910,7 +910,7 @@ def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp
 def test_a_topic_that_is_no_name_of_a_directory_gets_no_queue_and_leads_nowhere(tmp_path, topic):
     root = tmp_path / "a" / "b" / "store"
     make_commit_log(root / "commitlog", FILE, [{"topic": topic}, {"topic": "T", "properties": {"KEYS": "k"}}])
-    assert complete_store(survey(root, CONFIG), CONFIG).max_phy_offset > 0
+    assert complete_store(survey_store(root, CONFIG), CONFIG).max_phy_offset > 0
     assert [path.name for path in (root / "consumequeue").iterdir()] == ["T"]
     assert [path.name for path in (tmp_path / "a").rglob("*") if path.parent != root][:2] == ["b", "store"]
     (root / "abort").unlink()
@@ -920,7 +920,7 @@ def test_a_topic_that_is_no_name_of_a_directory_gets_no_queue_and_leads_nowhere(
 def test_a_queue_offset_that_no_queue_has_is_an_error_that_names_the_queue(tmp_path):
     make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "T", "queue_offset": -5}])
     with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: a rec.*-5: .*salvage.*--policy broker"):
-        complete_store(survey(tmp_path, CONFIG), CONFIG)
+        complete_store(survey_store(tmp_path, CONFIG), CONFIG)
 
 
 def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what_to_do(store):
@@ -930,7 +930,7 @@ def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
     damages.missing_queues(root, None)
     with pytest.raises(CorruptFileError, match=r"salvage.*--policy broker") as caught:
-        complete_store(survey(root, CONFIG), CONFIG)
+        complete_store(survey_store(root, CONFIG), CONFIG)
     assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
 
 
@@ -1169,7 +1169,7 @@ def test_an_index_file_that_is_not_full_is_not_trusted_for_a_time_that_an_older_
     (checkpoint.index_msg_timestamp,) = struct.unpack_from(">q", data, 8)
     checkpoint.flush()
     damages.unclean(root, None)
-    complete_store(survey(root, CONFIG), CONFIG)
+    complete_store(survey_store(root, CONFIG), CONFIG)
     assert_complete(root)
 
 
@@ -1185,7 +1185,7 @@ def test_opening_builds_the_queues_of_a_topic_that_a_loss_of_power_deleted(tmp_p
     checkpoint.logics_msg_timestamp = checkpoint.logics_physical_offset = 0
     checkpoint.flush()
     damages.unclean(root, None)
-    complete_store(survey(root, CONFIG), CONFIG)
+    complete_store(survey_store(root, CONFIG), CONFIG)
     assert_complete(root)
 
 
@@ -1260,9 +1260,9 @@ def test_a_lost_queue_is_built_though_its_records_are_older_than_those_of_others
 
 def test_after_a_clean_stop_nothing_is_done(store):
     root = store()
-    save_geometry(StorePlaces.of(root), CONFIG)
+    save_settings(StorePlaces.of(root), CONFIG)
     before = everything(root)
-    assert complete_store(survey(root, CONFIG), CONFIG).actions == ()
+    assert complete_store(survey_store(root, CONFIG), CONFIG).actions == ()
     assert everything(root) == before
 
 
@@ -1280,7 +1280,7 @@ def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
     """Corner 91."""
     root = store()
     damages.zeroed_newest_unit(root, None)
-    report = complete_store(survey(root, CONFIG), CONFIG)
+    report = complete_store(survey_store(root, CONFIG), CONFIG)
     assert report.actions[-1].what == "dispatch"
     assert (root / "abort").exists()
     assert_complete(root)

@@ -24,7 +24,7 @@ from support.sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig, StoreError, rebuild, recover, salvage, verify
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 # If files of the log are renamed, units lead to no record, and so show no delay level.
 pytestmark = pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")
@@ -98,7 +98,7 @@ class Found:
 
 def check(out, report, *, has_good_times=True):
     """The new store is sound, and has what the report says. Gives its records, without their offsets."""
-    found = Found(out, survey(out).sized(), report.deleted)
+    found = Found(out, survey_store(out).find_sized_config(), report.deleted)
     check_log_end(found)
     indexed = [each for each in found.records if each[1].sys_flag & 0xC != 0xC]
     if has_good_times:  # the chains of the index end at an item of a time far away

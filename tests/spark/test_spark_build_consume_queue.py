@@ -42,7 +42,7 @@ from rocketstore.spark.build.directories import Places
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")]
 
@@ -206,7 +206,7 @@ def places(tmp_path):
 
 def planned(root, places, runs=1):
     """The parts, of requests that were spilled in so many runs."""
-    rebuilder = Rebuilder.of(survey(root, CONFIG), Build(True, False, None, False), RebuildOptions())
+    rebuilder = Rebuilder.of(survey_store(root, CONFIG), Build(True, False, None, False), RebuildOptions())
     log = CommitLog.open(root / "commitlog", mapped_file_size=FILE)
     reader = LogReader(log, rebuilder.config, log.min_phy_offset, log.max_phy_offset)
     offsets = [message.phy_offset for batch in log.scan() for message in batch]
@@ -380,7 +380,7 @@ def made_up_runs(directory, splits, queues):
 @pytest.mark.parametrize(("splits", "queues"), [(3, 50), (30, 2000)])
 def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, splits, queues):
     monkeypatch.setattr(module, "TASK_UNITS", 10 * splits)  # ten queues
-    rebuilder = Rebuilder.of(survey(store, CONFIG), Build(True, False, None, False), RebuildOptions())
+    rebuilder = Rebuilder.of(survey_store(store, CONFIG), Build(True, False, None, False), RebuildOptions())
     parts, _ = plan_queues(made_up_runs(tmp_path / "spilled", splits, queues), rebuilder, None)
     assert [part.queue for part in parts] == [(f"T{i:06}", 0) for i in range(queues)]
     sent = []

@@ -44,7 +44,7 @@ from rocketstore.spark.lookup.cache import index_cache, store_cache
 from rocketstore.spark.lookup.udfs import Lookup, find
 from rocketstore.spark.source.sink import writer_of
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
@@ -375,7 +375,7 @@ def test_a_log_is_read_once_with_spills_and_twice_without(tasks, tmp_path, made,
 def test_sizes_of_a_remote_store_are_known_as_of_the_local_one(golden, name):
     def known(where):
         try:
-            return survey(where).sizes.config
+            return survey_store(where).sizes.config
         except ValueError as error:
             return str(error).replace("file://", "")
 
@@ -384,8 +384,8 @@ def test_sizes_of_a_remote_store_are_known_as_of_the_local_one(golden, name):
 
 def test_sizes_are_known_by_what_a_writer_left(made, memory):
     upload(fsspec.filesystem("memory"), made, memory)
-    assert survey(memory).sizes.config == survey(made).sizes.config
-    assert survey(memory).sizes.config.max_index_num == config_of().max_index_num
+    assert survey_store(memory).sizes.config == survey_store(made).sizes.config
+    assert survey_store(memory).sizes.config.max_index_num == config_of().max_index_num
 
 
 def looked_at(where, config):

@@ -15,7 +15,7 @@ from support.puts import SIZES, files_under, model_of
 from rocketstore import StoreConfig, rebuild
 from rocketstore.config import camel_case
 from rocketstore.recovery.plan import plan_recovery
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 CONFIG = StoreConfig(**SIZES)
@@ -331,7 +331,7 @@ def assert_survives(root, config=CONFIG, batch_topics=()):
     assert not (root / "abort").exists()
     assert not (root / "rocketstore-rebuild").exists()
     # What has no unit at the end, as a transaction that is not committed, is dispatched again.
-    assert all(step.what == "dispatch" for step in plan_recovery(survey(root), config, thorough=False).steps)
+    assert all(step.what == "dispatch" for step in plan_recovery(survey_store(root), config, thorough=False).steps)
     for was_killed in (False, True):
         copy = shutil.copytree(root, root.with_name(f"{root.name}-started-{was_killed}"))
         if was_killed:

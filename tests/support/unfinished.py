@@ -11,7 +11,7 @@ from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 BORN = 1_700_000_000_000
 SCHEMA = pa.schema(
@@ -37,7 +37,7 @@ def make_pieces(root, job, parts, config):
     directory.mkdir(parents=True)
     pieces = []
     for number, part in enumerate(parts):
-        made = PreparedRowsWriter(directory / "tmp", survey(root, config).sized(), keeps_store=False)
+        made = PreparedRowsWriter(directory / "tmp", survey_store(root, config).find_sized_config(), keeps_store=False)
         with contextlib.closing(made) as writer:
             for rows in part:
                 writer.add(MessageBatch.of_arrow(table_of(rows)))

@@ -14,7 +14,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, UnsupportedFormatError
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
 CONFIG_IN_ROCKSDB = {"config-v2", *QUEUES_IN_ROCKSDB}
@@ -214,7 +214,7 @@ def test_writers_refuse_a_broker_that_writes_queues_to_files_and_rocksdb(root_of
     root, conf = root_of("rocksdb-double"), tmp_path / "broker.conf"
     for line in ("brokerName=a", "rocksdbCQDoubleWriteEnable=true"):
         conf.write_text(f"{line}\n")
-        formats = survey(root, StoreConfig.from_broker_conf(conf)).formats
+        formats = survey_store(root, StoreConfig.from_broker_conf(conf)).formats
         formats.require_readable_queues()
         with pytest.raises(UnsupportedFormatError) if "Double" in line else contextlib.nullcontext():
             formats.require_written_queues()

@@ -94,8 +94,8 @@ LACKING = {
     "a_store": (empty, {}, "{root}: no store is here, neither commitlog nor consumequeue nor index"),
     "a_store_or_index_files": (empty, {}, "{root}: no store and no index files here"),
     "a_store_or_its_config": (empty, {}, "{root}: no store is here, neither commitlog nor consumequeue nor index"),
-    "a_store_or_a_free_place": (with_a_foreign_file, {}, "{root}: is not a store, and is not empty"),
-    "a_place_for_a_store": (with_a_store_below, {}, "{root}: a new store is not made in a directory with other stores"),
+    "a_store_or_an_empty_root": (with_a_foreign_file, {}, "{root}: is not a store, and is not empty"),
+    "no_other_store_here": (with_a_store_below, {}, "{root}: a new store is not made in a directory with other stores"),
     "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is read but not changed"),
     "queues_in_files": (with_queues_in_rocksdb, ROCKSDB, "the queues are in RocksDB, which is not written"),
     "readable_queues": (without_rocksdict, ROCKSDB, "the queues are in RocksDB: the extra is missing"),
@@ -111,7 +111,7 @@ LACKING = {
     ),
     "own_places": (with_a_shared_file, {}, "{root}/checkpoint: is a hard link, so that a store that shares the file"),
     "known_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
-    "supposed_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
+    "assumed_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
     "a_usable_batch_size": (
         with_a_batch_topic, {"mapperFileSizeBatchConsumeQueue": "100"}, "mapper_file_size_batch_consume_queue=100"
     ),

@@ -13,8 +13,8 @@ from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.index import geometry as index_geometry
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.sizes import save_geometry as save_sizes
-from rocketstore.survey.survey import survey
+from rocketstore.survey.sizes import save_settings
+from rocketstore.survey.survey import survey_store
 
 SMALL = {
     "mapped_file_size_commit_log": 4096,
@@ -35,11 +35,11 @@ RUNS = pytest.mark.parametrize("name", DIRECTORIES)
 
 def writing_config(root, config=None):
     """The configuration to write a store with."""
-    return survey(root, config).sized()
+    return survey_store(root, config).find_sized_config()
 
 
-def save_geometry(root, config, **options):
-    save_sizes(StorePlaces.of(root, config), config, **options)
+def save(root, config, **options):
+    save_settings(StorePlaces.of(root, config), config, **options)
 
 
 def make(directory, *sizes, start=0):
@@ -343,14 +343,14 @@ def saved_path(root):
 
 
 def test_a_store_is_written_again_as_it_was(tmp_path):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
     assert [path.name for path in (tmp_path / "config").iterdir()] == ["rocketstore.json"]
     assert writing_config(tmp_path) == LEFT
 
 
 def test_only_what_the_bytes_depend_on_is_left(tmp_path):
     config = replace(LEFT, flush_disk_type="SYNC_FLUSH", file_reserved_time=1, max_message_size=5, other={"a": "b"})
-    save_geometry(tmp_path, config, is_new=True)
+    save(tmp_path, config, is_new=True)
     assert writing_config(tmp_path) == LEFT
     assert {**json.loads(saved_path(tmp_path).read_bytes()), **SMALL} == {
         **SMALL,
@@ -367,29 +367,29 @@ def test_only_what_the_bytes_depend_on_is_left(tmp_path):
 
 
 def test_settings_that_nobody_stated_are_not_left(tmp_path):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
     left = json.loads(saved_path(tmp_path).read_bytes())
     assert left.keys() & {"enable_consume_queue_ext", "enable_multi_dispatch", "message_index_enable"} == set()
     (tmp_path / "broker.conf").touch()
-    save_geometry(tmp_path, StoreConfig.from_broker_conf(tmp_path / "broker.conf"))
+    save(tmp_path, StoreConfig.from_broker_conf(tmp_path / "broker.conf"))
     left = json.loads(saved_path(tmp_path).read_bytes())
     assert (left["enable_multi_dispatch"], left["message_index_enable"]) == (False, True)
 
 
 def test_saved_sizes_replace_those_that_a_config_leaves_out(tmp_path):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
     given = StoreConfig(max_index_num=7, compat="5.3")
     assert writing_config(tmp_path, given) == replace(given, **{**SMALL, "max_index_num": 7})
 
 
 def test_saved_sizes_decide_where_files_do_not(store):
-    save_geometry(store, StoreConfig(**INDEX))
+    save(store, StoreConfig(**INDEX))
     assert sizes(writing_config(store)) == SMALL
 
 
 @RUNS
 def test_a_contradiction_of_saved_sizes_and_files_is_refused_unless_the_files_size_is_given(store, name):
-    save_geometry(store, StoreConfig(**{**SMALL, name: 2 * SMALL[name]}))
+    save(store, StoreConfig(**{**SMALL, name: 2 * SMALL[name]}))
     known = rf"{2 * SMALL[name]} by config/rocketstore\.json"
     with pytest.raises(ValueError, match=rf"{name}: {known}, {SMALL[name]} by {store}") as caught:
         writing_config(store)
@@ -398,17 +398,17 @@ def test_a_contradiction_of_saved_sizes_and_files_is_refused_unless_the_files_si
 
 
 def test_the_same_is_not_written_again(tmp_path):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
     before = tree(tmp_path)
-    save_geometry(tmp_path, replace(LEFT, flush_disk_type="SYNC_FLUSH"))
+    save(tmp_path, replace(LEFT, flush_disk_type="SYNC_FLUSH"))
     assert tree(tmp_path) == before
-    save_geometry(tmp_path, replace(LEFT, compat="5.3"))
+    save(tmp_path, replace(LEFT, compat="5.3"))
     assert writing_config(tmp_path).compat == "5.3"
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
 
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
@@ -416,7 +416,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         with pytest.raises(OSError, match="No space"):
-            save_geometry(tmp_path, replace(LEFT, compat="5.3"))
+            save(tmp_path, replace(LEFT, compat="5.3"))
     assert writing_config(tmp_path) == LEFT
     assert [path.name for path in (tmp_path / "config").iterdir()] == ["rocketstore.json"]
 
@@ -424,7 +424,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
 @pytest.mark.parametrize("name", ["store_path_commit_log", "read_only_commit_log_store_paths"])
 def test_the_place_of_a_log_elsewhere_is_never_taken_over_in_silence(tmp_path, name):
     """The store may be a copy: it would be written into the log of the other one."""
-    save_geometry(tmp_path, replace(LEFT, **{name: "/data/log"}))
+    save(tmp_path, replace(LEFT, **{name: "/data/log"}))
     for config in (None, StoreConfig(**SMALL)):
         with pytest.raises(ValueError, match=rf"{name}: give it: .*rocketstore.json has '/data/log'"):
             writing_config(tmp_path, config)
@@ -462,7 +462,7 @@ DAMAGED = {
 def test_a_damaged_file_is_an_error_that_names_it_and_is_left(tmp_path, data, offset):
     saved_path(tmp_path).parent.mkdir()
     saved_path(tmp_path).write_bytes(data)
-    for call in (lambda: writing_config(tmp_path, LEFT), lambda: save_geometry(tmp_path, LEFT)):
+    for call in (lambda: writing_config(tmp_path, LEFT), lambda: save(tmp_path, LEFT)):
         with pytest.raises(CorruptFileError, match=r"rocketstore.json: .*remove it") as caught:
             call()
         assert (caught.value.path, caught.value.offset) == (saved_path(tmp_path), offset)
@@ -470,7 +470,7 @@ def test_a_damaged_file_is_an_error_that_names_it_and_is_left(tmp_path, data, of
 
 
 def test_every_bit_flip_is_read_or_refused_as_damage(tmp_path, seed):
-    save_geometry(tmp_path, LEFT)
+    save(tmp_path, LEFT)
     data = saved_path(tmp_path).read_bytes()
     rng = random.Random(seed)
     refused = 0

@@ -13,7 +13,7 @@ from rocketstore.log.log_end import StoreState
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.survey.sizes import SizeSource
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 SIZES = {
     "mapped_file_size_commit_log": 65536,
@@ -36,17 +36,17 @@ def make(root, queues=1):
 
 def test_a_missing_or_empty_directory_is_a_new_store(tmp_path):
     for root in (tmp_path, tmp_path / "missing"):
-        found = survey(root)
+        found = survey_store(root)
         assert not found.has_store
         assert found.look_again().state == StoreState.NEW
         assert found.problems == found.notes == []
-        assert found.sized().mapped_file_size_commit_log == DEFAULT_SIZES["mapped_file_size_commit_log"]
+        assert found.find_sized_config().mapped_file_size_commit_log == DEFAULT_SIZES["mapped_file_size_commit_log"]
     assert found.identity is None
     assert not found.root.exists()
 
 
 def test_the_state_is_found_again_each_time(tmp_path):
-    found = survey(make(tmp_path / "store"))
+    found = survey_store(make(tmp_path / "store"))
     assert found.look_again().state == StoreState.STOPPED
     with rocketstore.open(found.root, "r+"):
         now = found.look_again()
@@ -62,18 +62,18 @@ def test_the_state_is_found_again_each_time(tmp_path):
 
 def test_a_survey_does_not_change(tmp_path):
     with pytest.raises(FrozenInstanceError):
-        survey(tmp_path).given = CONFIG
+        survey_store(tmp_path).given = CONFIG
 
 
 def test_each_size_names_its_source(tmp_path):
     root = make(tmp_path / "store")
-    saved = {name: size.source for name, size in survey(root).sizes.known.items()}
+    saved = {name: size.source for name, size in survey_store(root).sizes.known.items()}
     assert set(saved.values()) == {SizeSource.SAVED}
-    given = survey(root, StoreConfig(max_index_num=400)).sizes
+    given = survey_store(root, StoreConfig(max_index_num=400)).sizes
     assert given.known["max_index_num"] == (400, SizeSource.GIVEN)
     assert given.known["max_hash_slot_num"] == (97, SizeSource.SAVED)
-    survey(root).places.saved_settings.unlink()
-    shown = survey(root, StoreConfig(max_index_num=400, max_hash_slot_num=97)).sizes.known
+    survey_store(root).places.saved_settings.unlink()
+    shown = survey_store(root, StoreConfig(max_index_num=400, max_hash_slot_num=97)).sizes.known
     assert shown["mapped_file_size_commit_log"] == (65536, SizeSource.FILES)
     assert shown["mapped_file_size_consume_queue"] == (2000, SizeSource.FILES)
 
@@ -82,18 +82,18 @@ def test_one_error_names_all_sizes_that_contradict_the_files(tmp_path):
     root = make(tmp_path / "store")
     wrong = StoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=4000)
     with pytest.raises(ValueError, match=r"commit_log: 4096 by .*; mapped_file_size_consume_queue: 4000 by ") as caught:
-        survey(root, wrong).sized()
+        survey_store(root, wrong).find_sized_config()
     assert caught.value.settings == ("mapped_file_size_commit_log", "mapped_file_size_consume_queue")
 
 
 def test_one_error_has_the_candidates_of_unknown_sizes(tmp_path):
     root = make(tmp_path / "store")
-    survey(root).places.saved_settings.unlink()
-    shutil.rmtree(survey(root).places.index)
-    found = survey(root)
+    survey_store(root).places.saved_settings.unlink()
+    shutil.rmtree(survey_store(root).places.index)
+    found = survey_store(root)
     with pytest.raises(ValueError, match="no file shows max_hash_slot_num, max_index_num"):
-        found.sized()
-    config, notes = found.supposed()
+        found.find_sized_config()
+    config, notes = found.assume_sized_config()
     assert config.max_index_num == DEFAULT_SIZES["max_index_num"]
     assert "max_hash_slot_num" in notes[0]
 
@@ -106,7 +106,7 @@ def requests_of(root):
     from support.remote import counted
 
     path = counted(root)
-    found = survey(path)
+    found = survey_store(path)
     assert found.has_store
     assert not found.formats.is_dledger
     assert found.look_again().state == StoreState.STOPPED
@@ -126,7 +126,7 @@ def test_a_local_survey_lists_no_topic(tmp_path, monkeypatch):
     listed = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path=".": listed.append(str(path)) or scandir(path))
-    found = survey(root)
+    found = survey_store(root)
     assert found.formats.is_plain
     assert found.index_files
     assert sorted(set(listed)) == [str(root), *(str(root / name) for name in ("commitlog", "config", "index"))]
@@ -138,8 +138,8 @@ def test_a_local_survey_lists_no_topic(tmp_path, monkeypatch):
 def crashed(root):
     """A store whose recovery has something to do, and its plan."""
     make(root)
-    survey(root).places.abort.touch()
-    plan = plan_recovery(survey(root), survey(root).sized())
+    survey_store(root).places.abort.touch()
+    plan = plan_recovery(survey_store(root), survey_store(root).find_sized_config())
     plan.store.log.close()
     return plan
 
@@ -166,12 +166,12 @@ def move_root(places):
 )
 def test_a_plan_is_not_applied_to_a_store_that_changed(tmp_path, change, what):
     plan = crashed(tmp_path / "store")
-    change(plan.begun.local_places)
+    change(plan.survey.local_places)
     with pytest.raises(StoreError, match=rf"store: {what} changed after the plan was made"):
         apply_plan(plan)
 
 
 def test_a_plan_is_applied_to_the_store_that_it_names(tmp_path):
     plan = crashed(tmp_path / "store")
-    plan.begun.require_unchanged()
-    assert replace(plan.begun, timestamp=0).root == plan.store.root
+    plan.survey.require_unchanged()
+    assert replace(plan.survey, timestamp=0).root == plan.store.root

@@ -35,7 +35,7 @@ from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import AnyPlaces
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 from rocketstore.text_values import format_count
 
 STATE = "rocketstore-import.json"  # in config/
@@ -102,7 +102,9 @@ def run(
             raise
         text = error_text(cause) if cause.filename else f"{store}: {error_text(cause)}"
         hint = "; the stored rows are kept; run the same command with --resume to continue"
-        raise click.ClickException(f"{text}{hint if state_path(survey(store).places).exists() else ''}") from error
+        raise click.ClickException(
+            f"{text}{hint if state_path(survey_store(store).places).exists() else ''}"
+        ) from error
 
 
 def config_of(
@@ -147,8 +149,9 @@ def start_import(store: MessageStore, source: Source, keep_times: bool, resume: 
         return state
     if state.stage == "done":
         return new
+    rows = format_count(state.rows, "row")
     raise click.ClickException(
-        f"{path}: an import of {state.asked['source']} is unfinished, at least {format_count(state.rows, 'row')} stored: "
+        f"{path}: an import of {state.asked['source']} is unfinished, at least {rows} stored: "
         "--resume with the same options continues it, --force starts again"
     )
 

@@ -13,12 +13,12 @@ Entry = TypeVar("Entry")
 class Listing(NamedTuple, Generic[Entry]):
     """One list of a directory.
 
-    Attributes: entries: by their names; None: the directory does not exist. begun, ended: when it was requested and
+    Attributes: entries: by their names; None: the directory does not exist. requested, ended: when it was requested and
     when it arrived, seconds of the monotonic clock.
     """
 
     entries: dict[str, Entry] | None
-    begun: float
+    requested: float
     ended: float
 
 
@@ -42,9 +42,9 @@ class DirectoryLists(Generic[Entry]):
         kept = self._kept.get(directory)
         return kept if kept is not None and (self._holders > 0 or self._is_recent(kept, seconds)) else None
 
-    def keep(self, directory: str, entries: dict[str, Entry] | None, begun: float) -> Listing[Entry]:
-        """Keep a list that arrived just now. Parameters: begun: when it was requested. Returns: the Listing."""
-        kept = self._kept[directory] = Listing(entries, begun, time.monotonic())
+    def keep(self, directory: str, entries: dict[str, Entry] | None, requested: float) -> Listing[Entry]:
+        """Keep a list that arrived just now. Parameters: requested: when it was requested. Returns: the Listing."""
+        kept = self._kept[directory] = Listing(entries, requested, time.monotonic())
         return kept
 
     def forget(self, directory: str) -> None:
@@ -54,7 +54,7 @@ class DirectoryLists(Generic[Entry]):
     def begin_of(self, directory: str) -> float:
         """Return when the last list of a directory was requested, seconds of the monotonic clock; 0 without one."""
         kept = self._kept.get(directory)
-        return 0.0 if kept is None else kept.begun
+        return 0.0 if kept is None else kept.requested
 
     @contextlib.contextmanager
     def held(self, seconds: float) -> Iterator[None]:
@@ -72,4 +72,4 @@ class DirectoryLists(Generic[Entry]):
 
     @staticmethod
     def _is_recent(kept: Listing[Entry], seconds: float) -> bool:
-        return time.monotonic() - kept.ended < seconds * max(1.0, kept.ended - kept.begun)
+        return time.monotonic() - kept.ended < seconds * max(1.0, kept.ended - kept.requested)

@@ -118,8 +118,8 @@ class RemotePath:
     def _list(self) -> dict[str, RemotePath]:
         listing: Listing[RemotePath] | None = self._lists.find(self.path, LISTED)
         if listing is None:
-            begun = time.monotonic()
-            listing = self._lists.keep(self.path, self._list_now(), begun)
+            requested = time.monotonic()
+            listing = self._lists.keep(self.path, self._list_now(), requested)
         if listing.entries is None:
             raise self.error(FileNotFoundError())
         return listing.entries

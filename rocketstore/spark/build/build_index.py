@@ -93,8 +93,8 @@ def build_index(
     if mode == "auto":
         mode = "spill" if is_remote(to_path(store)) else "rescan"
     options = RebuildOptions(zone=zone_of(tz))
-    begun = begin_entry("spark build_index", store, config)
-    rebuilder = Rebuilder.of(begun, Build(False, True, None, False), options)
+    survey = begin_entry("spark build_index", store, config)
+    rebuilder = Rebuilder.of(survey, Build(False, True, None, False), options)
     sizes = rebuilder.config
     form = IndexForm(IndexGeometry(sizes.max_hash_slot_num, sizes.max_index_num), sizes.compat)
     opened, repair = rebuilder.open_log(last_file=True)

@@ -127,8 +127,8 @@ def rebuild_consume_queue(
     """
     started = time.perf_counter()
     out = new_place(out)
-    begun = begin_entry("spark rebuild_consume_queue", store, config)
-    rebuilder = Rebuilder.of(begun, Build(True, False, None, False), RebuildOptions())
+    survey = begin_entry("spark rebuild_consume_queue", store, config)
+    rebuilder = Rebuilder.of(survey, Build(True, False, None, False), RebuildOptions())
     opened, repair = rebuilder.open_log(last_file=True)
     with opened.log, working_places(out, scratch) as places:
         reader = LogReader(opened.log, rebuilder.config, opened.log.min_phy_offset, repair.end)

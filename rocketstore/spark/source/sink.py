@@ -34,7 +34,7 @@ from rocketstore.store.write_job import write_pieces
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.requirements import begin_entry, places_to_lock
 from rocketstore.survey.sizes import saved_config
-from rocketstore.survey.survey import survey
+from rocketstore.survey.survey import survey_store
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
@@ -144,18 +144,18 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
     transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
     stated = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
-    begun = begin_entry("spark sink", root, stated)
+    survey = begin_entry("spark sink", root, stated)
     names = [COLUMNS.get(name.lower(), name) for name in schema.names]
     check_names([name for name in names if name != BROKER_NAME])
     filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': the column storeTimestamp is missing")
-    for places in places_to_lock(begun):
+    for places in places_to_lock(survey):
         if is_held(places.lock):
             raise StoreLockedError(f"{places.root}: a broker, or another writer, has the store open: stop it first")
     with naming_options():
-        config = begun.sized()
-    writer = MessageWriter(begun.local_places, names, config, store_timestamp, transaction)
+        config = survey.find_sized_config()
+    writer = MessageWriter(survey.local_places, names, config, store_timestamp, transaction)
     make_root(root)
     make_directory(prepared_path(root, writer.job))
     return writer
@@ -190,7 +190,7 @@ def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig | None:
             values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(StoreConfig, name)))
         except ValueError as error:
             raise ValueError(f"option {camel_case(name)}={text!r}: {error}") from None
-    return replace(saved_config(survey(root).places), **values) if values else None
+    return replace(saved_config(survey_store(root).places), **values) if values else None
 
 
 def messages_of(batch: Any, first_row: int) -> Any:
