@@ -8,7 +8,8 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.file_run_reader import RunFile
-from rocketstore.disk.storage import local_path
+from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.queue.unit_run import BatchUnitRun
@@ -17,6 +18,7 @@ from rocketstore.survey.compacted_topics import open_compacted_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.verify.findings import Findings
 
+UNIT_SIZE = BATCH_UNIT.itemsize
 COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
 
 
@@ -36,21 +38,43 @@ def check_compacted_topics(
             findings.add("compaction-queue-missing", path, 0, f"{other / str(queue_id)} is missing")
         for queue_id in sorted(of_log & of_units):
             path = units / str(queue_id)
+            _check_files(logs / str(queue_id), path, findings)
             with findings.reporting_errors(path):
                 log = open_compacted_log(logs / str(queue_id), config)
                 with CompactedQueue(BatchUnitRun(path, None), log, None) as queue:
-                    _check_queue(queue, topic, queue_id, findings)
+                    _check_units(queue, topic, queue_id, findings)
 
 
-def _check_queue(queue: CompactedQueue, topic: str, queue_id: int, findings: Findings) -> None:
-    files = queue.run.list_files().files
-    logs = {file.file_from_offset for file in queue.log.file_run.files}
-    for start in sorted(logs ^ {file.file_from_offset for file in files}):
-        of_log, of_units = (place / f"{start:020}" for place in (queue.log.directories[0], queue.directory))
-        path, other = (of_log, of_units) if start in logs else (of_units, of_log)
-        findings.add("compaction-file-missing", local_path(path), 0, f"{other} is missing")
+def _check_files(log: Path, units: Path, findings: Findings) -> None:
+    """Compare the names of a queue's log files with those of its files of units.
+
+    Source: CompactionLog.TopicPartitionLog.sanityCheck.
+    """
+    of_log, of_units = (_list_loaded(directory, findings) for directory in (log, units))
+    for name in sorted(of_log ^ of_units):
+        path, other = (log, units) if name in of_log else (units, log)
+        findings.add("compaction-file-missing", path / name, 0, f"{other / name} is missing")
+
+
+def _list_loaded(directory: Path, findings: Findings) -> set[str]:
+    """Return the names of the files that a broker loads: those before the first one of another length.
+
+    A broker makes the length of both kinds of files a multiple of the length of a unit. Source: MappedFileQueue.load.
+    """
+    loaded: set[str] = set()
+    with findings.reporting_errors(directory):
+        for path in sorted(path for path in directory.iterdir() if is_offset_name(path.name)):
+            size = path.stat().st_size
+            if not size or size % UNIT_SIZE:
+                findings.add("compaction-file-size", path, 0, f"{size} bytes are no multiple of {UNIT_SIZE}")
+                break
+            loaded.add(path.name)
+    return loaded
+
+
+def _check_units(queue: CompactedQueue, topic: str, queue_id: int, findings: Findings) -> None:
     before = -1
-    for file in files:
+    for file in queue.run.list_files().files:
         before = _check_file(queue, file, before, topic, queue_id, findings)
 
 

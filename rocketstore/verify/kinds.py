@@ -292,6 +292,11 @@ KINDS = {
         "a file of a compacted log has no file of units of the same name, or the reverse",
         "does not start, from 5.1 on and with enableCompaction=true, which is the default",
     ),
+    "compaction-file-size": Kind(
+        WARNING,
+        "a file of a compacted topic has a length that no broker gives it",
+        "does not read this file, nor those behind it in the same directory",
+    ),
     "compaction-unit": Kind(
         ERROR,
         "a unit of a compacted topic does not lead to its message, or is not in order: consumers miss messages",

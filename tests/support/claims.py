@@ -100,6 +100,7 @@ CLAIMS = {
             "timer-damaged",
             "compaction-queue-name",
             "compaction-file-missing",
+            "compaction-file-size",
             "queue-no-directory",
             "directory-unreadable",
             "ext-file-empty",

@@ -11,6 +11,9 @@ import shutil
 OPTIONS = {"light queues": {"enable_lmq": True}, "ext": {"enable_consume_queue_ext": True}}
 QUEUE = "TopicTest/1"
 WHEEL_SIZE = 38_707_200  # bytes
+COMPACTED_LOG, COMPACTED_UNITS = "compaction/compactionLog/T/0", "compaction/compactionCq/T/0"
+COMPACTED_UNITS_SIZE = 10_485_746  # bytes: compactionCqMappedFileSize, in units of 46 bytes
+COMPACTED_LOG_SIZE = 10 * COMPACTED_UNITS_SIZE  # compactionMappedFileSize, in files of units
 LOOP = object()
 
 
@@ -51,12 +54,21 @@ def dangling(name):
     return lambda root: ((root / name).unlink(missing_ok=True), (root / name).symlink_to("/nowhere/file"))
 
 
-def wheel(size):
+def zeros(name, size, *, beside=None):
+    """Return a fault that makes a file of zeros, and an empty directory ``beside`` it."""
+
     def plant(root):
-        (root / "timerwheel").touch()
-        os.truncate(root / "timerwheel", size)
+        if beside:
+            (root / beside).mkdir(parents=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+        os.truncate(root / name, size)
 
     return plant
+
+
+def wheel(size):
+    return zeros("timerwheel", size)
 
 
 FIRST = f"{0:020}"
@@ -111,9 +123,25 @@ FAULTS["a stray file in a compacted log"] = (
     put(places=[("compaction/compactionLog/T/0/notes", b"x"), ("compaction/compactionCq/T/0", None)]),
     None,
 )
+FAULTS["a short file of a compacted log without units"] = (
+    put(places=[(f"{COMPACTED_LOG}/{FIRST}", b"x"), (COMPACTED_UNITS, None)]),
+    "compaction-file-size",
+)
 FAULTS["a file of a compacted log without units"] = (
-    put(places=[(f"compaction/compactionLog/T/0/{FIRST}", b"x"), ("compaction/compactionCq/T/0", None)]),
+    zeros(f"{COMPACTED_LOG}/{FIRST}", COMPACTED_LOG_SIZE, beside=COMPACTED_UNITS),
     "compaction-file-missing",
+)
+FAULTS["a file of compacted units without log"] = (
+    zeros(f"{COMPACTED_UNITS}/{FIRST}", COMPACTED_UNITS_SIZE, beside=COMPACTED_LOG),
+    "compaction-file-missing",
+)
+FAULTS["a short file of compacted units without log"] = (
+    put(places=[(f"{COMPACTED_UNITS}/{FIRST}", b"x"), (COMPACTED_LOG, None)]),
+    "compaction-file-size",
+)
+FAULTS["a file of a compacted log, and no directory of units"] = (
+    zeros(f"{COMPACTED_LOG}/{FIRST}", COMPACTED_LOG_SIZE),
+    "compaction-queue-missing",
 )
 FAULTS["a damaged position of compaction"] = one("compaction/position-checkpoint", b"{{{"), None
 # ---- ext files
