@@ -31,7 +31,7 @@ def copy_records(
     phy_offset: int,
     out: bytearray,
     room: int,
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     queue_offsets: NDArray[np.int64],
     row: int,
 ) -> tuple[int, int, int, int, int]: ...

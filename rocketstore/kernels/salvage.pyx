@@ -347,11 +347,11 @@ cdef bint is_name(const Slice *topic) noexcept nogil:
 
 
 def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out, int64_t room,
-                 const int64_t[::1] places, const int64_t[::1] queue_offsets, Py_ssize_t row):
+                 const int64_t[::1] positions, const int64_t[::1] queue_offsets, Py_ssize_t row):
     """Copy records that follow each other to other offsets, and correct their CRC properties.
 
     Parameters: pos, stop: the positions of the records in the source. phy_offset: the new offset of the first record.
-    room: bytes left in the target file. places, queue_offsets: int64[n]: the positions in the source of records, in
+    room: bytes left in the target file. positions, queue_offsets: int64[n]: the positions in the source of records, in
     order, and their new queue offsets; -1 keeps the old queue offset. row: the first row that is not done.
     Returns: (count, pos, size, last, row): how many records were copied; the position where the copy stopped, since
     ``out`` or the file is full; the bytes in ``out``, or if count is 0, the bytes that the next record needs; the
@@ -360,10 +360,10 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     """
     cdef Record record
     cdef int status = RECORD_OK
-    cdef int64_t size = 0, last = 0, count = 0, n_rows = places.shape[0]
+    cdef int64_t size = 0, last = 0, count = 0, n_rows = positions.shape[0]
     cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
     if queue_offsets.shape[0] != n_rows or not 0 <= pos <= stop <= source.size:
-        raise ValueError("places and queue_offsets differ in length, or these are not in the source")
+        raise ValueError("positions and queue_offsets differ in length, or these are not in the source")
     source.check_file_size()
     source.enter()
     try:
@@ -374,7 +374,7 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
                     break
                 memcpy(&out[size], record.data, record.size)
                 rs_store_be64(&out[size + PHY_OFFSET], <int64_t>phy_offset)
-                if row < n_rows and places[row] == pos:
+                if row < n_rows and positions[row] == pos:
                     if queue_offsets[row] >= 0:
                         rs_store_be64(&out[size + QUEUE_OFFSET], <int64_t>queue_offsets[row])
                     row += 1

@@ -124,9 +124,9 @@ def read_facts(places: AnyPlaces, config: StoreConfig, log: RecordReader) -> Las
 
     Returns: None without queues in files, or if the index is damaged. Raises: OSError; StoreError; ValueError.
     """
-    layout = find_formats(places, config)
+    formats = find_formats(places, config)
     last = find_last_file(log)
-    if layout.queue_database is not None or layout.index_database is not None or last is None:
+    if formats.queue_database is not None or formats.index_database is not None or last is None:
         return None
     units = read_queue_units(places, last)
     items = None if units is None else read_item_offsets(places, config, last)

@@ -2,5 +2,5 @@
 
 ``places`` finds the files of a broker, ``segments`` lists those of one log or queue, ``tier_queue`` reads a queue,
 ``tier_index`` the index. ``joined_queue`` joins a queue of the store with the older messages of the tier.
-Layout: PosixFileSegment.
+Source: PosixFileSegment.
 """

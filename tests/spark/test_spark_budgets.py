@@ -310,7 +310,7 @@ def test_a_task_of_a_remote_store_lists_nothing(tmp_path):
         reader = reader_at(path, kind, table=table)
         for part in reader.partitions():
             sent = pickle.loads(pickle.dumps(part))
-            fs = (sent.log.directories[0] if table == "messages" else sent.places[0][0]).fs
+            fs = (sent.log.directories[0] if table == "messages" else sent.parts[0][0]).fs
             assert sum(batch.num_rows for batch in reader.read(sent)) > 0
             assert fs is not path.fs
             assert fs.lists == []

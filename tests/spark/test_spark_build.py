@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from rocketstore import IndexFile, IndexService
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.spark import select_phy_offset, write_index
+from rocketstore.spark.build import directories as build_directories
 from rocketstore.spark.build import index_files, tasks
-from rocketstore.spark.build import places as build_places
 from rocketstore.spark.build import write_index as build
-from rocketstore.spark.build.directories import BuildReport, Places
+from rocketstore.spark.build.directories import BuildDirectories, BuildReport
 from rocketstore.spark.build.index_files import IndexForm
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, check_order, read_entries
 
@@ -288,9 +288,9 @@ def test_what_losing_attempts_leave_is_swept_and_not_published(spark, tmp_path, 
     def leave(function):
         def leaving(*arguments):
             done = function(*arguments)
-            places = [each for each in arguments if isinstance(each, Path | Places)]
-            for place in places:
-                place = place.attempts if isinstance(place, Places) else place
+            directories = [each for each in arguments if isinstance(each, Path | BuildDirectories)]
+            for place in directories:
+                place = place.attempts if isinstance(place, BuildDirectories) else place
                 (place / "left-by-a-killed-attempt").write_bytes(b"half")
                 seen.append(place)
             return done
@@ -311,73 +311,73 @@ def test_what_losing_attempts_leave_is_swept_and_not_published(spark, tmp_path, 
 
 
 @pytest.fixture
-def places(tmp_path):
-    places = Places(tmp_path, tmp_path / "spills", tmp_path / "attempts", tmp_path / "files")
-    for place in places:
+def directories(tmp_path):
+    directories = BuildDirectories(tmp_path, tmp_path / "spills", tmp_path / "attempts", tmp_path / "files")
+    for place in directories:
         place.mkdir(exist_ok=True)
-    return places
+    return directories
 
 
-def plan_of(places, n):
+def plan_of(directories, n):
     entries = np.zeros(n, ENTRY)
     entries["key_hash"], entries["phy_offset"], entries["store_timestamp"] = range(n), range(n), NOW
-    entries.tofile(places.spills / "0")
-    return [Slice(Run(str(places.spills / "0"), 0, n), 0, n)]
+    entries.tofile(directories.spills / "0")
+    return [Slice(Run(str(directories.spills / "0"), 0, n), 0, n)]
 
 
 FORM = IndexForm(IndexGeometry(**GEOMETRY), "5.5.1")
 NAME = f"{0:020}"
 
 
-def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(places):
-    plan = plan_of(places, 10)
+def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(directories):
+    plan = plan_of(directories, 10)
 
     def fail(slices):
         yield from read_entries(slices)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        index_files.build_file(0, plan, fail, FORM, places, "0-1")
-    assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
-    assert index_files.build_file(0, plan, read_entries, FORM, places, "0-2") == 10
-    with IndexFile.open(places.files / NAME, **GEOMETRY) as index:
+        index_files.build_file(0, plan, fail, FORM, directories, "0-1")
+    assert list(directories.attempts.iterdir()) == list(directories.files.iterdir()) == []
+    assert index_files.build_file(0, plan, read_entries, FORM, directories, "0-2") == 10
+    with IndexFile.open(directories.files / NAME, **GEOMETRY) as index:
         assert len(index) == 10
-    first = contents(places.files)
-    index_files.build_file(0, plan, read_entries, FORM, places, "0-3")
-    assert contents(places.files) == first
-    assert list(places.attempts.iterdir()) == []
+    first = contents(directories.files)
+    index_files.build_file(0, plan, read_entries, FORM, directories, "0-3")
+    assert contents(directories.files) == first
+    assert list(directories.attempts.iterdir()) == []
 
 
-def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
-    plan = plan_of(places, 10)
-    index_files.build_file(0, plan, read_entries, FORM, places, "0-0")
-    out = places.files.with_name("out")
-    index_files.publish_index(places, out, None)
+def test_an_attempt_that_ends_after_the_build_publishes_nothing(directories):
+    plan = plan_of(directories, 10)
+    index_files.build_file(0, plan, read_entries, FORM, directories, "0-0")
+    out = directories.files.with_name("out")
+    index_files.publish_index(directories, out, None)
     before = contents(out)
     with pytest.raises(FileNotFoundError):
-        index_files.build_file(0, plan, read_entries, FORM, places, "0-1")
+        index_files.build_file(0, plan, read_entries, FORM, directories, "0-1")
     assert contents(out) == before
     assert len(before) == 1
-    assert list(places.attempts.iterdir()) == []
+    assert list(directories.attempts.iterdir()) == []
 
 
 def test_the_names_of_published_files_are_on_the_disk(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(build_places, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
+    monkeypatch.setattr(build_directories, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
     (tmp_path / "files" / "Topic" / "0").mkdir(parents=True)
     (tmp_path / "files" / "Topic" / "0" / f"{0:020}").touch()
-    build_places.publish(tmp_path / "files", tmp_path / "out")
+    build_directories.publish(tmp_path / "files", tmp_path / "out")
     assert sorted(synced[:-1]) == [Path("files"), Path("files/Topic"), Path("files/Topic/0")]
     assert synced[-1] == Path()
 
 
-def test_a_spill_that_is_shorter_than_reported_fails_the_task(places):
-    (whole,) = plan_of(places, 10)
+def test_a_spill_that_is_shorter_than_reported_fails_the_task(directories):
+    (whole,) = plan_of(directories, 10)
     with pytest.raises(OSError, match="ends after 10 entries, where 12 were written"):
-        index_files.build_file(0, [whole._replace(stop=12)], read_entries, FORM, places, "0-1")
+        index_files.build_file(0, [whole._replace(stop=12)], read_entries, FORM, directories, "0-1")
     with pytest.raises(RuntimeError, match="10 items put, where 12 were planned"):
-        index_files.build_file(0, [whole._replace(stop=12)], lambda _: read_entries([whole]), FORM, places, "0-1")
-    assert list(places.files.iterdir()) == []
+        index_files.build_file(0, [whole._replace(stop=12)], lambda _: read_entries([whole]), FORM, directories, "0-1")
+    assert list(directories.files.iterdir()) == []
 
 
 def test_tasks_that_are_not_done_are_noticed(monkeypatch):
@@ -399,7 +399,7 @@ import numpy as np
 from rocketstore import IndexFile
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.spark.build.index_files import IndexForm, build_file
-from rocketstore.spark.build.directories import Places
+from rocketstore.spark.build.directories import BuildDirectories
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, read_entries
 
 ITEMS = 19_999_999
@@ -418,15 +418,15 @@ def write_spills(directory):
             entries.tofile(file)
 
 root = Path(sys.argv[1])
-places = Places(root, root / "spills", root / "attempts", root / "files")
+directories = BuildDirectories(root, root / "spills", root / "attempts", root / "files")
 if len(sys.argv) == 3:
-    for place in places:
+    for place in directories:
         place.mkdir(exist_ok=True)
-    write_spills(places.spills)
+    write_spills(directories.spills)
 else:
-    plan = [Slice(Run(str(places.spills / "0"), 0, ITEMS), 0, ITEMS)]
+    plan = [Slice(Run(str(directories.spills / "0"), 0, ITEMS), 0, ITEMS)]
     before = kilobytes("VmRSS")
-    build_file(0, plan, read_entries, IndexForm(IndexGeometry(5_000_000, 20_000_000), "5.5.1"), places, "0-0")
+    build_file(0, plan, read_entries, IndexForm(IndexGeometry(5_000_000, 20_000_000), "5.5.1"), directories, "0-0")
     print(kilobytes("VmHWM") - before)
 """
 

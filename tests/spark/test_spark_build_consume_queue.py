@@ -38,7 +38,7 @@ from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.spark import rebuild_consume_queue
 from rocketstore.spark.build import rebuild_consume_queue as module
 from rocketstore.spark.build import splits, tasks
-from rocketstore.spark.build.directories import Places
+from rocketstore.spark.build.directories import BuildDirectories
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
 from rocketstore.state.lock_file import StoreLock
@@ -133,9 +133,9 @@ def test_a_queue_without_gaps_is_built_in_parts(spark, tmp_path, seed, first, co
 def test_a_queue_that_has_not_all_offsets_is_built_from_its_beginning(spark, tmp_path, seed, change):
     """Where the one that is wrong stands, also at the edge of a split or a file."""
     rng = random.Random(f"{seed} {change}")
-    places = rng.sample(range(1, 8 * UNITS), 2)
+    positions = rng.sample(range(1, 8 * UNITS), 2)
     offsets = [*range(8 * UNITS)]
-    for at in places:
+    for at in positions:
         wrong = {"gap": offsets[at] + 5, "taken": offsets[at - 1], "again 0": 0, "falls": max(offsets[at] - 7, 0)}
         offsets[at:] = [wrong[change], *(wrong[change] + 1 + i for i in range(len(offsets) - at - 1))]
     rows = [fields(rng, i, topic="T", queue_id=0, queue_offset=offset) for i, offset in enumerate(offsets)]
@@ -197,14 +197,16 @@ def test_the_store_is_only_read(spark, store):
 
 
 @pytest.fixture
-def places(tmp_path):
-    places = Places(tmp_path / "work", *(tmp_path / "work" / name for name in ("spills", "attempts", "files")))
-    for place in places:
+def directories(tmp_path):
+    directories = BuildDirectories(
+        tmp_path / "work", *(tmp_path / "work" / name for name in ("spills", "attempts", "files"))
+    )
+    for place in directories:
         place.mkdir()
-    return places
+    return directories
 
 
-def planned(root, places, runs=1):
+def planned(root, directories, runs=1):
     """The parts, of requests that were spilled in so many runs."""
     rebuilder = Rebuilder.of(survey_store(root, CONFIG), Build(True, False, None, False), RebuildOptions())
     log = CommitLog.open(root / "commitlog", mapped_file_size=FILE)
@@ -213,52 +215,52 @@ def planned(root, places, runs=1):
     cuts = [reader.begin, *sorted(random.Random(1).sample(offsets[1:], runs - 1)), reader.end]
     spilled = []
     for number, (begin, stop) in enumerate(itertools.pairwise(cuts)):
-        spilled += spill_requests(reader.chunks(begin, stop), reader, set(), places.spills / f"{number}")
+        spilled += spill_requests(reader.chunks(begin, stop), reader, set(), directories.spills / f"{number}")
     return plan_queues(spilled, rebuilder, None)[0], reader
 
 
 @pytest.mark.parametrize("block", [1, 1000, 1 << 20])
-def test_blocks_of_any_size_give_the_same(store, places, monkeypatch, block):
+def test_blocks_of_any_size_give_the_same(store, directories, monkeypatch, block):
     monkeypatch.setattr(module, "BLOCK", block)
-    parts, reader = planned(store, places)
+    parts, reader = planned(store, directories)
     assert len(parts) > 4
     random.Random(1).shuffle(parts)
-    units = [build_parts([part], reader, set(), places, f"attempt-{i}") for i, part in enumerate(parts)]
+    units = [build_parts([part], reader, set(), directories, f"attempt-{i}") for i, part in enumerate(parts)]
     assert units == [part.units for part in parts]
-    assert files_under(places.files, *QUEUE_PARTS) == serial(store)
-    assert list(places.attempts.iterdir()) == []
+    assert files_under(directories.files, *QUEUE_PARTS) == serial(store)
+    assert list(directories.attempts.iterdir()) == []
 
 
-def test_runs_of_any_number_give_the_same(store, places):
-    parts, reader = planned(store, places, runs=20)
-    build_parts(parts, reader, set(), places, "attempt")
-    assert files_under(places.files, *QUEUE_PARTS) == serial(store)
+def test_runs_of_any_number_give_the_same(store, directories):
+    parts, reader = planned(store, directories, runs=20)
+    build_parts(parts, reader, set(), directories, "attempt")
+    assert files_under(directories.files, *QUEUE_PARTS) == serial(store)
 
 
-def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_does_its_work(store, places, monkeypatch):
-    parts, reader = planned(store, places)
+def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_does_its_work(store, directories, monkeypatch):
+    parts, reader = planned(store, directories)
     with monkeypatch.context() as patched:
         patched.setattr(module, "read_entries", lambda *_: (_ for _ in [1 / 0]))
         with pytest.raises(ZeroDivisionError):
-            build_parts(parts, reader, set(), places, "0-1")
-    assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
+            build_parts(parts, reader, set(), directories, "0-1")
+    assert list(directories.attempts.iterdir()) == list(directories.files.iterdir()) == []
     for attempt in ("0-2", "0-3"):
-        build_parts(parts, reader, set(), places, attempt)
-        assert files_under(places.files, *QUEUE_PARTS) == serial(store)
+        build_parts(parts, reader, set(), directories, attempt)
+        assert files_under(directories.files, *QUEUE_PARTS) == serial(store)
 
 
-def test_an_attempt_that_ends_after_the_build_leaves_nothing(store, places, monkeypatch):
-    parts, reader = planned(store, places)
+def test_an_attempt_that_ends_after_the_build_leaves_nothing(store, directories, monkeypatch):
+    parts, reader = planned(store, directories)
 
     def read_and_end(*arguments):
-        shutil.rmtree(places.work)
+        shutil.rmtree(directories.work)
         return iter([])
 
     with monkeypatch.context() as patched:
         patched.setattr(module, "read_entries", read_and_end)
         with pytest.raises(FileNotFoundError):
-            build_parts(parts, reader, set(), places, "0-1")
-    assert not places.work.exists()
+            build_parts(parts, reader, set(), directories, "0-1")
+    assert not directories.work.exists()
 
 
 # ---- refused and failed ------------------------------------------------------------------------------------
@@ -378,7 +380,7 @@ def made_up_runs(directory, splits, queues):
 
 
 @pytest.mark.parametrize(("splits", "queues"), [(3, 50), (30, 2000)])
-def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, splits, queues):
+def test_a_task_gets_its_own_rows_alone(store, directories, tmp_path, monkeypatch, splits, queues):
     monkeypatch.setattr(module, "TASK_UNITS", 10 * splits)  # ten queues
     rebuilder = Rebuilder.of(survey_store(store, CONFIG), Build(True, False, None, False), RebuildOptions())
     parts, _ = plan_queues(made_up_runs(tmp_path / "spilled", splits, queues), rebuilder, None)
@@ -392,18 +394,18 @@ def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, sp
     monkeypatch.setattr(tasks, "run", run)
     log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
     reader = LogReader(log, rebuilder.config, log.min_phy_offset, log.max_phy_offset)
-    module.build_queues(None, parts, reader, set(), places)
+    module.build_queues(None, parts, reader, set(), directories)
     ((size, count),) = sent
     assert count == queues // 10
     assert size < 20_000
     for number in range(count):
-        own = tasks.read_task(places.work / "queue-tasks", number)
+        own = tasks.read_task(directories.work / "queue-tasks", number)
         assert [part.queue for part in own] == [part.queue for part in parts[10 * number : 10 * number + 10]]
         requests = [[*part.requests()] for part in own]
         assert [len(slices) for slices in requests] == [splits] * 10
         first = requests[0][1]
         assert (first.run.path, first.run.start, first.run.items) == (str(tmp_path / "spilled" / "1"), 10 * number, 1)
-    largest = max(path.stat().st_size for path in (places.work / "queue-tasks").iterdir())
+    largest = max(path.stat().st_size for path in (directories.work / "queue-tasks").iterdir())
     assert largest < 10_000 + 500 * splits
 
 

@@ -15,7 +15,7 @@ import rocketstore
 from rocketstore import StoreConfig, StoreError, StoreLockedError
 from rocketstore.config import camel_case
 from rocketstore.spark import rebuild_consume_queue, write_index
-from rocketstore.spark.build.directories import working_places
+from rocketstore.spark.build.directories import working_directories
 from rocketstore.spark.source import sink
 from rocketstore.spark.source.sink import writer_of
 
@@ -87,10 +87,10 @@ def test_with_the_option_a_job_is_committed_to_the_other_store(live, backup, mon
 def test_a_build_makes_its_directory_in_a_store_under_the_lock_of_that_store(live):
     before = contents(live)
     store = rocketstore.open(live, "a", config=StoreConfig(**SIZES))
-    with store, pytest.raises(StoreLockedError), working_places(live / "new", None):
+    with store, pytest.raises(StoreLockedError), working_directories(live / "new", None):
         pass
     assert contents(live) == before
-    with working_places(live / "new", None), pytest.raises(StoreLockedError):
+    with working_directories(live / "new", None), pytest.raises(StoreLockedError):
         rocketstore.open(live, "a", config=StoreConfig(**SIZES))
 
 

@@ -304,9 +304,9 @@ class Import:
         messages = rows.messages
         if isinstance(messages, MessageBatch) and not has_inner_batches(messages):
             messages = messages[:1]  # all rows of a table have the same columns
-        for place, message in zip(rows.places, messages, strict=False):
+        for number, message in zip(rows.numbers, messages, strict=False):
             if self.keeps_times and not hasattr(message, "store_timestamp"):
-                raise self.source.error(place, "column storeTimestamp: is missing, and --keep-times needs it")
+                raise self.source.error(number, "column storeTimestamp: is missing, and --keep-times needs it")
             if getattr(message, "sys_flag", 0) & INNER_BATCH and message.topic not in self.batch_topics:
                 self.make_batch_topic(message.topic)
 
@@ -327,11 +327,11 @@ class Import:
     def put_singly(self, rows: SourceRows) -> None:
         """Put rows one by one. Rows that are in the log already, because ``put_messages`` failed later, are skipped."""
         skipped = self.skip_stored(message for _, message in self.source.singly(rows))
-        for place, message in itertools.islice(self.source.singly(rows), skipped, None):
+        for number, message in itertools.islice(self.source.singly(rows), skipped, None):
             try:
                 result = self.store.put_message(message, store_timestamp=self.store_timestamp)
             except ValueError as error:
-                raise self.source.error(place, error) from None
+                raise self.source.error(number, error) from None
             self.advance(1, result.phy_offset + result.size)
 
     def save(self) -> None:

@@ -1,4 +1,4 @@
-"""Write messages as a directory of Parquet or Arrow files, one directory for each topic or day (Hive's layout)."""
+"""Write messages as a directory of Parquet or Arrow files, one directory for each topic or day (as Hive names them)."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

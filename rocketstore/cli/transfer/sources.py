@@ -30,11 +30,11 @@ MAX_LINE = 1 << 30  # limit of a line of text, bytes, and of a CSV field, charac
 class SourceRows(NamedTuple):
     """Some rows of a source.
 
-    Attributes: places: the number of the line or row of each message. position: how much of ``Source.size`` was read.
+    Attributes: numbers: the number of the line or row of each message. position: how much of ``Source.size`` was read.
     """
 
     messages: Sequence[Message] | MessageBatch
-    places: Sequence[int]
+    numbers: Sequence[int]
     position: int
 
 
@@ -65,9 +65,9 @@ class Source:
             with self._open_table() as (self.size, _):
                 pass
 
-    def error(self, place: int | None, reason: object) -> click.ClickException:
-        """Return an error that names the file, and the line or row unless ``place`` is None."""
-        return click.ClickException(f"{self.path}{'' if place is None else f', {self.place} {place}'}: {reason}")
+    def error(self, number: int | None, reason: object) -> click.ClickException:
+        """Return an error that names the file, and the line or row unless ``number`` is None."""
+        return click.ClickException(f"{self.path}{'' if number is None else f', {self.place} {number}'}: {reason}")
 
     def read(self, skip: int) -> Iterator[SourceRows]:
         """Yield the rows after the first ``skip`` rows. Standard input can be read only once.
@@ -77,15 +77,15 @@ class Source:
         return self._read_text(skip) if self.is_text else self._read_table(skip)
 
     def singly(self, rows: SourceRows) -> Iterator[tuple[int, Message]]:
-        """Yield the place of each message, and the message in the form that ``put_message`` takes.
+        """Yield the number of the line or row of each message, and the message in the form that ``put_message`` takes.
 
         Raises: ClickException.
         """
-        for place, message in zip(rows.places, rows.messages, strict=True):
+        for number, message in zip(rows.numbers, rows.messages, strict=True):
             try:
-                yield place, message if self.is_text else to_put(message)
+                yield number, message if self.is_text else to_put(message)
             except ValueError as error:
-                raise self.error(place, error) from None
+                raise self.error(number, error) from None
 
     # ---- JSON and CSV -------------------------------------------------------------------------------------
 
@@ -95,21 +95,21 @@ class Source:
     def _read_text(self, skip: int) -> Iterator[SourceRows]:
         with self._naming_errors(), self._open_text() as file:
             messages: list[Message] = []
-            places: list[int] = []
+            numbers: list[int] = []
             size = 0
-            for place, make_row in itertools.islice(self._rows(file), skip, None):
+            for number, make_row in itertools.islice(self._rows(file), skip, None):
                 try:
                     message = to_put(Message.of_fields(message_fields_of(make_row())))
                 except (ValueError, TypeError, RecursionError) as error:
-                    raise self.error(place, error) from None
+                    raise self.error(number, error) from None
                 messages.append(message)
-                places.append(place)
+                numbers.append(number)
                 size += len(message.raw_body)
                 if len(messages) >= MAX_ROWS or size >= MAX_BYTES:
-                    yield SourceRows(messages, places, self._tell(file))
-                    messages, places, size = [], [], 0
+                    yield SourceRows(messages, numbers, self._tell(file))
+                    messages, numbers, size = [], [], 0
             if messages:
-                yield SourceRows(messages, places, self._tell(file))
+                yield SourceRows(messages, numbers, self._tell(file))
 
     def _tell(self, file: BinaryIO) -> int:
         return 0 if self.is_standard_input else file.tell()
@@ -185,8 +185,8 @@ class Source:
                     for part in MessageBatch.iter_arrow(batch.slice(batch.num_rows - row + first), first_row=first):
                         for start in range(0, len(part), MAX_ROWS):
                             messages = part[start : start + MAX_ROWS]
-                            places = range(first, first := first + len(messages))
-                            yield SourceRows(messages, places, first)
+                            numbers = range(first, first := first + len(messages))
+                            yield SourceRows(messages, numbers, first)
 
 
 def reading_errors() -> tuple[type[Exception], ...]:

@@ -20,7 +20,7 @@ from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
-from rocketstore.spark.build.directories import BuildReport, new_place, working_places
+from rocketstore.spark.build.directories import BuildReport, new_place, working_directories
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
@@ -98,24 +98,24 @@ def build_index(
     sizes = rebuilder.config
     form = IndexForm(IndexGeometry(sizes.max_hash_slot_num, sizes.max_index_num), sizes.compat)
     opened, repair = rebuilder.open_log(last_file=True)
-    with opened.log, working_places(out, scratch) as places:
+    with opened.log, working_directories(out, scratch) as directories:
         reader = LogReader(opened.log, sizes, opened.log.min_phy_offset, repair.end)
 
         def spill(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[ItemRun]:
-            yield from spill_items(chunks, places.spills / f"{attempt}.spill")
+            yield from spill_items(chunks, directories.spills / f"{attempt}.spill")
 
         def count_split(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[ItemRun]:
             return count_items(chunks)
 
         read = spill if mode == "spill" else count_split
-        runs = read_log(spark, reader, read, ItemRun, places.work / "split-tasks")
+        runs = read_log(spark, reader, read, ItemRun, directories.work / "split-tasks")
         last_item = max((run.last_item_offset for run in runs), default=-1)
         is_followed = any(run.last_phy_offset > last_item for run in runs)
         plans = plan_files(runs, form.geometry.index_num - 1, is_followed=is_followed)
         if mode == "rescan":
             plans = [planned(reader, spanned(plan)) for plan in plans]
-        items = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
-        publish_index(places, out, options.zone)
+        items = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, directories)
+        publish_index(directories, out, options.zone)
     notes = warn_of(rebuilder.unreadable, rebuilder.root)
     return BuildReport(index_paths(out), items, time.perf_counter() - started, notes)
 

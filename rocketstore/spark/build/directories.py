@@ -43,7 +43,7 @@ class BuildReport:
         return f"<BuildReport: {format_count(self.items, 'item')}, {files}{where}, {self.seconds:.1f} s>"
 
 
-class Places(NamedTuple):
+class BuildDirectories(NamedTuple):
     """The directories of a build.
 
     Attributes: work: contains all others, except ``spills`` with a scratch directory. spills: files between the passes.
@@ -73,17 +73,17 @@ def refuse_existing(out: Path) -> None:
 
 
 @contextmanager
-def working_places(out: Path, scratch: str | os.PathLike[str] | None) -> Iterator[Places]:
+def working_directories(out: Path, scratch: str | os.PathLike[str] | None) -> Iterator[BuildDirectories]:
     """Make the directories of a build for a ``with`` block: a hidden one beside ``out``, and one in ``scratch``."""
     name = f".{out.name}.{uuid.uuid4().hex}"
     work = out.parent / name
     spills = work / "spills" if scratch is None else real_path(scratch) / name
-    places = Places(work, spills, work / "attempts", work / "files")
+    directories = BuildDirectories(work, spills, work / "attempts", work / "files")
     try:
         with lock_owner_of(out):
-            for place in places:
+            for place in directories:
                 place.mkdir(parents=True, exist_ok=True)
-            yield places
+            yield directories
     finally:
         sweep([work, spills])
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.rebuild.files import name_index_files
-from rocketstore.spark.build.directories import Places, publish
+from rocketstore.spark.build.directories import BuildDirectories, publish
 from rocketstore.spark.build.spill import ENTRY, Slice, slices_of
 from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 
@@ -47,14 +47,14 @@ def build_files(
     plans: list[list[Slice]],
     read: Callable[[list[Slice]], Iterator[np.ndarray]],
     form: IndexForm,
-    places: Places,
+    directories: BuildDirectories,
 ) -> int:
     """Build each planned file in a task of its own. Return the number of items in all files."""
-    directory = places.work / "index-tasks"
+    directory = directories.work / "index-tasks"
     count = write_tasks(directory, plans)
 
     def build(number: int, attempt: str) -> int:
-        return build_file(number, read_task(directory, number), read, form, places, attempt)
+        return build_file(number, read_task(directory, number), read, form, directories, attempt)
 
     return run_all(spark, build, count)
 
@@ -64,7 +64,7 @@ def build_file(
     slices: list[Slice],
     read: Callable[[list[Slice]], Iterator[np.ndarray]],
     form: IndexForm,
-    places: Places,
+    directories: BuildDirectories,
     attempt: str,
 ) -> int:
     """Build one index file under a temporary name, and rename it when it is complete. Return its number of items.
@@ -74,7 +74,7 @@ def build_file(
     Parameters: read: returns the items of slices in blocks with the fields of ENTRY. No block is empty.
     """
     name = f"{number:020}"
-    temporary = places.attempts / f"{name}-{attempt}"
+    temporary = directories.attempts / f"{name}-{attempt}"
     blocks = read(slices)
     first = next(blocks, np.empty(0, ENTRY))
     before, first = first[: number > 0], first[number > 0 :]
@@ -92,15 +92,15 @@ def build_file(
             planned = sum(stop - start for _, start, stop in slices) - len(before)
             if len(index) != planned:
                 raise RuntimeError(f"{temporary}: {len(index)} items put, where {planned} were planned")
-        temporary.rename(places.files / name)
+        temporary.rename(directories.files / name)
     finally:
         temporary.unlink(missing_ok=True)
     return planned
 
 
-def publish_index(places: Places, out: Path, zone: ZoneInfo | None) -> None:
+def publish_index(directories: BuildDirectories, out: Path, zone: ZoneInfo | None) -> None:
     """Give the index files their names, and rename their directory to ``out``."""
-    finished, named = places.work / "done", places.work / "named"
-    places.files.rename(finished)  # late attempts can no longer add files
+    finished, named = directories.work / "done", directories.work / "named"
+    directories.files.rename(finished)  # late attempts can no longer add files
     name_index_files(finished, named, zone)
     publish(named, out)

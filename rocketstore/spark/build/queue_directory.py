@@ -1,4 +1,4 @@
-"""The places of the requests of all queues in all spill files, as arrays of numbers."""
+"""The positions of the requests of all queues in all spill files, as arrays of numbers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,14 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
-from rocketstore.spark.build.directories import BuildReport, Places, new_place, publish, sweep, working_places
+from rocketstore.spark.build.directories import (
+    BuildDirectories,
+    BuildReport,
+    new_place,
+    publish,
+    sweep,
+    working_directories,
+)
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log
@@ -130,14 +137,14 @@ def rebuild_consume_queue(
     survey = begin_entry("spark rebuild_consume_queue", store, config)
     rebuilder = Rebuilder.of(survey, Build(True, False, None, False), RebuildOptions())
     opened, repair = rebuilder.open_log(last_file=True)
-    with opened.log, working_places(out, scratch) as places:
+    with opened.log, working_directories(out, scratch) as directories:
         reader = LogReader(opened.log, rebuilder.config, opened.log.min_phy_offset, repair.end)
 
         def read(batches: set[str]) -> list[RequestRun]:
             def spill(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[RequestRun]:
-                yield from spill_requests(chunks, reader, batches, places.spills / attempt)
+                yield from spill_requests(chunks, reader, batches, directories.spills / attempt)
 
-            return read_log(spark, reader, spill, RequestRun, places.work / "split-tasks")
+            return read_log(spark, reader, spill, RequestRun, directories.work / "split-tasks")
 
         lives = None if deleted else TopicLives(opened.known_topics)
         runs = read({*rebuilder.batches})
@@ -147,8 +154,8 @@ def rebuild_consume_queue(
         rebuilder.assumed.add_queues(part.queue for part in parts)
         for topic, messages in named_messages(runs):
             rebuilder.assumed.add_named(topic, messages)
-        count = build_queues(spark, parts, reader, rebuilder.batches, places)
-        publish(places.files, out)
+        count = build_queues(spark, parts, reader, rebuilder.batches, directories)
+        publish(directories.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
     assumptions = warn_of(rebuilder.find_assumptions(), rebuilder.root)
     for text in topic_notes(left_out.messages, left_out.undeclared, "deleted=True"):
@@ -320,17 +327,17 @@ def slices_between(rows: np.ndarray, bounds: Iterable[tuple[int, int]]) -> Itera
 
 
 def build_queues(
-    spark: SparkSession, parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places
+    spark: SparkSession, parts: list[QueuePart], reader: LogReader, batches: set[str], directories: BuildDirectories
 ) -> int:
     """Build the files of all parts, some parts in each task. Return the number of units in all files."""
-    directory = places.work / "queue-tasks"
+    directory = directories.work / "queue-tasks"
     count = write_tasks(directory, tasks_of(parts))
     plan = reader.plan(reader.begin, reader.begin)  # tasks read nothing of the log, since a request has all of its unit
 
     def build(number: int, attempt: str) -> int:
         own = plan.open()
         with own.log:
-            return build_parts(read_task(directory, number), own, batches, places, attempt)
+            return build_parts(read_task(directory, number), own, batches, directories, attempt)
 
     return run_all(spark, build, count)
 
@@ -349,26 +356,28 @@ def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
         yield task
 
 
-def build_parts(parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places, attempt: str) -> int:
+def build_parts(
+    parts: list[QueuePart], reader: LogReader, batches: set[str], directories: BuildDirectories, attempt: str
+) -> int:
     """Build some files in a directory of their own, move the complete files, and return the number of units."""
-    root, units = places.attempts / attempt, 0
+    root, units = directories.attempts / attempt, 0
     root.mkdir()
     try:
         with contextlib.closing(
             Dispatcher(StorePlaces.of(root), reader.config, reader.log, None, batches)
         ) as dispatcher:
             for part in parts:
-                places.files.stat()  # raises if the build is over; the files of this attempt would remain
+                directories.files.stat()  # raises if the build is over; the files of this attempt would remain
                 for requests in part.blocks():
                     requests["queue"] = 0
                     units += dispatcher.put_requests(requests[~part.are_left_out(requests)], [part.queue])
             dispatcher.flush()
         for path in sorted(root.rglob("*")):
-            target = places.files / path.relative_to(root)
+            target = directories.files / path.relative_to(root)
             if path.is_dir():
                 target.mkdir(exist_ok=True)
             else:
                 path.rename(target)
     finally:
-        sweep([root if places.files.exists() else places.work])
+        sweep([root if directories.files.exists() else directories.work])
     return units

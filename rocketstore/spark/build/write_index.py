@@ -21,7 +21,7 @@ from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.index.geometry import checked_geometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.files import zone_of
-from rocketstore.spark.build.directories import BuildReport, new_place, working_places
+from rocketstore.spark.build.directories import BuildReport, new_place, working_directories
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
 from rocketstore.spark.build.spill import ORDINAL, Spill, check_order, read_entries, write_spill
 from rocketstore.spark.build.tasks import attempt_name, schema_of
@@ -85,11 +85,11 @@ def write_index(
     items, labels = index_items(
         df, key=key, phy_offset=phy_offset, store_timestamp=store_timestamp, topic=topic, ordinal=ordinal
     )
-    with working_places(out, scratch) as places:
-        spills = check_order(spill_items(items, places.spills, labels), labels)
+    with working_directories(out, scratch) as directories:
+        spills = check_order(spill_items(items, directories.spills, labels), labels)
         plans = plan_files([spill.run for spill in spills], form.geometry.index_num - 1)
-        count = build_files(df.sparkSession, plans, read_entries, form, places)
-        publish_index(places, out, zone)
+        count = build_files(df.sparkSession, plans, read_entries, form, directories)
+        publish_index(directories, out, zone)
     return BuildReport(index_paths(out), count, time.perf_counter() - started)
 
 

@@ -49,19 +49,18 @@ class IndexTablePart(NamedTuple):
 class TablePart(InputPartition):  # type: ignore[misc]
     """The parts of a table that one task reads.
 
-    Attributes: store: the places of the store. places: the parts, in the form of the reader. log: the log's
-    first file, which shows where the log begins; None without a log. log_end: a physical offset in bytes; queues end
-    before the first unit that points there or later. None if the ends of queues do not depend on the log.
+    Attributes: store: the places of the store. parts: in the form of the reader. log: the log's first file, which shows
+    where the log begins; None without a log.
     """
 
-    def __init__(self, store: AnyPlaces, places: list[Any], log: LogChunk | None) -> None:
+    def __init__(self, store: AnyPlaces, parts: list[Any], log: LogChunk | None) -> None:
         self.store = store
-        self.places = places
+        self.parts = parts
         self.log = log
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """Reads a table. The driver splits it into places, and each task reads some of them."""
+    """Reads a table. The driver splits it into parts, and each task reads some of them."""
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
         self.options = options
@@ -78,7 +77,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
             log = self.choose_log_files(store)
-            return [TablePart(store.places, places, log) for places in self.plan(store)]
+            return [TablePart(store.places, parts, log) for parts in self.plan(store)]
 
     def find_view(self, log: CommitLog) -> LogView | None:
         """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
@@ -92,17 +91,17 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         return LogChunk.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
-        """Yield the places that each task reads."""
+        """Yield the parts that each task reads."""
         raise NotImplementedError
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
             log = None if partition.log is None else partition.log.open()
             with MessageStore.of_plan(partition.store, self.config, log) as store:
-                for columns, n in self.columns(store, partition.places):
+                for columns, n in self.columns(store, partition.parts):
                     yield self.batch(columns, n)
 
-    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield the columns of each batch by name, and its number of rows. A column is an array or a constant."""
         raise NotImplementedError
 
@@ -122,24 +121,24 @@ class ConsumeQueueReader(TableReader):
     """Reads the units of queues, from the first unit that points to a message. A batch is one unit."""
 
     def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int, int]]]:
-        places: list[tuple[str, int, int, int]] = []  # topic, queue id, begin and end
+        parts: list[tuple[str, int, int, int]] = []  # topic, queue id, begin and end
         units = 0
         for topic, queue_id in self.queues(store):
             queue = store.log_queue(topic, queue_id)
             start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
             while start < most:
                 end = min(end_of_place(queue, start), most)
-                places.append((topic, queue_id, start, end))
+                parts.append((topic, queue_id, start, end))
                 units += end - start
                 start = end
-                if units >= UNITS or len(places) == QUEUES:
-                    yield places
-                    places, units = [], 0
-        if places:
-            yield places
+                if units >= UNITS or len(parts) == QUEUES:
+                    yield parts
+                    parts, units = [], 0
+        if parts:
+            yield parts
 
-    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for topic, queue_id, first, last in places:
+    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for topic, queue_id, first, last in parts:
             queue = store.log_queue(topic, queue_id)
             require_units(queue, last)
             most = self.options.batch_size
@@ -197,14 +196,14 @@ class OffsetsReader(TableReader):
     def wants_groups(self) -> bool:
         return not {"group", "consumerOffset"}.isdisjoint(self.table.columns)
 
-    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         groups: dict[QueueId, list[tuple[str | None, int | None]]] = {}
         if self.wants_groups:
             for group, topic, queue_id, offset in store.broker_config.next_offsets():
                 groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
         rows = [
             (*queue, *span, *consumer)
-            for queue in places
+            for queue in parts
             for span in [span_of(store, *queue)]
             for consumer in groups.get(queue, [(None, None)])
         ]
@@ -241,8 +240,8 @@ class IndexReader(TableReader):
             if length > 0:
                 yield [IndexTablePart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
 
-    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for path, (slots, index_num), planned, limit in places:
+    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for path, (slots, index_num), planned, limit in parts:
             with IndexFile.open(path, hash_slot_num=slots, index_num=index_num, _is_known=True) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), planned)
                 for start in range(1, total + 1, self.options.batch_size):
