@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.cli.formats import finish, is_table, report
-from rocketstore.cli.settings import scan_conditions
+from rocketstore.cli.settings import require_all_logs, scan_conditions
 from rocketstore.cli.store_notes import (
     left_out,
     note_bad_bodies,
@@ -44,8 +44,8 @@ def run(
     """Run the command with the values of its options."""
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
-    reads_other_logs = reads_all(store, conditions, tail, follow)
-    if reads_other_logs:
+    if store.reads_other_logs:
+        require_all_logs(conditions, follows=follow or tail is not None)
         surplus = 0
     else:
         conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
@@ -54,7 +54,7 @@ def run(
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
     conditions["limit"] = limit  # of records, each of which has at least one message
     scans: Iterable[Scan] = (
-        follow_scans(log, conditions) if follow else [scan(store if reads_other_logs else log, conditions)]
+        follow_scans(log, conditions) if follow else [scan(store if store.reads_other_logs else log, conditions)]
     )
     unseen, found, gaps = set(conditions["topics"] or ()), 0, 0
     reads_ahead = not follow and limit is None
@@ -73,7 +73,7 @@ def run(
                 if found == limit:
                     break
             note_bad_bodies(part.bad_bodies)
-            for problem in left_out(log, part):
+            for problem in left_out(part):
                 report(problem)
                 gaps += 1
             if found == limit:
@@ -122,16 +122,6 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
             return Start(found, offsets[:-count].count(found))
         count, size = count - len(offsets), 8 * size
     return Start(first)
-
-
-def reads_all(store: MessageStore, conditions: dict[str, Any], tail: int | None, follow: bool) -> bool:
-    """Return whether compacted topics or tiered storage are read. Raises: UsageError for a part of the log."""
-    if not store.reads_other_logs:
-        return False
-    if follow or tail is not None or (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
-        text = "--tiered, --tier and --compacted read messages that have no place in the log"
-        raise click.UsageError(f"{text}: give them without --follow, --tail and offsets")
-    return True
 
 
 def scan(log: CommitLog | MessageStore, conditions: dict[str, Any]) -> Scan:

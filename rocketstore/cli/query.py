@@ -210,7 +210,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
             on_corrupt="skip",
             limit=most,
         ).adapted(warns=False)
-        return AnswerToShow(list(everything), left_out(log, everything))
+        return AnswerToShow(list(everything), left_out(everything))
     log.refresh()
     times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
     chosen = choose_files(log, log.min_phy_offset, LONG_MAX, *times, exact_times=question.exact_times)
@@ -229,7 +229,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
             limit=most - count,
         ).adapted(warns=False)  # query_store counts the bodies of the messages that it shows
         found += scan
-        problems += left_out(log, scan)
+        problems += left_out(scan)
         count = sum(map(len, found))
         if count == most:
             break

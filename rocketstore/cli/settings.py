@@ -87,6 +87,16 @@ def scan_conditions(since: int | None, until: int | None, **options: Any) -> dic
     return conditions | {"begin_timestamp": begin, "end_timestamp": end}
 
 
+def require_all_logs(conditions: dict[str, Any], *, follows: bool = False) -> None:
+    """Raise UsageError if a command of a part of the log also reads tiered storage or compacted topics.
+
+    Parameters: conditions: of the scan. follows: whether another option of the command begins at a place in the log.
+    """
+    if follows or (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
+        text = "--tiered, --tier and --compacted read messages that have no place in the log"
+        raise click.UsageError(f"{text}: give them without --follow, --tail and offsets")
+
+
 def offset_from_end(queue: StoredQueue, queue_offset: int) -> int:
     """Return a queue offset. A negative number counts from the end of the queue: -1 is the last message."""
     return queue_offset if queue_offset >= 0 else max(queue.max_queue_offset + queue_offset, queue.min_queue_offset, 0)

@@ -54,8 +54,9 @@ def note_assumptions(store: MessageStore, assumptions: Iterable[str]) -> None:
         note(f"{store.path}: {assumption}; --exact-times reads every file")
 
 
-def left_out(log: CommitLog, scan: Scan) -> list[str]:
+def left_out(scan: Scan) -> list[str]:
     """Return a text for each part of the log that a scan left out, because it is damaged or was deleted meanwhile."""
+    log = scan.log
     problems = [*map(skipped_text, scan.skipped)]
     if scan.has_expired:
         problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")

@@ -83,7 +83,7 @@ cdef struct Column:
     const int32_t *int32s
     const int64_t *int64s
     const int32_t *offsets  # of lists and maps
-    Values values  # strings or bytes; of a list its items, of a map its values
+    Values values  # strings or bytes; of a list its items, of a map its values; of numbers only ``valid``
     Values keys  # of maps
 
 # The escape of each byte below 128 that ends a copy of JSON; its size is 0 for other bytes. The second half has the
@@ -144,8 +144,8 @@ cdef class TextLines:
     cdef Problem problem
 
     def __init__(self, list names, list columns, Py_ssize_t rows, *, bint is_csv=False, bint is_safe=False):
-        """Parameters: columns: int32[n], int64[n], columns of values, or None for no value in any row. rows: n.
-        is_safe: whether CSV has an apostrophe before text that a spreadsheet would evaluate as a formula.
+        """Parameters: columns: int32[n] or int64[n], either perhaps masked, columns of values, or None for no value in
+        any row. rows: n. is_safe: whether CSV has an apostrophe before text that a spreadsheet would evaluate as a formula.
         """
         cdef Py_ssize_t i
         if self.columns != NULL or len(names) != len(columns) or not columns:
@@ -226,7 +226,9 @@ cdef class TextLines:
             self.set_values(&into.values, column)
         elif column.dtype == np.int32:
             into.kind, into.int32s = INT32, self.int32s_of(column)
+            self.set_valid(&into.values, column)
         else:
+            self.set_valid(&into.values, column)
             into.kind = INT64
             int64s = np.ascontiguousarray(column, np.int64)
             self.owners.append(int64s)
@@ -242,6 +244,15 @@ cdef class TextLines:
             if len(column.valid) != len(column):
                 raise ValueError(f"a column has {len(column)} rows, but valid has {len(column.valid)}")
             octets = np.ascontiguousarray(column.valid, np.bool_).view(np.uint8)
+            into.valid = &octets[0] if octets.shape[0] else NULL
+            self.owners.append(octets)
+        return 0
+
+    cdef int set_valid(self, Values *into, numbers) except -1:
+        """Keep which numbers of a masked array have a value."""
+        cdef const uint8_t[::1] octets
+        if isinstance(numbers, np.ma.MaskedArray):
+            octets = (~np.ma.getmaskarray(numbers)).view(np.uint8)
             into.valid = &octets[0] if octets.shape[0] else NULL
             self.owners.append(octets)
         return 0
@@ -271,20 +282,17 @@ cdef class TextLines:
 
     cdef bint add_value(self, const Column *column, Py_ssize_t row) noexcept nogil:
         cdef Slice value
-        cdef bint is_valid = False
+        if column.kind == LIST or column.kind == MAP:
+            return self.add_items(column, column.offsets[row], column.offsets[row + 1])
+        if column.kind == NOTHING or not (column.values.valid == NULL or column.values.valid[row]):
+            if not self.is_csv:
+                self.add(b"null", 4)
+            return True
         if column.kind == INT32:
             self.size += <Py_ssize_t>rs_decimal(self.text + self.size, column.int32s[row])
             return True
         if column.kind == INT64:
             self.size += <Py_ssize_t>rs_decimal(self.text + self.size, column.int64s[row])
-            return True
-        if column.kind == LIST or column.kind == MAP:
-            return self.add_items(column, column.offsets[row], column.offsets[row + 1])
-        if column.kind != NOTHING:
-            is_valid = column.values.valid == NULL or column.values.valid[row]
-        if not is_valid:
-            if not self.is_csv:
-                self.add(b"null", 4)
             return True
         if not self.find_value(&column.values, row, &value):
             return False

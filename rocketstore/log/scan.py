@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges
@@ -16,7 +16,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
-from rocketstore.kernels.value_columns import values_of
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
@@ -39,11 +38,11 @@ class Skipped(NamedTuple):
     error: CorruptFileError
 
 
-class OtherScan(NamedTuple):
-    """A scan of a log that is not the store's. has_phy_offsets: whether its messages keep their physical offsets."""
+class RowChoice(NamedTuple):
+    """Chooses rows of a batch with ``columns``. choose: returns the numbers of the chosen rows, int[n], ascending."""
 
-    scan: Scan
-    has_phy_offsets: bool
+    columns: Sequence[str]
+    choose: Callable[[MessageBatch], Any]
 
 
 @made_by("store.scan()")
@@ -84,8 +83,9 @@ class Scan(ArrowStream):
         self._warns = True
         self._resyncs = True
         self._choose: Callable[[MessageBatch], MessageBatch] | None = None
-        self._left_out_topics: frozenset[str] = frozenset()
-        self._others: Callable[[], Iterable[OtherScan]] | None = None
+        self._rows: RowChoice | None = None
+        self._has_phy_offsets = True
+        self._others: Callable[[], Iterable[Scan]] | None = None
         self._log = log
         self._end_finder = end_finder
         self._fields = fields
@@ -111,7 +111,7 @@ class Scan(ArrowStream):
             end -= self._log.framing_at(end)  # an entry begins so many bytes before its record
         batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
         if self._others is not None:
-            batches = chain(batches, self._read_others(self._others))
+            batches = chain(batches, self._read_others(self._others()))
         return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
@@ -130,21 +130,30 @@ class Scan(ArrowStream):
         """
         return self._with(_warns=warns, _resyncs=resyncs, _choose=choose)
 
-    def joined_with(
-        self, others: Callable[[], Iterable[OtherScan]], left_out_topics: frozenset[str] = frozenset()
-    ) -> Scan:
+    @property
+    def log(self) -> RecordReader:
+        """The log that is read."""
+        return self._log
+
+    def with_rows(self, rows: RowChoice) -> Scan:
+        """Return a scan of some of the messages. The requested columns need not have those of the choice."""
+        return self._with(_rows=rows)
+
+    def without_phy_offsets(self) -> Scan:
+        """Return a scan of the same messages, with null in place of their physical offsets."""
+        return self._with(_has_phy_offsets=False)
+
+    def joined_with(self, others: Callable[[], Iterable[Scan]]) -> Scan:
         """Return a scan of this log, and then of other logs.
 
-        Parameters: others: opens the other logs, in order, for an iteration. left_out_topics: their messages in this
-        log are left out.
+        Parameters: others: plans the scans of the other logs when an iteration begins, and opens them one by one.
         """
-        return self._with(_others=others, _left_out_topics=left_out_topics)
+        return self._with(_others=others)
 
-    def _read_others(self, others: Callable[[], Iterable[OtherScan]]) -> Iterator[MessageBatch]:
-        for other in others():
-            scan = other.scan._with(_fields=self._fields, _choose=self._choose, _warns=False)
-            for batch in scan:
-                yield batch if other.has_phy_offsets else batch.without_phy_offsets()
+    def _read_others(self, others: Iterable[Scan]) -> Iterator[MessageBatch]:
+        for other in others:
+            scan = other._with(_fields=self._fields, _choose=self._choose, _warns=False)
+            yield from scan
             self.skipped += scan.skipped
             self.bad_bodies.add_all(scan.bad_bodies)
 
@@ -192,17 +201,17 @@ class Scan(ArrowStream):
             return iter(())
         columns = scanner.take()
         batch = lazy_batch_of(columns, self._fields)
-        if self._left_out_topics:
-            topics = values_of(columns["topic"], 0, len(batch))
-            batch = batch.take([row for row, topic in enumerate(topics) if topic not in self._left_out_topics])
+        if self._rows is not None:
+            batch = batch.take(self._rows.choose(lazy_batch_of(columns, message_fields(self._rows.columns))))
         if self._choose is not None:
             batch = self._choose(batch)
-        return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+        found = self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+        return found if self._has_phy_offsets else map(MessageBatch.without_phy_offsets, found)
 
     @property
     def _scanned(self) -> dict[str, Field]:
-        """The fields that are read: topics are also needed to leave some of them out."""
-        return self._fields | message_fields(["topic"]) if self._left_out_topics else self._fields
+        """The fields that are read: those of a choice of rows are needed too."""
+        return self._fields if self._rows is None else self._fields | message_fields(self._rows.columns)
 
     def _first(self, offset: int) -> int:
         """Return the end of the record that contains ``offset``. The scan reports damage there."""

@@ -1,55 +1,156 @@
-"""Scan the logs of a store that are not its commit log: those of compacted topics, and those of tiered storage."""
+"""The logs of a store that are not its commit log: those of compacted topics, and those of tiered storage.
+
+They are planned first: which bytes of which files are read. A plan is a value, so that a task of a distributed job can
+read what its driver planned, and lists no directory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MIN
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import OtherScan
-from rocketstore.messages.arguments import integer_list, text_list
+from rocketstore.log.log_chunk import LogChunk
+from rocketstore.log.scan import RowChoice, Scan
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
+from rocketstore.queue.units import CqUnit
 from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.segments import SegmentChunk
 from rocketstore.tier.tier_queue import TierQueue
 
 NOT_PASSED = ("begin_offset", "end_offset", "threads", "limit")  # conditions of the commit log alone
+QUEUE_COLUMNS = ("topic", "queue_id", "queue_offset")
 
 
-def scan_others(
-    source: QueueSource[StoredQueue], queues: Iterable[QueueId], conditions: Mapping[str, Any], *, compacted: bool
-) -> Iterator[OtherScan]:
-    """Yield scans of the messages of queues that are in logs of their own, queue by queue.
+class OtherLog(NamedTuple):
+    """The messages of one queue that are read from a log of the queue alone.
 
-    Messages of tiered storage have no physical offset. Those of a compacted topic have that of the compacted log.
+    Messages of tiered storage have no physical offset. Those of a compacted topic keep that of the commit log.
 
-    Parameters: conditions: arguments of ``CommitLog.scan``. compacted: also scan compacted topics.
+    Attributes: queue: its id. parts: the ranges that are read. end: only messages before this queue offset are read;
+    None for all.
     """
-    wanted = {name: value for name, value in conditions.items() if name not in NOT_PASSED}
-    topics, queue_ids = text_list(wanted.get("topics"), "topics"), integer_list(wanted.get("queue_ids"))
+
+    queue: QueueId
+    parts: list[LogChunk]
+    end: int | None
+
+    @property
+    def is_tier(self) -> bool:
+        """Whether the messages are those of tiered storage."""
+        return self.end is not None
+
+    def scans(self, conditions: Mapping[str, Any]) -> Iterator[Scan]:
+        """Yield a scan of each part. Its files are closed when the next scan is requested.
+
+        Parameters: conditions: arguments of ``CommitLog.scan``.
+        """
+        wanted = {name: value for name, value in conditions.items() if name not in NOT_PASSED}
+        for part in self.parts:
+            with part.open_part() as log:
+                scan = log.scan(part.begin, part.end, **wanted)
+                if self.end is not None:
+                    rows = RowChoice(["queue_offset"], partial(choose_before, self.end))
+                    scan = scan.with_rows(rows).without_phy_offsets()
+                yield scan
+
+
+def choose_before(end: int, batch: MessageBatch) -> np.ndarray:
+    """Return the numbers of the messages before a queue offset, int64[n]."""
+    return np.flatnonzero(batch.queue_offset < end)
+
+
+def choose_outside(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarray:
+    """Return the numbers of the messages, int64[n], that are not in some queues before a queue offset of each."""
+    queues = map(QueueId, batch.topic, batch.queue_id.tolist())
+    limits = np.array([ends.get(queue, LONG_MIN) for queue in queues], np.int64)
+    return np.flatnonzero(batch.queue_offset >= limits)
+
+
+def without_queues(scan: Scan, ends: Mapping[QueueId, int]) -> Scan:
+    """Return a scan without the messages of some queues before a queue offset of each, as other logs have them."""
+    return scan.with_rows(RowChoice(QUEUE_COLUMNS, partial(choose_outside, ends))) if ends else scan
+
+
+def plan_other_logs(
+    source: QueueSource[StoredQueue], queues: Iterable[QueueId], compacted: Collection[QueueId]
+) -> list[OtherLog]:
+    """Plan to read the messages of queues that are in logs of their own, queue by queue.
+
+    The bounds between tier and commit log are those of this moment: a message is in one of both.
+
+    Parameters: compacted: those of the queues that are read from the compaction. Raises: OSError; StoreError.
+    """
+    found = []
     for queue_id in queues:
-        if (topics is None or queue_id.topic in topics) and (queue_ids is None or queue_id.queue_id in queue_ids):
-            queue = source.open(*queue_id)
-            if queue is None:
-                continue
+        queue = source.open(*queue_id)
+        if queue is not None:
             with closing(queue):
                 for part in parts_of(queue):
                     if isinstance(part, TierQueue):
-                        yield from _scans(part.log, [_bounds(part)], wanted, has_phy_offsets=False)
-                    elif isinstance(part, CompactedQueue) and compacted:
-                        yield from _scans(part.log, part.log_ranges(), wanted, has_phy_offsets=True)
+                        found.append(_plan_tier(part, queue_id))
+                    elif isinstance(part, CompactedQueue) and queue_id in compacted:
+                        found.append(_plan_compacted(part, queue_id))
+    return found
 
 
-def _scans(
-    log: CommitLog, ranges: Iterable[tuple[int, int]], conditions: Mapping[str, Any], *, has_phy_offsets: bool
-) -> Iterator[OtherScan]:
-    for begin, end in ranges:
-        yield OtherScan(log.scan(begin, end, **conditions), has_phy_offsets)
+def choose_queues(
+    queues: Iterable[QueueId], topics: Iterable[str] | None, queue_ids: Iterable[int] | None
+) -> list[QueueId]:
+    """Return the queues that a scan with these conditions reads; None for no condition."""
+    names, ids = (None if values is None else {*values} for values in (topics, queue_ids))
+    return [
+        queue for queue in queues if (names is None or queue.topic in names) and (ids is None or queue.queue_id in ids)
+    ]
 
 
-def _bounds(queue: TierQueue) -> tuple[int, int]:
-    """Return where the records of a queue begin and end in its log, bytes."""
-    first, last = queue[queue.min_queue_offset], queue[queue.max_queue_offset - 1]
-    return first.phy_offset, last.phy_offset + max(last.size, 0)
+def scan_other_logs(logs: Iterable[OtherLog], conditions: Mapping[str, Any]) -> Iterator[Scan]:
+    """Yield scans of planned logs, one after the other. Parameters: as of ``OtherLog.scans``."""
+    for log in logs:
+        yield from log.scans(conditions)
+
+
+def _plan_tier(queue: TierQueue, name: QueueId) -> OtherLog:
+    """Plan from the record of the first unit to that of the last one, or more if they lead to no record of theirs."""
+    log, first, end = queue.log, queue.min_queue_offset, queue.max_queue_offset
+    units = [unit for at in (first, end - 1) for unit in queue[at : at + 1]]
+    bounds = log.min_phy_offset, log.max_phy_offset
+    begin, stop = _between(log, name, units[0], units[-1], bounds) if units else bounds
+    parts = [SegmentChunk.of(log, begin, stop, whole_to=stop, view=log.look())] if begin < stop else []
+    return OtherLog(name, parts, end)
+
+
+def _plan_compacted(queue: CompactedQueue, name: QueueId) -> OtherLog:
+    """Plan each file from the record of its first unit to that of its last one. Other bytes of a file mean nothing."""
+    log = queue.log
+    files = {file.file_from_offset: file for file in log.file_run.files}
+    ranges = [
+        _between(log, name, first, last, (start, files[start].end_offset))
+        for start, first, last in queue.edges()
+        if start in files
+    ]
+    view = log.look()
+    parts = [LogChunk.of(log, begin, end, whole_to=end, view=view) for begin, end in ranges if begin < end]
+    return OtherLog(name, parts, None)
+
+
+def _between(log: CommitLog, name: QueueId, first: CqUnit, last: CqUnit, bounds: tuple[int, int]) -> tuple[int, int]:
+    """Return where the records of two units begin and end; a bound where a unit leads to no record of its message."""
+    begin = first.phy_offset if _leads_to_its_message(log, name, first) else bounds[0]
+    end = last.phy_offset + last.size if _leads_to_its_message(log, name, last) else bounds[1]
+    return max(begin, bounds[0]), min(end, bounds[1])
+
+
+def _leads_to_its_message(log: CommitLog, name: QueueId, unit: CqUnit) -> bool:
+    found, _ = log.find_messages(np.array([unit.phy_offset], np.int64), columns=(*QUEUE_COLUMNS, "size"))
+    return [(each.topic, each.queue_id, each.queue_offset, each.size) for each in found] == [
+        (*name, unit.queue_offset, unit.size)
+    ]

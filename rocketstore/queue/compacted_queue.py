@@ -139,11 +139,10 @@ class CompactedQueue(Closable):
             found = search_batches(self.run, self._spans(), first, time, is_lower=is_lower)
         return min(max(found, first), end)
 
-    def log_ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield where the records of each file begin and end in ``log``, bytes. They are one after the other."""
+    def edges(self) -> Iterator[tuple[int, CqUnit, CqUnit]]:
+        """Yield the offset of each file in ``log``, and the first and the last unit that lead into this file."""
         for begin, end in self._spans():
-            first, last = self.run.unit_at(begin), self.run.unit_at(end - self.unit_size)
-            yield first.phy_offset, last.phy_offset + last.size
+            yield begin, self.run.unit_at(begin), self.run.unit_at(end - self.unit_size)
 
     # ---- opening and closing -------------------------------------------------------------------------------
 
@@ -224,8 +223,11 @@ class CompactedQueues:
         self._mappings = mappings
 
     def queues(self) -> Iterator[QueueId]:
-        compacted = (QueueId(topic, number) for topic in self._topics for number in self._compacted_ids(topic))
-        return iter(sorted({*self._queues.queues(), *compacted}))
+        return iter(sorted({*self._queues.queues(), *self.compacted()}))
+
+    def compacted(self) -> frozenset[QueueId]:
+        """Return the ids of the queues that are read from the compaction."""
+        return frozenset(QueueId(topic, number) for topic in self._topics for number in self._compacted_ids(topic))
 
     def queue_ids(self, topic: str) -> list[int]:
         return sorted({*self._queues.queue_ids(topic), *self._compacted_ids(topic)})

@@ -20,9 +20,10 @@ from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import OtherScan, Scan
-from rocketstore.messages.arguments import text_list
+from rocketstore.log.scan import Scan
+from rocketstore.messages.arguments import integer_list, text_list
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.messages.message_id import phy_offset_of
@@ -30,9 +31,17 @@ from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.cached_reads import CachedReads
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_parts
+from rocketstore.query.other_logs import (
+    OtherLog,
+    choose_outside,
+    choose_queues,
+    plan_other_logs,
+    scan_other_logs,
+    without_queues,
+)
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.query.query_tier import join_hits, query_tier
-from rocketstore.query.scan_others import scan_others
+from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
@@ -58,9 +67,12 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
 
     @functools.wraps(method)
     def call(self: StoreReader, /, *args: P.args, **options: P.kwargs) -> Scan:
-        scan = self.with_other_logs(method(self.commit_log, *args, **options), args, options)
-        topics: Any = options.get("topics")
-        warn_unknown_topics(self, text_list(topics, "topics") or ())
+        # An iterator could be read only once.
+        conditions: dict[str, Any] = {
+            name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
+        }
+        scan = self.with_other_logs(method(self.commit_log, *args, **conditions), args, conditions)
+        warn_unknown_topics(self, text_list(conditions.get("topics"), "topics") or ())
         return scan
 
     return call
@@ -86,18 +98,40 @@ class StoreReader(StoreParts):
 
         Parameters: bounds, conditions: the arguments of the scan.
         """
-        compacted = self._compacted_topics if self.compacted else frozenset()
         has_bounds = any(bound is not None for bound in bounds) or any(
             conditions.get(name) is not None for name in ("begin_offset", "end_offset")
         )
-        if has_bounds or not (self.tiered or compacted):
+        if has_bounds or not self.reads_other_logs:
             return scan
+        topics, queue_ids = text_list(conditions.get("topics"), "topics"), integer_list(conditions.get("queue_ids"))
+
+        def others() -> Iterator[Scan]:
+            return scan_other_logs(self.plan_other_logs(topics, queue_ids), conditions)
+
+        return self.without_other_logs(scan).joined_with(others)
+
+    def without_other_logs(self, scan: Scan) -> Scan:
+        """Return a scan of the log without the messages of queues that are read from the compaction."""
+        return without_queues(scan, dict.fromkeys(self.queues_elsewhere, LONG_MAX))
+
+    @property
+    def queues_elsewhere(self) -> frozenset[QueueId]:
+        """The queues whose messages are read from the compaction in place of the log."""
+        queues = self._served_queues if self.compacted else None
+        return queues.compacted() if isinstance(queues, CompactedQueues) else frozenset()
+
+    def plan_other_logs(
+        self, topics: Iterable[str] | None = None, queue_ids: Iterable[int] | None = None
+    ) -> list[OtherLog]:
+        """Plan to read the logs that are not the commit log, if the store was opened with ``tiered`` or ``compacted``.
+
+        Parameters: topics, queue_ids: only queues of these; None for all. Raises: OSError; StoreError.
+        """
+        if not self.reads_other_logs:
+            return []
+        self._require_open()
         source = self._queue_source
-
-        def others() -> Iterator[OtherScan]:
-            return scan_others(source, source.queues(), conditions, compacted=self.compacted)
-
-        return scan.joined_with(others, compacted)
+        return plan_other_logs(source, choose_queues(source.queues(), topics, queue_ids), self.queues_elsewhere)
 
     def dataset(
         self,
@@ -344,7 +378,8 @@ class StoreReader(StoreParts):
         """
         words = [keys] if isinstance(keys, str) else texts_of(keys)
         of_keys = [topics] * len(words) if isinstance(topics, str) else texts_of(topics)
-        compacted = self._compacted_topics if self.compacted else frozenset()
+        compacted = self.queues_elsewhere
+        topics_elsewhere = {queue.topic for queue in compacted}
         places, reasons = self.tier if self.tiered else None, dict.fromkeys(found.reasons)
         batches, complete = [], found.complete.copy()
         open_files = list_open_files(self.places.tiered_index)
@@ -353,15 +388,18 @@ class StoreReader(StoreParts):
             return open_tier_log(self.tier.log(queue), self.config)
 
         for row, (topic, key) in enumerate(zip(of_keys, words, strict=True)):
-            if topic in compacted:
-                batches.append(self._query_compacted(topic, key, times, index_type, most))
-                complete[row] = True
-                continue
+            local = found[row]
+            if topic in topics_elsewhere:
+                local = local.take(choose_outside(dict.fromkeys(compacted, LONG_MAX), local))
+                older = self._query_compacted(topic, key, times, index_type)
+                has_others = {QueueId(topic, queue_id) for queue_id in self.queue_ids(topic)} - compacted
+                complete[row] = not has_others or (complete[row] and len(found[row]) < most)
+                local = join_hits(local, older, most)
             if places is None:
-                batches.append(found[row])
+                batches.append(local)
                 continue
             hits = query_tier(places, open_log, topic, key, times, index_type, open_files)
-            batches.append(join_hits(found[row], hits.batches, most))
+            batches.append(join_hits(local, hits.batches, most))
             complete[row] &= not hits.reasons
             reasons |= dict.fromkeys(hits.reasons)
         messages = MessageBatch.join([found.messages[:0], *batches])
@@ -370,25 +408,20 @@ class StoreReader(StoreParts):
         return QueryMessagesResult(self.commit_log, phy_offsets, offsets, complete, list(reasons), messages)
 
     def _query_compacted(
-        self, topic: str, key: str, times: tuple[int, int], index_type: IndexType | None, most: int
-    ) -> MessageBatch:
-        """Find the messages of a key that consumers of a compacted topic get, newest first, by a scan of its log."""
+        self, topic: str, key: str, times: tuple[int, int], index_type: IndexType | None
+    ) -> list[MessageBatch]:
+        """Find the messages of a key that consumers of a compacted topic get, by a scan of its log."""
         conditions = {"topics": [topic], "tags" if index_type == "T" else "keys": [key]}
-        source = self._served_queues
-        queues = [QueueId(topic, queue_id) for queue_id in source.queue_ids(topic)]
-        batches = [
-            batch
-            for other in scan_others(source, queues, conditions, compacted=True)
-            for batch in other.scan.adapted(warns=False)
-        ]
+        queues = [queue for queue in sorted(self.queues_elsewhere) if queue.topic == topic]
+        others = plan_other_logs(self._served_queues, queues, queues)
+        batches = [batch for scan in scan_other_logs(others, conditions) for batch in scan.adapted(warns=False)]
         found = MessageBatch.join([empty_batch(message_fields()), *batches])
         rows = [
             row
             for row, message in enumerate(found)
             if times[0] <= message.store_timestamp <= times[1] and (index_type != "U" or message.uniq_key == key)
         ]
-        found = found.take(rows)
-        return found.take(np.argsort(-found.store_timestamp, kind="stable")[:most])
+        return [found.take(rows)]
 
     def _query_message(
         self,

@@ -11,6 +11,7 @@ from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView, Why
 from rocketstore.tier.places import hash_prefix
 
@@ -55,10 +56,21 @@ class RemoteSegmentReader(RemoteFileRunReader):
         self.files = list_segments(self.directories[0])
 
 
-def open_segments(directory: StorePath) -> FileRunReader:
-    """Open the segments of a directory as one run. They are listed again only if one of them is missing."""
+def open_segments(directory: StorePath, files: list[RunFile] | None = None) -> FileRunReader:
+    """Open the segments of a directory as one run. They are listed again only if one of them is missing.
+
+    Parameters: files: a list that was made before; None to list the directory.
+    """
     kind = RemoteSegmentReader if is_remote(directory) else SegmentReader
-    return kind([directory], files=list_segments(directory))
+    return kind([directory], files=list_segments(directory) if files is None else files)
+
+
+class SegmentChunk(LogChunk):
+    """A part of a log in a tier. Its files are segments."""
+
+    def open(self) -> CommitLog:
+        """Open the part. Its directory is listed only if a segment is missing or has damage."""
+        return CommitLog(open_segments(self.directories[0], self.files), self.options, view=self.view)
 
 
 def open_tier_log(directory: StorePath, config: StoreConfig) -> CommitLog:

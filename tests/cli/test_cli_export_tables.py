@@ -74,7 +74,7 @@ def test_options_that_do_not_fit_are_misuse(name, options, words, tmp_path):
 
 def test_an_export_with_another_compression_is_not_resumed(tmp_path):
     (tmp_path / "out.parquet.partial").mkdir()
-    asked = {"asked": {}, "replaces": False, "begin": 0, "end": 1, "parts": []}
+    asked = {"asked": {}, "replaces": False, "begin": 0, "end": 1, "queues": [], "parts": []}
     (tmp_path / "out.parquet.partial" / "export.json").write_text(json.dumps(asked))
     result = run("export", golden(RICH), tmp_path / "out.parquet", "--resume", "--compression", "zstd")
     assert result.exit_code == 1

@@ -305,3 +305,12 @@ def test_a_second_thread_gets_no_text_that_is_being_written():
         lines.write(1)
     thread.join()
     assert bytes(lines) == b'{"x": "' + b'\\"' * (16 << 20) + b'"}\n'
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_masked_number_is_null(dtype):
+    column = np.ma.MaskedArray(np.array([7, 8, 9], dtype), [False, True, False])
+    for is_csv, expected in ((False, b'{"x": 7}\n{"x": null}\n{"x": 9}\n'), (True, b'7\n""\n9\n')):
+        lines = TextLines(["x"], [column], 3, is_csv=is_csv)
+        assert lines.write(0) == 3
+        assert bytes(lines) == expected

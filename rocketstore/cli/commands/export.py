@@ -8,11 +8,13 @@ from rocketstore.cli.options import (
     BODY_RULE,
     PATH,
     SAFE_CSV_RULE,
+    compacted_option,
     containers_option,
     deleted_option,
     message_columns_option,
     selection_options,
     store_argument,
+    tier_options,
 )
 from rocketstore.cli.text import SAFE_CSV
 from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
@@ -37,6 +39,8 @@ format_option = click.option(
 @click.command(epilog=BODY_RULE)
 @store_argument
 @click.argument("target", type=PATH)
+@tier_options
+@compacted_option
 @selection_options
 @format_option
 @containers_option
@@ -65,6 +69,9 @@ def export(**options: Any) -> None:
 
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
+
+    Messages that are only in tiered storage have no physical offset. They, and those of compacted topics with
+    --compacted, stand behind the others, queue by queue.
 
     If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
     names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and

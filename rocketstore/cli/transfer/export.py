@@ -1,7 +1,8 @@
 """``rocketstore export``: write the messages of a commit log to one file.
 
 The file grows in the directory TARGET.partial, and gets its name when it is complete. The state of the export is beside
-it: how many bytes of the file are on the disk, and which part of the log they have.
+it: how many bytes of the file are on the disk, and which part of the log they have. Queues that are in logs of their
+own, of tiered storage or of compacted topics, follow one by one.
 """
 
 import json
@@ -9,9 +10,9 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
 from rocketstore.cli.progress import bar
-from rocketstore.cli.settings import scan_conditions
+from rocketstore.cli.settings import require_all_logs, scan_conditions
 from rocketstore.cli.store_notes import left_out as left_out_texts
 from rocketstore.cli.store_notes import (
     note_bad_bodies,
@@ -48,22 +49,24 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import row_names
+from rocketstore.query.other_logs import OtherLog
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_count
 
 STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
-STATE_KEYS = {"asked", "replaces", "begin", "end", "parts"}
+STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
-# The result of a range of the log. rows: number of messages; problems: texts on messages that were left out; unseen:
-# requested topics without a message in the range; bad_bodies: the count and the first error of BadBodies; deleted:
-# topic, queue id and count of messages of deleted topics.
+# The result of a range of the log, or of a queue in a log of its own. rows: number of messages; problems: texts on
+# messages that were left out; unseen: requested topics without a message in the range; bad_bodies: the count and the
+# first error of BadBodies; deleted: topic, queue id and count of messages of deleted topics.
 Result = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
 
@@ -95,6 +98,8 @@ def run(
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
+    if store.reads_other_logs:
+        require_all_logs(conditions)
     note_elsewhere(store, conditions["topics"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
     chosen = [MESSAGES[name] for name in columns or ()]
@@ -107,7 +112,8 @@ def run(
         export_partitions(source, target, form, partition_by, compression)
     elif target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
-        asked |= {"compression": compression, "deleted": deleted}
+        asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
+        asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
         export_file(source, asked, target, resume, force)
     elif resume or form in TABLES:
@@ -116,8 +122,7 @@ def run(
         write = text_writer(
             partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
         )
-        begin = max(conditions["begin_offset"] or 0, source.log.min_phy_offset)
-        report_results(source, target, [copy_messages(source.between(begin_offset=begin), write)])
+        report_results(source, target, [copy_messages(source, source.scans(), write)])
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class ExportSource:
     """The messages of an export.
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
-    decides which messages belong to deleted topics and are left out; None to write all messages.
+    decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
     """
 
     store: MessageStore
@@ -134,50 +139,84 @@ class ExportSource:
     has_containers: bool
     lives: TopicLives | None
 
-    def between(self, **bounds: int) -> "ExportSource":
-        """Return the messages of a part of the log. Parameters: ``begin_offset``, ``end_offset``."""
-        return replace(self, conditions=self.conditions | bounds)
+    @property
+    def _scanned(self) -> dict[str, Any]:
+        """The arguments of a scan of the messages."""
+        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic"]
+        names += LIVES_COLUMNS if self.lives is not None else ()
+        wanted = {"columns": list(dict.fromkeys(names)), "on_corrupt": "skip", "batch_size": BATCH_SIZE}
+        return self.conditions | wanted
+
+    def scan(self, begin: int, end: int | None) -> Scan:
+        """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
+        found = self.log.scan(**self._scanned | {"begin_offset": begin, "end_offset": end})
+        return self.store.without_other_logs(found)
+
+    def plan_other_logs(self) -> list[OtherLog]:
+        """Plan to read the queues that are in logs of their own, if the store was opened so."""
+        return self.store.plan_other_logs(self.conditions["topics"], self.conditions["queue_ids"])
+
+    def scans_of(self, log: OtherLog) -> Iterator[Scan]:
+        """Yield scans of a queue that is in a log of its own."""
+        return log.scans(self._scanned)
+
+    def scans(self) -> Iterator[Scan]:
+        """Yield scans of all messages."""
+        others = self.plan_other_logs()
+        begin = max(self.conditions["begin_offset"] or 0, self.log.min_phy_offset)
+        yield self.scan(begin, self.conditions["end_offset"])
+        for other in others:
+            yield from self.scans_of(other)
 
 
 def copy_messages(
-    source: ExportSource, write: Write, progress: Callable[[int], object] = lambda position: None
+    source: ExportSource,
+    scans: Iterable[Scan],
+    write: Write,
+    progress: Callable[[int], object] = lambda position: None,
 ) -> Result:
-    """Write the messages that meet all conditions. Return their number and the messages that were left out."""
+    """Write the messages of scans. Return their number and the messages that were left out."""
     result: Result = {}
-    for messages in read_messages(source, result, progress):
+    for messages in read_messages(source, scans, result, progress):
         write(messages)
     return result
 
 
 def read_messages(
-    source: ExportSource, result: Result, progress: Callable[[int], object] = lambda position: None
+    source: ExportSource,
+    scans: Iterable[Scan],
+    result: Result,
+    progress: Callable[[int], object] = lambda position: None,
 ) -> Iterator[MessageBatch | Sequence[Message]]:
-    """Yield the messages that meet all conditions. At the end, fill in ``result``."""
-    log, conditions, lives = source.log, source.conditions, source.lives
-    needed = [*conditions["columns"], *NEEDED_COLUMNS, "topic", *(LIVES_COLUMNS if lives is not None else ())]
+    """Yield the messages of scans. At the end, fill in ``result``."""
+    log, lives = source.log, source.lives
     left_out: Counter[QueueId] = Counter()
+    problems: list[str] = []
+    bad_bodies = BadBodies()
 
     def without_deleted(batch: MessageBatch) -> MessageBatch:
-        if lives is None:
+        if lives is None or np.ma.is_masked(batch.phy_offset):
             return batch
         are_left_out, counts = rows_of_deleted_topics(log, lives, batch)
         left_out.update(counts)
         return batch.take(np.flatnonzero(~are_left_out)) if counts else batch
 
-    scan = log.scan(**conditions | {"columns": dict.fromkeys(needed)}, on_corrupt="skip", batch_size=BATCH_SIZE)
-    # The command writes one warning for all pieces together.
-    scan = scan.adapted(warns=False, choose=without_deleted)
-    rows, unseen = 0, set(conditions["topics"] or ())
-    for batch in scan:
-        for messages in [batch] if source.has_containers else without_containers(log, [batch]):
-            yield messages
-            rows += len(messages)
-        if unseen:
-            unseen.difference_update(batch.topic)
-        progress(int(batch.phy_offset.max(initial=0)))
+    rows, unseen = 0, set(source.conditions["topics"] or ())
+    for scan in scans:
+        # The command writes one warning for all pieces together.
+        found = scan.adapted(warns=False, choose=without_deleted)
+        for batch in found:
+            for messages in [batch] if source.has_containers else without_containers(log, [batch]):
+                yield messages
+                rows += len(messages)
+            if unseen:
+                unseen.difference_update(batch.topic)
+            progress(found.position)
+        problems += left_out_texts(found)
+        bad_bodies.add_all(found.bad_bodies)
     unseen -= {queue.topic for queue in left_out}
-    bad_bodies = [scan.bad_bodies.count, scan.bad_bodies.first]
-    result |= {"rows": rows, "problems": left_out_texts(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
+    result |= {"rows": rows, "problems": problems, "unseen": sorted(unseen)}
+    result["bad_bodies"] = [bad_bodies.count, bad_bodies.first]
     result["deleted"] = [[*queue, count] for queue, count in sorted(left_out.items())]
 
 
@@ -190,8 +229,7 @@ def export_partitions(
         if path.exists() or path.is_symlink():
             raise click.ClickException(f"{path}: exists: give another name, or remove it")
     result: Result = {}
-    begin = max(source.conditions["begin_offset"] or 0, source.log.min_phy_offset)
-    messages = read_messages(source.between(begin_offset=begin), result)
+    messages = read_messages(source, source.scans(), result)
     try:
         write_partitions(work, messages, form, source.conditions["columns"], names, compression)
     except BaseException:
@@ -211,7 +249,7 @@ def export_file(source: ExportSource, asked: dict[str, Any], target: Path, resum
             return
         if not (resume and read_state(work)["replaces"]):
             raise FileIsThere(target)
-    state = start_export(work, source.log, asked, resume, force)
+    state = start_export(work, source, asked, resume, force)
     hint = "has the messages so far; run the same command with --resume to continue"
     try:
         results = write_parts(source, work, state)
@@ -256,7 +294,7 @@ def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -
             note(text)
 
 
-def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
+def start_export(work: Path, source: ExportSource, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
     """Make the directory of the export, or resume with the existing one. Return the state of the export."""
     if force:
         remove_partial(work)
@@ -267,9 +305,10 @@ def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool
         if state["asked"] != asked:
             raise click.ClickException(f"{work}: was started with other options: give the same options, or --force")
         return state
+    log, queues = source.log, [[*other.queue, other.end] for other in source.plan_other_logs()]
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
     first, last = max(first, log.min_phy_offset), min(last, log.look(again=True).records_end)
-    state = {"asked": asked, "replaces": force, "begin": first, "end": last, "parts": []}
+    state = {"asked": asked, "replaces": force, "begin": first, "end": last, "queues": queues, "parts": []}
     work.mkdir()
     (work / ROWS).touch()
     save_state(work, state)
@@ -316,10 +355,13 @@ def publish(temporary: Path, path: Path) -> None:
 
 
 def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list[Result]:
-    """Append the messages that are missing, and save the state after each file of the log. Return all results."""
+    """Append the messages that are missing. Return all results.
+
+    The state is saved after each file of the log, and after each queue that is in a log of its own.
+    """
     log, columns = source.log, source.conditions["columns"]
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
-    position = parts[-1]["end"] if parts else start
+    position = max((part["end"] for part in parts), default=start)
     results: list[Result] = []  # of files of the log after the last part
     with (
         bar() as progress,
@@ -333,15 +375,35 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
         while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.file_run.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
-            part_of_log = source.between(begin_offset=position, end_offset=stop)
-            results.append(copy_messages(part_of_log, rows.write, show))
+            results.append(copy_messages(source, [source.scan(position, stop)], rows.write, show))
             position, size = stop, rows.end_part()
             if size is not None:
-                parts.append({"end": stop, "size": size, "results": results})
+                parts.append({"end": stop, "queues": 0, "size": size, "results": results})
+                results = []
+                save_state(work, state)
+        for number, scans in scans_of_queues(source, state):
+            results.append(copy_messages(source, scans, rows.write))
+            if (size := rows.end_part()) is not None:
+                parts.append({"end": end, "queues": number, "size": size, "results": results})
                 results = []
                 save_state(work, state)
         rows.finish()
     return [result for part in parts for result in part["results"]] + results
+
+
+def scans_of_queues(source: ExportSource, state: dict[str, Any]) -> Iterator[tuple[int, Iterator[Scan]]]:
+    """Yield the scans of each queue in a log of its own that is missing, and the number of queues up to it.
+
+    The queues end where they ended when the export began: later messages of the commit log may be in the tier by now.
+    """
+    done = state["parts"][-1]["queues"] if state["parts"] else 0
+    planned = {(*other.queue, other.is_tier): other for other in source.plan_other_logs()} if state["queues"] else {}
+    for number, (topic, queue_id, end) in enumerate(state["queues"][done:], done + 1):
+        other = planned.get((topic, queue_id, end is not None))
+        if other is None:
+            place = "compaction" if end is None else "tiered storage"
+            raise click.ClickException(f"queue {queue_id} of {topic!r} is in {place} no more: --force starts again")
+        yield number, source.scans_of(other._replace(end=end))
 
 
 def open_rows(
