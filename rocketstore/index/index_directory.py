@@ -6,7 +6,7 @@ import contextlib
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from rocketstore.disk.file_run_reader import SETTLED
@@ -23,16 +23,27 @@ from rocketstore.java_text import parse_long
 class IndexDirectory:
     """The index files of one directory. A bounded number of them is open.
 
-    Attributes: listed: the files, oldest first. written: the files open for writing: the newest, and full files until
-    they are flushed. live: all IndexFile objects in use. rejected: files that ``load`` rejected. damaged: the error of
-    each ignored file; a refresh replaces the dict. closed.
+    Attributes: paths: of the files that were listed last, also the damaged ones. listed: the files, oldest first.
+    written: the files open for writing: the newest, and full files until they are flushed. live: all IndexFile objects
+    in use. rejected: files that ``load`` rejected. damaged: the error of each ignored file; a refresh replaces the
+    dict. closed.
     """
 
     def __init__(
-        self, path: StorePath, mode: str, geometry: IndexGeometry | None, compat: str, *, ignores_damage: bool
+        self,
+        path: StorePath,
+        mode: str,
+        geometry: IndexGeometry | None,
+        compat: str,
+        *,
+        ignores_damage: bool,
+        planned: Sequence[StorePath] | None = None,
     ) -> None:
+        """Parameters: planned: the files, oldest first, which are not listed again; None to list the directory."""
         self.path, self.mode, self.geometry, self.compat = path, mode, geometry, compat
         self.ignores_damage = ignores_damage
+        self._planned = planned
+        self.paths: list[StorePath] = []
         self.listed: list[ListedIndexFile] = []
         self.written: list[ListedIndexFile] = []
         self.live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
@@ -49,7 +60,8 @@ class IndexDirectory:
         "r". None accepts all files. Source: IndexService.load.
         """
         damaged: dict[object, CorruptFileError] = {}
-        paths = self._find_geometry(self._paths(), damaged)
+        self.paths = self._paths()
+        paths = self._find_geometry(self.paths, damaged)
         expired = (FileNotFoundError,) if self.mode == "r" else ()  # a broker may delete the oldest files meanwhile
         kept = []
         for path in paths:
@@ -88,6 +100,9 @@ class IndexDirectory:
         return [path for path in paths if path not in damaged]
 
     def _paths(self) -> list[StorePath]:
+        """Return the planned files. List the directory without a plan, and if a planned file is missing."""
+        if self._planned is not None and all(path.exists() for path in self._planned):
+            return list(self._planned)
         paths = index_paths(self.path)
         if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
             paths.pop()  # a writer has not given it its length yet, or was killed before it did
@@ -134,7 +149,7 @@ class IndexDirectory:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         known = {listed.path.name: listed for listed in self.listed}
         damaged: dict[object, CorruptFileError] = {}
-        paths = self._paths()
+        self.paths = paths = self._paths()
         if self.geometry is None:
             paths = self._find_geometry(paths, damaged)
         files = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -65,13 +65,15 @@ class IndexService(Closable):
         *,
         ignores_damage: bool = False,
         busy: BusyThreads | None = None,
+        planned: Sequence[StorePath] | None = None,
     ) -> None:
         self.directory = directory
         self.mode = mode
         self.compat = compat
         self.checkpoint = checkpoint
         self.max_msgs_num_batch = max_msgs_num_batch
-        self._files = IndexDirectory(directory, mode, geometry, compat, ignores_damage=ignores_damage)
+        options: dict[str, Any] = {"ignores_damage": ignores_damage, "planned": planned}
+        self._files = IndexDirectory(directory, mode, geometry, compat, **options)
         self.busy = BusyThreads(directory)
         owners = [self.busy] if busy is None else [self.busy, busy]
         self._writer = IndexWriter(self._files, checkpoint, owners) if mode != "r" else None
@@ -85,6 +87,21 @@ class IndexService(Closable):
     def damaged(self) -> dict[object, CorruptFileError]:
         """The error of each ignored file."""
         return self._files.damaged
+
+    @property
+    def ignores_damage(self) -> bool:
+        """Whether damaged files are left out."""
+        return self._files.ignores_damage
+
+    @property
+    def geometry(self) -> IndexGeometry | None:
+        """The geometry of all files; None for a reader of a directory without files."""
+        return self._files.geometry
+
+    @property
+    def paths(self) -> list[StorePath]:
+        """The files that were listed last, also the damaged ones, oldest first."""
+        return self._files.paths
 
     @classmethod
     def open(
@@ -100,6 +117,7 @@ class IndexService(Closable):
         max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
         _ignores_damage: bool = False,
         _busy: BusyThreads | None = None,
+        _planned: Sequence[StorePath] | None = None,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
@@ -131,7 +149,8 @@ class IndexService(Closable):
         if mode == "a":
             make_directory(local_path(place))
         made = checkpoint or StoreCheckpoint()
-        self = cls(place, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage, busy=_busy)
+        options: dict[str, Any] = {"ignores_damage": _ignores_damage, "busy": _busy, "planned": _planned}
+        self = cls(place, mode, geometry, compat, made, max_msgs_num_batch, **options)
         try:
             with held_lists(place):
                 self._files.load(None if last_exit_ok else made.index_msg_timestamp)

@@ -179,8 +179,10 @@ class EndFinder:
 
         If ``phy_offset`` is at or behind the end of the log, the result is that end. Otherwise the result is any offset
         behind ``phy_offset``, which is faster to find. Records behind the end were cut off by a broker, or their write
-        was never committed.
+        was never committed. A planned log ends behind its last record.
         """
+        if self._planned is not None:
+            return self._planned.records_end
         end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
         return min(end, self.find_end()) if self._is_behind(phy_offset) else end
 

@@ -217,7 +217,7 @@ ENTRIES: dict[str, Entry] = {
     "spark stream": Entry(READ),
     "spark table": Entry(READ),
     "spark query_messages": Entry(READ),
-    "spark select_phy_offset": Entry(()),  # of a store, an index directory or an index file: its tasks check the path
+    "spark select_phy_offset": Entry((descriptors_to_read,)),  # also of an index file, or an empty index directory
     "spark sink": Entry(PUT_ANYWHERE, (known_sizes,)),
     "spark build_index": Entry(BUILD),
     "spark rebuild_consume_queue": Entry(BUILD),

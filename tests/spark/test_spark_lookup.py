@@ -6,7 +6,6 @@ import random
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,12 +18,14 @@ from support.spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
-from rocketstore.disk import storage
 from rocketstore.index.geometry import IndexGeometry
+from rocketstore.limits import LONG_MAX
+from rocketstore.query.query_messages import query_messages
 from rocketstore.spark import hash_keys, select_phy_offset
-from rocketstore.spark.lookup import cache
 from rocketstore.spark.lookup import udfs as lookup
 from rocketstore.spark.lookup.cache import index_cache, store_cache
+from rocketstore.spark.lookup.plans import plan_index, plan_store
+from rocketstore.survey.survey import survey_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*there is no queue of topic")]
 
@@ -153,9 +154,9 @@ def test_columns_are_named_after_the_function(asked, index_file, engine):
     assert asked.select(*columns).columns == ["select_phy_offset(key)", "hash_keys(key, topic)"]
 
 
-def test_a_path_that_is_not_there_fails_the_query(asked, tmp_path):
-    with pytest.raises(Exception, match=r"FileNotFoundError.*nowhere"):
-        asked.select(select_phy_offset(tmp_path / "nowhere", "T", "key")).collect()
+def test_a_path_that_is_not_there_is_refused_before_any_job(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        select_phy_offset(tmp_path / "nowhere", "T", "key")
 
 
 @pytest.mark.parametrize(
@@ -252,39 +253,48 @@ def test_times_that_are_no_integers_are_refused_before_any_job(store, options, v
         select_phy_offset(store, "T", "key", verify=verify, **options)
 
 
+def planned(root):
+    """The plan of queries by key in a store."""
+    return plan_store(survey_store(root))
+
+
 def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
-    stores = store_cache()
-    first = stores.open(str(tmp_path / "store"))
-    assert stores.open(str(tmp_path / "store")) is first
-    assert stores.open(str(store)) is not first
+    stores, plan = store_cache(), planned(tmp_path / "store")
+    first = stores.open(plan)
+    assert stores.open(planned(tmp_path / "store")) is first
+    other = stores.open(planned(store))
+    assert other is not first
     rocketstore.rebuild(tmp_path / "store", consume_queue=False)
-    second = stores.open(str(tmp_path / "store"))
+    second = stores.open(plan)
     assert second is not first
-    assert [each.query_messages("T0", ["Aa"]).phy_offsets.tolist() for each in (first, second)] == [
-        stores.open(str(store)).query_messages("T0", ["Aa"]).phy_offsets.tolist()
-    ] * 2
+    found = [query_messages(each, "T0", ["Aa"], 64, 0, LONG_MAX, None, 100, 1) for each in (first, second, other)]
+    assert len({tuple(each.phy_offsets.tolist()) for each in found}) == 1
+    assert [each.complete.all() for each in found] == [True] * 3
 
 
-@pytest.mark.parametrize("part", [".", "commitlog", "index"])
+@pytest.mark.parametrize("part", ["commitlog", "index"])
 def test_a_store_is_opened_again_where_a_new_directory_may_have_the_inode_of_an_old_one(part, store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
-    stores = store_cache()
-    first = stores.open(tmp_path / "store")
+    stores, plan = store_cache(), planned(tmp_path / "store")
+    first = stores.open(plan)
     os.utime(tmp_path / "store" / part, (1_000_000, 1_000_000))
-    assert stores.open(tmp_path / "store") is not first
+    assert stores.open(plan) is not first
 
 
-def test_a_store_shows_messages_that_are_put_later(tmp_path):
-    stores = store_cache()
+def test_a_plan_shows_the_messages_that_were_there_when_it_was_made(tmp_path):
+    stores, counts = store_cache(), []
     with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as writer:
-        counts = []
+        plans = []
         for _ in range(3):
             writer.put_message(rocketstore.Message("T", b"", keys=["k"]))
             writer.flush()
             assert writer.index is not None  # which waits until it is built
-            counts.append(len(stores.open(str(tmp_path / "store")).query_messages("T", ["k"]).phy_offsets))
-    assert counts == [1, 2, 3]
+            plans.append(planned(tmp_path / "store"))
+        for plan in plans:
+            found = query_messages(stores.open(plan), "T", ["k"], 64, 0, LONG_MAX, None, 100, 1)
+            counts.append((len(found.phy_offsets), found.complete.all()))
+    assert counts == [(1, True), (2, True), (3, True)]
 
 
 # ---- batches -----------------------------------------------------------------------------------------------
@@ -292,7 +302,7 @@ def test_a_store_shows_messages_that_are_put_later(tmp_path):
 
 @pytest.fixture
 def one_lookup(index_file):
-    return lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, SHAPE)
+    return lookup.Lookup(plan_index(index_file, SHAPE), "T", 32, 0, lookup.LONG_MAX)
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
@@ -337,92 +347,95 @@ def test_an_empty_batch_gives_an_empty_one(one_lookup):
 def test_a_file_is_opened_once(index_file, index_directory):
     indexes = index_cache()
     for path in (index_file, index_directory):
-        first = indexes.open(str(path), SHAPE)
-        assert indexes.open(str(path), SHAPE) is first
+        first = indexes.open(plan_index(path, SHAPE))
+        assert indexes.open(plan_index(path, SHAPE)) is first
     assert len(indexes) == 2
 
 
 def test_another_geometry_is_another_index(index_file, tmp_path):
     indexes = index_cache()
     empty_file = make_file(tmp_path / "20231114221320000", items=0)  # which may have either
-    right = indexes.open(str(empty_file), SHAPE)
+    right = indexes.open(plan_index(empty_file, SHAPE))
     other = IndexGeometry(SHAPE.hash_slot_num - 5, SHAPE.index_num + 1)
-    assert indexes.open(str(empty_file), other).index_num == 302
-    assert indexes.open(str(empty_file), SHAPE) is right
-    indexes.open(str(index_file), SHAPE)
+    assert indexes.open(plan_index(empty_file, other)).index_num == 302
+    assert indexes.open(plan_index(empty_file, SHAPE)) is right
+    indexes.open(plan_index(index_file, SHAPE))
     with pytest.raises(CorruptFileError, match="alone"):
-        indexes.open(str(index_file), other)
+        plan_index(index_file, other)
 
 
 def test_a_replaced_file_is_opened_again_and_the_old_one_still_answers(tmp_path):
     path = make_file(tmp_path / "20231114221320000")
-    indexes = index_cache()
-    before = indexes.open(str(path), SHAPE)
+    indexes, plan = index_cache(), plan_index(path, SHAPE)
+    before = indexes.open(plan)
     make_file(tmp_path / "new", salt=5).replace(path)
-    after = indexes.open(str(path), SHAPE)
+    after = indexes.open(plan)
     assert after is not before
     assert (before.header.begin_phy_offset, after.header.begin_phy_offset) == (0, 5)
     assert len(indexes) == 1
 
 
-def test_a_directory_is_opened_again_when_a_file_comes(tmp_path):
+def test_a_new_plan_of_a_directory_has_the_file_that_came(tmp_path):
     make_file(tmp_path / "20231114221320000")
     indexes = index_cache()
-    assert len(indexes.open(str(tmp_path), SHAPE).files) == 1
+    assert len(indexes.open(plan_index(tmp_path, SHAPE)).files) == 1
     make_file(tmp_path / "20231114221320001")
     (tmp_path / "not-an-index").touch()
-    assert len(indexes.open(str(tmp_path), SHAPE).files) == 2
+    assert len(indexes.open(plan_index(tmp_path, SHAPE)).files) == 2
 
 
-def test_a_file_that_expires_while_the_directory_is_looked_at_is_skipped(tmp_path, monkeypatch):
+def test_a_directory_is_listed_again_in_a_task_if_a_planned_file_is_missing(tmp_path):
     first, second = (make_file(tmp_path / f"2023111422132000{i}") for i in range(2))
-
-    def expire(file):
-        first.unlink(missing_ok=True)
-        return storage.identity(file)
-
-    monkeypatch.setattr(cache, "identity", expire)
-    assert [file.path for file in index_cache().open(str(tmp_path), SHAPE).files] == [second]
+    plan = plan_index(tmp_path, SHAPE)
+    first.unlink()
+    third = make_file(tmp_path / "20231114221320002")
+    assert [file.path for file in index_cache().open(plan).files] == [second, third]
 
 
 def test_a_directory_without_index_files_is_refused_unless_it_is_empty(store, tmp_path):
-    assert index_cache().open(str(tmp_path)).files == []
+    assert index_cache().open(plan_index(tmp_path, None)).files == []
     (tmp_path / "not-an-index").touch()
     for place in (tmp_path, store, store.parent):
         with pytest.raises(FileNotFoundError, match=f"no index files here: give a store's root.*{place.name}"):
-            index_cache().open(str(place))
+            plan_index(place, None)
 
 
 def test_the_least_recently_used_goes_first_and_is_not_closed(tmp_path):
-    paths = [str(make_file(tmp_path / f"2023111422132000{i}")) for i in range(3)]
-    indexes = index_cache(max_bytes=2 * Path(paths[0]).stat().st_size)
-    first, second = (indexes.open(path, SHAPE) for path in paths[:2])
-    assert indexes.open(paths[0], SHAPE) is first
-    indexes.open(paths[2], SHAPE)
+    paths = [make_file(tmp_path / f"2023111422132000{i}") for i in range(3)]
+    plans = [plan_index(path, SHAPE) for path in paths]
+    indexes = index_cache(max_bytes=2 * paths[0].stat().st_size)
+    first, second = map(indexes.open, plans[:2])
+    assert indexes.open(plans[0]) is first
+    indexes.open(plans[2])
     assert len(indexes) == 2
-    assert indexes.open(paths[0], SHAPE) is first
+    assert indexes.open(plans[0]) is first
     assert len(second) == 300
-    assert indexes.open(paths[1], SHAPE) is not second
+    assert indexes.open(plans[1]) is not second
 
 
 def test_an_index_larger_than_the_bound_is_kept_alone(index_file):
     indexes = index_cache(max_bytes=1)
-    first = indexes.open(str(index_file), SHAPE)
-    assert indexes.open(str(index_file), SHAPE) is first
+    first = indexes.open(plan_index(index_file, SHAPE))
+    assert indexes.open(plan_index(index_file, SHAPE)) is first
 
 
 def test_other_errors_than_lack_of_address_space_drop_nothing(index_file, tmp_path):
-    indexes = index_cache()
-    indexes.open(str(index_file), SHAPE)
+    indexes, gone = index_cache(), plan_index(make_file(tmp_path / "20231114221320000"), SHAPE)
+    gone.files.path.unlink()
+    indexes.open(plan_index(index_file, SHAPE))
     with pytest.raises(FileNotFoundError):
-        indexes.open(str(tmp_path / "nowhere"))
+        indexes.open(gone)
     assert len(indexes) == 1
 
 
 SCARCE = """
 import resource, sys
+from pathlib import Path
 from rocketstore.index.geometry import IndexGeometry
+from rocketstore.limits import LONG_MAX
+from rocketstore.query.query_messages import query_messages
 from rocketstore.spark.lookup.cache import index_cache
+from rocketstore.spark.lookup.plans import plan_index
 
 SHAPE = IndexGeometry(5_000_000, 20_000_000)
 
@@ -433,12 +446,13 @@ def map_at_most(extra):
 
 indexes = index_cache()
 map_at_most(600 << 20)
-for path in sys.argv[1:]:
-    assert len(indexes.open(path, SHAPE)) == 0
+plans = [plan_index(Path(path), SHAPE) for path in sys.argv[1:]]
+for plan in plans:
+    assert len(indexes.open(plan)) == 0
 assert len(indexes) == 1
 map_at_most(-400 << 20)
 try:
-    indexes.open(sys.argv[1], SHAPE)
+    indexes.open(plans[0])
 except OSError as error:
     print(error.errno, error)
 """
@@ -459,8 +473,8 @@ def test_without_address_space_others_are_dropped_and_then_the_setting_is_named(
 
 def test_what_the_cache_gives_is_open_after_many_others(index_file, tmp_path, monkeypatch):
     monkeypatch.setattr(lookup, "open_index", index_cache(max_bytes=1).open)
-    asked = lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, SHAPE)
-    other = asked._replace(path=str(make_file(tmp_path / "20231114221320000", salt=1)))
+    asked = lookup.Lookup(plan_index(index_file, SHAPE), "T", 32, 0, lookup.LONG_MAX)
+    other = asked._replace(plan=plan_index(make_file(tmp_path / "20231114221320000", salt=1), SHAPE))
     keys = pa.array(KEYS)
     wanted = [lookup.look_up_arrow(each, (keys,)) for each in (asked, other)]
     try:

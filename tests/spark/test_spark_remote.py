@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import os
+import pickle
 import random
 import shutil
 from pathlib import Path
@@ -27,6 +28,7 @@ import rocketstore
 from rocketstore import RemotePath, StoreConfig, rebuild
 from rocketstore.disk.remote import remote_path
 from rocketstore.disk.storage import to_path
+from rocketstore.query.query_messages import query_messages as query_by_key
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.spark import (
@@ -41,6 +43,7 @@ from rocketstore.spark.build import splits
 from rocketstore.spark.build import tasks as build_tasks
 from rocketstore.spark.build.splits import LogReader
 from rocketstore.spark.lookup.cache import index_cache, store_cache
+from rocketstore.spark.lookup.plans import KeyIndexPlan, plan_index, plan_store
 from rocketstore.spark.lookup.udfs import Lookup, find
 from rocketstore.spark.source.sink import writer_of
 from rocketstore.survey.requirements import begin_entry
@@ -223,8 +226,19 @@ def test_records_behind_damage_of_a_remote_log_are_found_as_it_grows(tmp_path, n
 # ---- lookups -----------------------------------------------------------------------------------------------
 
 
+def planned_store(place):
+    """The plan of queries by key in a store, as a task gets it."""
+    return pickle.loads(pickle.dumps(plan_store(survey_store(place))))
+
+
+def planned_index(place):
+    """The plan of lookups in an index, as a task gets it."""
+    return pickle.loads(pickle.dumps(plan_index(to_path(place), None)))
+
+
 def looked_up(place, verified, topic="T1", keys=("key-1", "all", "none")):
-    found = find(Lookup(place, verified, topic, 1000, 0, LONG_MAX, None), (list(keys),))
+    plan = planned_store(place) if verified else planned_index(place)
+    found = find(Lookup(plan, topic, 1000, 0, LONG_MAX), (list(keys),))
     return found.values.tolist(), found.offsets.tolist()
 
 
@@ -240,51 +254,52 @@ def test_keys_are_looked_up_in_a_remote_store(made, memory, verified):
     assert looked_up(f"{memory}/index/{file.name}", False) == looked_up(str(file), False)
 
 
-def test_a_remote_index_is_opened_again_when_it_changes(made, memory, no_believing):
+def test_a_new_plan_of_a_remote_index_has_its_changes(made, memory, no_believing):
     fs = fsspec.filesystem("memory")
     upload(fs, made, memory)
     cache, path = index_cache(), f"{memory}/index"
-    index = cache.open(path)
-    assert cache.open(path) is index
+    index = cache.open(planned_index(path))
+    assert cache.open(planned_index(path)) is index
     name = index.files[0].path.name
     data = bytearray((made / "index" / name).read_bytes())
     data[7] ^= 1
     fs.pipe_file(f"{path}/{name}", bytes(data))
-    again = cache.open(path)
+    again = cache.open(planned_index(path))
     assert again is not index
     assert again.files[0].header.begin_timestamp == index.files[0].header.begin_timestamp ^ 1
     fs.rm_file(f"{path}/{name}")
-    assert len(cache.open(path).files) == len(index.files) - 1
+    assert len(cache.open(planned_index(path)).files) == len(index.files) - 1
 
 
-def test_a_remote_store_stays_open_and_sees_that_an_index_came(made, memory, no_believing):
+def test_a_new_plan_of_a_remote_store_has_the_index_that_came(made, memory, no_believing):
     fs = fsspec.filesystem("memory")
     upload(fs, made / "commitlog", f"{memory}/commitlog")
     cache = store_cache()
-    store = cache.open(memory)
-    assert cache.open(memory) is store
+    store = cache.open(planned_store(memory))
+    assert cache.open(planned_store(memory)) is store
     upload(fs, made / "index", f"{memory}/index")
-    again = cache.open(memory)
-    assert again.query_message("T1", "key-1").messages[0].keys == ["key-1", "all"]
-    assert cache.open(memory) is again
+    again = cache.open(planned_store(memory))
+    assert len(query_by_key(again, "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1).phy_offsets) == 1
+    assert cache.open(planned_store(memory)) is again
 
 
-def test_a_remote_index_is_not_listed_for_every_batch(made):
+def test_a_remote_index_is_not_listed_in_a_task(made):
     path = counted(made)
-    caches = index_cache(), store_cache()
-    for cache, place in zip(caches, (path / "index", path), strict=True):
-        first = cache.open(place)
-        path.fs.lists.clear()
-        path.fs.reads.clear()
-        assert all(cache.open(place) is first for _ in range(100))
-        assert len(path.fs.lists) <= 6
-        assert path.fs.reads == []
+    plans = planned_index(path / "index"), planned_store(path)
+    for cache, plan in zip((index_cache(), store_cache()), plans, strict=True):
+        fs = plan.files.path.fs if isinstance(plan, KeyIndexPlan) else plan.log.directories[0].fs
+        first = cache.open(plan)
+        assert fs.lists == []
+        fs.reads.clear()
+        assert all(cache.open(plan) is first for _ in range(100))
+        assert fs.lists == fs.reads == []
 
 
 def test_a_lookup_lists_nothing_beside_the_store(made, no_believing):
     path = counted(made)
     for _ in range(2):
-        assert store_cache().open(path).query_messages("T1", ["key-1"]).complete.all()
+        found = query_by_key(plan_store(survey_store(path)).open(), "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1)
+        assert found.complete.all()
     assert not [place for place in path.fs.lists if not place.startswith(str(made))]
 
 

@@ -160,10 +160,16 @@ def spark_read(kind, **options):
     return call
 
 
-def spark_lookup(root, conf):
-    from rocketstore.spark.lookup.cache import CacheKey, open_store_uncached
+def spark_query(root, conf):
+    from rocketstore.spark import query_messages
 
-    open_store_uncached(CacheKey(str(root), None))
+    query_messages(None, root, None, topic="T", key="key")
+
+
+def spark_lookup(root, conf):
+    from rocketstore.spark import select_phy_offset
+
+    select_phy_offset(root, "T", "key")
 
 
 def spark_sink(root, conf):
@@ -219,8 +225,8 @@ CALLS = {
     "spark read": [spark_read("read")],
     "spark stream": [spark_read("stream")],
     "spark table": [spark_read("read", table="index")],
-    "spark query_messages": [spark_lookup],
-    "spark select_phy_offset": [],  # it looks in its tasks
+    "spark query_messages": [spark_query],
+    "spark select_phy_offset": [spark_lookup],
     "spark sink": [spark_sink],
     "spark build_index": [spark_build("build_index")],
     "spark rebuild_consume_queue": [spark_build("rebuild_consume_queue")],

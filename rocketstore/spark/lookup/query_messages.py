@@ -12,21 +12,25 @@ import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import to_path
-from rocketstore.index.geometry import IndexGeometry, given_geometry
+from rocketstore.index.geometry import given_geometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_import import check_buffers
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.query.query_messages import KINDS
+from rocketstore.query.query_messages import KINDS, MAX_SCAN
+from rocketstore.query.query_messages import query_messages as find_messages
 from rocketstore.spark.lookup.cache import open_store
+from rocketstore.spark.lookup.plans import StorePlan, plan_store
 from rocketstore.spark.lookup.udfs import udf_columns
 from rocketstore.spark.source.messages import finished
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
-from rocketstore.text_values import Time, epoch_ms
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.text_values import Time, end_ms, epoch_ms
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 MESSAGE, COMPLETE = "message", "complete"
@@ -35,16 +39,19 @@ MESSAGE, COMPLETE = "message", "complete"
 class Query(NamedTuple):
     """The arguments of a query, which Spark carries to the tasks.
 
-    Attributes: topic: None if it is a column. conditions: arguments of ``MessageStore.query_messages``. outer: whether
-    rows without a message are in the result. geometry: None if the index files show it.
+    Attributes: topic: None if it is a column. outer: whether rows without a message are in the result. max_num,
+    begin_timestamp, index_type: as of ``query_messages``. last_timestamp: the last store time, inclusive.
     """
 
+    plan: StorePlan
     options: ReadOptions
     table: TableSchema
     topic: str | None
-    conditions: dict[str, Any]
     outer: bool
-    geometry: IndexGeometry | None = None
+    max_num: int = MAX_MSGS_NUM_BATCH
+    begin_timestamp: int = 0
+    last_timestamp: int = LONG_MAX
+    index_type: str | None = None
 
 
 def query_messages(
@@ -64,6 +71,9 @@ def query_messages(
     index_num: int | None = None,
 ) -> DataFrame:
     """Find the messages of keys by the index of a store. Each message is verified on its record.
+
+    The answer has the messages that were in the store when this function was called: the files of log and index are
+    listed then, and in no task, unless a file is missing or damaged.
 
     Parameters
     ----------
@@ -91,7 +101,7 @@ def query_messages(
     """
     require_int64(max_num=max_num)
     begin = epoch_ms(begin_timestamp, "begin_timestamp")
-    end = None if end_timestamp is None else epoch_ms(end_timestamp, "end_timestamp")
+    last = end_ms(end_timestamp, "end_timestamp")
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
     if index_type not in KINDS or max_num < 1:
@@ -100,14 +110,17 @@ def query_messages(
     names = None if columns is None else tuple(columns)
     options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
+    slots, items = geometry or (None, None)
+    config = StoreConfig(max_hash_slot_num=slots, max_index_num=items)
+    plan = plan_store(begin_entry("spark query_messages", path, config))
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
     if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:
         raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
     constant, asked_by = udf_columns(topic, key)
     named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
     asked = df.select(*named, F.struct("*").alias("row"))
-    conditions = {"max_num": max_num, "begin_timestamp": begin, "end_timestamp": end, "index_type": index_type}
-    query = Query(options, table_schema(options, message), constant, conditions, outer, geometry)
+    limits = max_num, begin, last, index_type
+    query = Query(plan, options, table_schema(options, message), constant, outer, *limits)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad_bodies = BadBodies()
@@ -132,12 +145,13 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
             if query.outer:
                 yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
             continue
-        store = open_store(query.options.path, query.geometry)
+        coverage = open_store(query.plan)
         topic = query.topic if query.topic is not None else part.column("topic")
-        found = store.query_messages(topic, part.column("key"), **query.conditions)
+        limits = query.max_num, query.begin_timestamp, query.last_timestamp, query.index_type
+        found = find_messages(coverage, topic, part.column("key"), *limits, MAX_SCAN, 1)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
         has_message = np.zeros(len(found), np.bool_)
-        log = store.commit_log
+        log = coverage.log
         for of_messages, messages in read_messages(query, log, rows, row_of, found.phy_offsets, bad_bodies):
             has_message[of_messages] = True
             yield answer(rows.take(pa.array(of_messages)), messages, found.complete[of_messages])

@@ -13,16 +13,17 @@ import pyarrow as pa
 import pyspark.sql.functions
 from pyspark.sql import Column
 
-from rocketstore.disk.storage import to_path
-from rocketstore.disk.store_path import StorePath
-from rocketstore.index.geometry import IndexGeometry, given_geometry
+from rocketstore.config import StoreConfig
+from rocketstore.index.geometry import given_geometry
 from rocketstore.index.key_lookup import KeyLookup
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.query.query_messages import MAX_SCAN, query_messages
 from rocketstore.spark.lookup.cache import open_index, open_store
-from rocketstore.survey.places import StorePlaces
+from rocketstore.spark.lookup.plans import KeyIndexPlan, StorePlan, plan_index, plan_store
+from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import Time, epoch_ms
 
 ENGINES = ("arrow", "pandas")
@@ -34,17 +35,15 @@ F: Any = pyspark.sql.functions
 class Lookup(NamedTuple):
     """The arguments of a lookup, which a UDF carries to the workers.
 
-    Attributes: path: the root of a store if ``is_verified``, else its index. topic: None if the topic is a column or a
-    part of the keys. geometry: None if the index files show it.
+    Attributes: plan: of a store if offsets are verified, else of its index. topic: None if the topic is a column or a
+    part of the keys.
     """
 
-    path: str | StorePath
-    is_verified: bool
+    plan: StorePlan | KeyIndexPlan
     topic: str | None
     max_num: int
     begin_timestamp: int
     end_timestamp: int
-    geometry: IndexGeometry | None
 
 
 def select_phy_offset(
@@ -62,7 +61,9 @@ def select_phy_offset(
 ) -> Column:
     """Return a column with the physical offsets of each key.
 
-    In a store, each offset is verified on its message. In an index alone, keys are found by hash.
+    In a store, each offset is verified on its message. In an index alone, keys are found by hash. The column shows the
+    files as they were when this function was called: their directories are listed then, and in no task, unless a file
+    is missing or damaged.
 
     Parameters
     ----------
@@ -96,10 +97,11 @@ def select_phy_offset(
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
     geometry = given_geometry(hash_slot_num, index_num)
+    slots, items = geometry or (None, None)
     require_int64(max_num=max_num)
     begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
-    where = to_path(path)
-    places = StorePlaces.of(where)
+    begun = begin_entry("spark select_phy_offset", path, StoreConfig(max_hash_slot_num=slots, max_index_num=items))
+    places = begun.places
     is_root = places.default_log.is_dir() or places.index.is_dir()
     is_verified = is_root if verify is None else verify
     if is_verified and not is_root:
@@ -111,8 +113,11 @@ def select_phy_offset(
     if max_num < is_verified:
         raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
     constant, columns = udf_columns(topic, key)
-    place = places.index if is_root and not is_verified else where
-    lookup = Lookup(place, is_verified, constant, max_num, begin, end, geometry)
+    if is_verified:
+        plan: StorePlan | KeyIndexPlan = plan_store(begun)
+    else:
+        plan = plan_index(places.index if is_root else places.root, geometry)
+    lookup = Lookup(plan, constant, max_num, begin, end)
     column: Column = batch_udf(
         "select_phy_offset",
         engine,
@@ -246,11 +251,10 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
     """Look up one batch of (keys,) or (keys, topics), without nulls."""
     topic = columns[1] if len(columns) > 1 else lookup.topic
     limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
-    if lookup.is_verified:
-        end = None if limits[2] == LONG_MAX else limits[2] + 1  # RocketMQ includes the end
-        found = open_store(lookup.path, lookup.geometry).query_messages(topic, columns[0], *limits[:2], end)
+    if isinstance(lookup.plan, StorePlan):
+        found = query_messages(open_store(lookup.plan), topic, columns[0], *limits, None, MAX_SCAN, 1)
         return PhyOffsets(found.phy_offsets, found.offsets)
-    index: KeyLookup = open_index(lookup.path, lookup.geometry)
+    index: KeyLookup = open_index(lookup.plan)
     max_num, begin, end = limits
     hashes = kernel.hash_keys(columns[0], topic=topic)
     return index.select_phy_offsets_by_hash(hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end)

@@ -15,6 +15,7 @@ from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
+from rocketstore.log.log_end import LogView
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.logger import logger
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
@@ -60,18 +61,23 @@ def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
 # ---- the end ---------------------------------------------------------------------------------------------
 
 
-def find_committed_end(store: MessageStore, *, again: bool = False) -> int:
-    """Return the physical offset where the log ends now, before records of a sink job that has not committed them.
+def find_committed_view(store: MessageStore, *, again: bool = False) -> LogView:
+    """Return a view of the log, which ends before records of a sink job that has not committed them.
 
     Parameters: again: as for ``CommitLog.look``. Raises: CorruptFileError if a job's intent is damaged.
     """
     root, log = store.path, store.commit_log
     if is_remote(root):  # the sink does not write into remote stores
-        return log.look().records_end
+        return log.look()
     while True:
-        intent, end = WriteIntent.read(root), log.look(again=again).records_end
-        if WriteIntent.read(root) == intent:  # otherwise the job may have undone records that are before ``end``
-            return end
+        intent, view = WriteIntent.read(root), log.look(again=again)
+        if WriteIntent.read(root) == intent:  # otherwise the job may have undone records that are before the end
+            return view
+
+
+def find_committed_end(store: MessageStore, *, again: bool = False) -> int:
+    """Return the physical offset where the log ends now, as ``find_committed_view`` does."""
+    return find_committed_view(store, again=again).records_end
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------
