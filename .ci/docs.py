@@ -28,9 +28,7 @@ ENTRIES = {
 
 # Methods of public classes that other modules of the package call. The page leaves them out.
 INTERNAL = {
-    "CommitLog": "as_whole_to begin_of_last_files begins_record data_of end_around end_of error find_bad_bytes "
-    "find_later find_sound_end first_record is_at_rest last_begun_file list_again look note_whole_to "
-    "read_record read_store_timestamp scanner step walk windows windows_of with_bodies with_leftovers",
+    "CommitLog": "as_whole_to error look with_leftovers",
     "BatchConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
     "ConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
     "DispatchRequest": "of",

@@ -44,7 +44,7 @@ def run(
     queue = store.consume_queue(topic, queue_id)
     log = store.commit_log if queue.log is None else queue.log
     bad_bodies = BadBodies()
-    batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
+    batches = log.reader.with_bodies(found.messages, INT_MAX, bad_bodies)
     conditions = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
     # In a light queue, messages have the topics and the offsets of their own queues.
     messages = [

@@ -105,11 +105,11 @@ def find_begin(log: CommitLog, offset: int) -> int:
 
     A byte in the head of an entry belongs to the record in it.
     """
-    file, framing = log.file_run.find(offset), log.framing_at(offset)
+    file, framing = log.file_run.find(offset), log.reader.framing_at(offset)
     if file is None:
         return offset
-    if log.begins_record(offset):
-        return log.record_at(offset)
+    if log.reader.begins_record(offset):
+        return log.reader.record_at(offset)
     for begin in dict.fromkeys((max(file.file_from_offset, offset - NEAR), file.file_from_offset)):
         end = begin  # of the last record before the offset
         for batch in log.scan(begin, offset + framing + 1, columns=["phy_offset", "size"], on_corrupt="skip"):
@@ -131,14 +131,14 @@ def is_blank(data: bytes, framing: int) -> bool:
 
 def entry_head(log: CommitLog, offset: int) -> bytes:
     """Return the head of the entry whose record is at a physical offset; no bytes without an entry."""
-    begin = offset - log.framing_at(offset)
-    return log.file_run.pread(begin, offset - begin) if begin >= 0 and log.record_at(begin) == offset else b""
+    begin = offset - log.reader.framing_at(offset)
+    return log.file_run.pread(begin, offset - begin) if begin >= 0 and log.reader.record_at(begin) == offset else b""
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:
     """Return the bytes of a record. If its size field cannot be right, return the bytes of the smallest record."""
     head = log.file_run.pread(offset, BLANK_HEAD.itemsize)
-    if is_blank(head, log.framing_at(offset)):
+    if is_blank(head, log.reader.framing_at(offset)):
         return head
     size = read_field(head, RECORD_HEAD, "size")
     data = log.file_run.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)

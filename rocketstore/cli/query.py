@@ -197,7 +197,7 @@ def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> 
     ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
     runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
     parts = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
-    return [batch for part in parts for batch in log.with_bodies(part, INT_MAX, BadBodies())]
+    return [batch for part in parts for batch in log.reader.with_bodies(part, INT_MAX, BadBodies())]
 
 
 def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:

@@ -100,7 +100,7 @@ class DatasetReader:
         parts = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
         for part in np.split(offsets, np.flatnonzero(np.diff(parts)) + 1):
             batch = log.find_messages(part, columns=columns)[0]
-            yield from log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+            yield from log.reader.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
         bad_bodies.warn()
 
 

@@ -61,12 +61,12 @@ def _least_time(checkpoint: StoreCheckpoint, config: StoreConfig) -> int:
 
 
 def _is_head_before(log: CommitLog, offset: int, checkpoint: StoreCheckpoint, config: StoreConfig) -> bool:
-    head = log.file_run.pread(log.record_at(offset), HEAD_SIZE)
+    head = log.file_run.pread(log.reader.record_at(offset), HEAD_SIZE)
     return len(head) == HEAD_SIZE and is_head_before_checkpoint(head, checkpoint, config)
 
 
 def _is_record_before(log: CommitLog, offset: int, checkpoint: StoreCheckpoint, config: StoreConfig) -> bool:
-    first = log.find_message(log.record_at(offset))
+    first = log.find_message(log.reader.record_at(offset))
     if first is None or first.store_timestamp == 0:
         return False
     if is_index_safe(config) and first.store_timestamp > checkpoint.index_msg_timestamp:

@@ -87,7 +87,7 @@ class Dispatcher:
             message_delay_level=config.message_delay_level,
             indexes_tags=Compat.of(config.compat).indexes_tags,
             anywhere=as_broker,
-            framing=log.framing,
+            framing=log.reader.framing,
         )
         self._writers: dict[QueueId, Writer] = {}
         self._used: OrderedDict[QueueId, None] = OrderedDict()  # queues with an open descriptor, in order of use
@@ -135,7 +135,7 @@ class Dispatcher:
         Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
         were put before are not repeated.
         """
-        self._log.note_whole_to(end)
+        self._log.reader.note_whole_to(end)
         while begin < end:
             self._scanner.take()  # drop requests of a call that failed
             stop = self._collect(begin, end)
@@ -165,7 +165,7 @@ class Dispatcher:
             self._held.require_in_place()  # the file was found by its path
             self._buffer = window.buffer
         stop = self._scanner.scan(*window, begin, end, MAX_CHUNK)
-        file_end = self._log.end_of(file)
+        file_end = self._log.reader.end_of(file)
         # A scan that stops before the end of its chunk has reached the blank at the end of the file.
         return min(file_end, end) if stop < end and stop - begin < MAX_CHUNK else stop
 

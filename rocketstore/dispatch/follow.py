@@ -107,7 +107,7 @@ def follow_batches(
 def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterable[str] | None) -> None:
     """Raise CorruptFileError if columns of the last record cannot be read; a scan ends before that record."""
     if last is not None and last >= begin:
-        step = log.step(log.scanner(message_fields(columns)), last, last + 1)
+        step = log.reader.step(log.reader.scanner(message_fields(columns)), last, last + 1)
         if step is not None and step[1] != OK:
             raise log.error(last, step[1])
 

@@ -72,7 +72,7 @@ class RequestChunks:
         self._options: dict[str, Any] = {
             "message_delay_level": config.message_delay_level,
             "indexes_tags": Compat.of(config.compat).indexes_tags,
-            "framing": log.framing,
+            "framing": log.reader.framing,
         }
         self._begin, self._end, self._stop = begin, end, min(stop, end)
         self._size = size
@@ -91,13 +91,13 @@ class RequestChunks:
     def _bounds(self) -> Iterator[tuple[int, int]]:
         """Yield where chunks begin and end, bytes. A chunk is in one file, as every record is."""
         for file in self._log.file_run.between(self._begin, self._stop):
-            end = min(self._log.end_of(file), self._stop)
+            end = min(self._log.reader.end_of(file), self._stop)
             for begin in range(max(file.file_from_offset, self._begin), end, self._size):
                 yield begin, min(begin + self._size, end)
 
     def _read_from(self, begin: int, stop: int) -> RequestChunk | None:
         """Read a chunk that may begin within a record. Return None if no record is found in it."""
-        found = self._log.first_record(begin, stop)
+        found = self._log.reader.first_record(begin, stop)
         return None if found is None else self._read(found, stop)
 
     def _read_again(self, begin: int, stop: int) -> Iterator[RequestChunk]:
@@ -119,12 +119,12 @@ class RequestChunks:
         if len(requests):
             requests["queue"] = self._numbers_of(scanner.queues)[requests["queue"]]
         if end < stop and requests.nbytes + items.nbytes < self._room:
-            end = min(self._log.end_of(file), self._end)
+            end = min(self._log.reader.end_of(file), self._end)
         return RequestChunk(requests, items, begin, end, last if last[0] >= 0 else None, scanner.has_inner)
 
     def _scan(self, file: RunFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
         failure: Exception = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
-        for window in self._log.windows(begin, stop - begin + SPAN, self._stop):
+        for window in self._log.reader.windows(begin, stop - begin + SPAN, self._stop):
             scanner = RequestScanner(**self._options)
             try:
                 return scanner, scanner.scan(*window, begin, self._end, stop - begin, self._room)

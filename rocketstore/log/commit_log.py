@@ -28,9 +28,10 @@ from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.log.end_finder import EndFinder
-from rocketstore.log.log_end import LogView, StoreState
+from rocketstore.log.log_end import LogView, PlannedState
 from rocketstore.log.read_error import read_error
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.scan import Scan
@@ -44,16 +45,17 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.text_values import Time, end_ms, epoch_ms, format_count
+from rocketstore.text_values import Time, end_ms, epoch_ms
 
 ON_CORRUPT = ("raise", "skip")
 
 
 @made_by("CommitLog.open(path)")
-class CommitLog(RecordReader, Closable):
+class CommitLog(Closable):
     """The commit log of a store. ``open`` returns one; it is a context manager. A reader may work beside a broker.
 
-    Attributes: directories; mode. end_finder: finds where the log ends. Others: see ``RecordReader``.
+    Attributes: directories; mode. file_run: the files of the directories. reader: reads records, also behind the end of
+    the log. end_finder: finds where the log ends.
     Source: CommitLog, MultiPathMappedFileQueue.
 
     Examples:
@@ -73,18 +75,26 @@ class CommitLog(RecordReader, Closable):
         evidence: EndEvidence | None = None,
         unfinished: UnfinishedRecords | None = None,
         view: LogView | None = None,
+        writer: StandaloneLogWriter | None = None,
+        locks: Sequence[StoreLock] = (),
     ) -> None:
         """Make a log of listed files.
 
         Parameters: whole_to, trusts_file_times: as for ``RecordReader``. evidence: tells where a broker ends the log;
         None to read all records, also old ones. unfinished: records to leave out; None without any.
-        view: the view of the driver of a distributed job; None to find where the log ends.
+        view: the view of the driver of a distributed job; None to find where the log ends. writer: appends to the log;
+        None to read only. locks: those that the writer holds.
         """
-        super().__init__(file_run, options, whole_to=whole_to, trusts_file_times=trusts_file_times)
+        self.directories = file_run.directories
         self.mode = mode
-        self.writer: StandaloneLogWriter | None = None
-        self._locks: list[StoreLock] = []
-        self.end_finder = EndFinder(self, evidence, unfinished, view)
+        self.file_run = file_run
+        state = evidence if view is None else PlannedState()
+        self.reader = RecordReader(
+            file_run, options, whole_to=whole_to, trusts_file_times=trusts_file_times, state=state
+        )
+        self.end_finder = EndFinder(self.reader, evidence, unfinished, view)
+        self.writer = writer
+        self._locks = locks
 
     @classmethod
     def open(
@@ -134,16 +144,18 @@ class CommitLog(RecordReader, Closable):
                 make_directory(written[0])
             file_run = open_file_run(paths, mapped_file_size=mapped_file_size)
             options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
-            self = cls(file_run, options, mode)
-            self.refresh()
-            if mode != "r":
-                self.whole_to = LONG_MAX
-                beside = [RootPlaces(path.parent) for path in written]
-                parts = [part for root in beside for part in (root.plain_queues, root.batch_queues)]
-                self.writer = StandaloneLogWriter.of_log(self, config or StoreConfig(), parts)
-                self.whole_to = self.writer.phy_offset
-                self._locks = locks
-                weakref.finalize(self, stack.pop_all().close)
+            if mode == "r":
+                self = cls(file_run, options)
+                self.refresh()
+                return self
+            whole = cls(file_run, options, whole_to=LONG_MAX)  # nobody else writes
+            whole.refresh()
+            beside = [RootPlaces(path.parent) for path in written]
+            parts = [part for root in beside for part in (root.plain_queues, root.batch_queues)]
+            end = whole.max_phy_offset
+            writer = StandaloneLogWriter.of_log(whole.reader, end, config or StoreConfig(), parts)
+            self = cls(file_run, options, mode, whole_to=writer.phy_offset, writer=writer, locks=locks)
+            weakref.finalize(self, stack.pop_all().close)
         return self
 
     # ---- append --------------------------------------------------------------------------------------------
@@ -182,7 +194,7 @@ class CommitLog(RecordReader, Closable):
         self._writing().flush_all()
 
     def _writing(self) -> StandaloneLogWriter:
-        if self._closed:
+        if self.reader.closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         if self.writer is None:
             raise io.UnsupportedOperation(f"{self.directories[0]} is open for reading: open it with mode 'a' to append")
@@ -195,7 +207,21 @@ class CommitLog(RecordReader, Closable):
         """Return whether the writer belongs to the process from which this process was forked."""
         return not all(lock.owned for lock in self._locks)
 
-    # ---- where it ends -------------------------------------------------------------------------------------
+    # ---- files, and where the log ends ---------------------------------------------------------------------
+
+    @property
+    def mapped_file_size(self) -> int:
+        """The size of a complete file, bytes; 0 without files."""
+        return self.file_run.mapped_file_size
+
+    def refresh(self) -> None:
+        """List the files again. Files whose bytes would have offsets beyond a long are left out."""
+        self.reader.refresh()
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The physical offset at which the first file begins; 0 without files. Source: CommitLog.getMinOffset."""
+        return self.reader.min_phy_offset
 
     @property
     def max_phy_offset(self) -> int:
@@ -216,23 +242,18 @@ class CommitLog(RecordReader, Closable):
 
     def as_whole_to(self, offset: int) -> CommitLog:
         """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more."""
-        return CommitLog(self.file_run, self.options, whole_to=offset, trusts_file_times=self.trusts_file_times)
+        reader = self.reader
+        return CommitLog(self.file_run, reader.options, whole_to=offset, trusts_file_times=reader.trusts_file_times)
 
     def with_leftovers(self) -> CommitLog:
         """Return a reader of the same files that also reads old records behind the end, which a broker cut off."""
         return CommitLog(
             self.file_run,
-            self.options,
-            whole_to=self.whole_to,
-            trusts_file_times=self.trusts_file_times,
+            self.reader.options,
+            whole_to=self.reader.whole_to,
+            trusts_file_times=self.reader.trusts_file_times,
             unfinished=self.end_finder.unfinished,
         )
-
-    def is_at_rest(self, offset: int) -> bool:
-        """Return whether nobody writes at an offset: as ``RecordReader``, and after a clean stop nobody writes."""
-        if offset < self.whole_to or self.end_finder.find_store_state() == StoreState.STOPPED:
-            return True
-        return super().is_at_rest(offset)
 
     # ---- one and many --------------------------------------------------------------------------------------
 
@@ -254,7 +275,7 @@ class CommitLog(RecordReader, Closable):
 
     def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
         offset = operator.index(phy_offset)
-        return (END, None) if offset >= self.end_finder.find_readable_end(offset) else self.read_record(offset)
+        return (END, None) if offset >= self.end_finder.find_readable_end(offset) else self.reader.read_record(offset)
 
     def get_messages(
         self, phy_offsets: Any, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
@@ -286,15 +307,15 @@ class CommitLog(RecordReader, Closable):
         fields = message_fields(columns)
         self.refresh()
         offsets = aligned(phy_offsets, np.int64)
-        windows, window_of = self.windows_of(offsets)
+        windows, window_of = self.reader.windows_of(offsets)
         if len(offsets):
             window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1
         for at_rest in (False, True):
-            scanner = self.scanner(fields, verify_crc=verify_crc)
+            scanner = self.reader.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)
             scanner.gather(windows, window_of, offsets, statuses, at_rest=at_rest)
             half = np.flatnonzero(statuses == HALF)
-            if not len(half) or not self.is_at_rest(int(offsets[half[0]])):
+            if not len(half) or not self.reader.is_at_rest(int(offsets[half[0]])):
                 break
         return lazy_batch_of(scanner.take(), fields), statuses
 
@@ -308,7 +329,7 @@ class CommitLog(RecordReader, Closable):
 
     def error(self, offset: int, status: int) -> Exception:
         """Return the error that says why no message can be read at an offset. Parameters: status: of a scanner."""
-        return read_error(self, self.end_finder, offset, status)
+        return read_error(self.reader, self.end_finder, offset, status)
 
     # ---- scan ----------------------------------------------------------------------------------------------
 
@@ -375,12 +396,12 @@ class CommitLog(RecordReader, Closable):
         texts = text_list(topics, "topics"), text_list(keys, "keys")
         record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tags), texts[1], begin, last)
         return Scan(
-            self,
+            self.reader,
             self.end_finder,
             fields,
             None if begin_offset is None else operator.index(begin_offset),
             None if end_offset is None else operator.index(end_offset),
-            functools.partial(self.scanner, record_filter=record_filter, verify_crc=verify_crc),
+            functools.partial(self.reader.scanner, record_filter=record_filter, verify_crc=verify_crc),
             on_corrupt,
             batch_size,
             threads,
@@ -397,11 +418,10 @@ class CommitLog(RecordReader, Closable):
         if writer is not None:
             writer.busy.require_idle("close")
         try:
-            if writer is not None and not self._closed:
+            if writer is not None and not self.reader.closed:
                 writer.flush_all()
         finally:
-            self._closed = True
-            self.file_run.close()
+            self.reader.close()
             if writer is not None:
                 writer.close()
             for lock in self._locks:
@@ -410,17 +430,11 @@ class CommitLog(RecordReader, Closable):
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
-        return _reopen, (type(self), self.directories, self.file_run.given_size, self.options, self.whole_to)
+        reader = self.reader
+        return _reopen, (type(self), self.directories, self.file_run.given_size, reader.options, reader.whole_to)
 
     def __repr__(self) -> str:
-        where = ", ".join(repr(str(path)) for path in self.directories)
-        if self._closed:
-            return f"<CommitLog {where}, closed>"
-        try:
-            begin, end = self.min_phy_offset, self.max_phy_offset
-        except (StoreError, OSError) as error:
-            return f"<CommitLog {where}, {error}>"
-        return f"<CommitLog {where}: {begin:,} to {end:,} in {format_count(len(self.file_run.files), 'file')}>"
+        return describe_log(self.reader, self.end_finder)
 
 
 def roots_of(directories: Sequence[Path]) -> list[RootPlaces[Path]]:

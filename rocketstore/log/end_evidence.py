@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rocketstore.log.log_end import EndCandidate, LogEnd, StoreState
+from rocketstore.log.log_end import EndCandidate, FindsState, LogEnd
 from rocketstore.log.record_reader import RecordReader
 
 
-class EndEvidence(Protocol):
+class EndEvidence(FindsState, Protocol):
     """The files beside a log that tell where it ends.
 
     A broker that starts after a clean stop reads the last files of the log, ends the log at the first bytes there that
@@ -21,9 +21,6 @@ class EndEvidence(Protocol):
 
     @property
     def last_files(self) -> int: ...
-
-    def find_store_state(self) -> StoreState:
-        """Find the state in which the last writer left the store, as it is now."""
 
     def judge(self, log: RecordReader, candidate: EndCandidate) -> LogEnd:
         """Decide whether the log ends at a candidate."""

@@ -50,15 +50,9 @@ class EndFinder:
 
     # ---- the state of the store ----------------------------------------------------------------------------
 
-    def find_store_state(self) -> StoreState:
-        """Find the state in which the last writer left the store; CRASHED without evidence."""
-        if self._planned is not None:
-            return StoreState.STOPPED
-        return StoreState.CRASHED if self.evidence is None else self.evidence.find_store_state()
-
     def find_log_state(self) -> StoreState:
-        """As ``find_store_state``; CRASHED too if the log was damaged after a clean stop: its end is not known."""
-        state = self.find_store_state()
+        """As of ``RecordReader``; CRASHED too if the log was damaged after a clean stop: its end is not known then."""
+        state = self._log.find_store_state()
         if state != StoreState.STOPPED or self.evidence is None or self._is_remote:
             self._stopped_end = None
             return state
@@ -78,7 +72,7 @@ class EndFinder:
         """Return the physical offset from which the end is searched for, where a file begins; 0 of a planned log."""
         if self._planned is not None:
             return 0
-        if self.evidence is None or self.find_store_state() != StoreState.STOPPED:
+        if self.evidence is None or self._log.find_store_state() != StoreState.STOPPED:
             return self._log.last_begun_file()
         return self._log.begin_of_last_files(self.evidence.last_files)
 
@@ -140,7 +134,7 @@ class EndFinder:
         return LogView(end, why, min(records.end, limit), none_if_negative(records.last_phy_offset), queue_end)
 
     def _look_at_remote(self) -> LogView:
-        state, search = self.find_store_state(), SparseSearch(self._log, self._records)
+        state, search = self._log.find_store_state(), SparseSearch(self._log, self._records)
         search.begin()
         while (later := search.find_later()) is not None:
             if self.is_hidden(search.end, later, search.last_phy_offset):
@@ -191,14 +185,14 @@ class EndFinder:
         sound = self._sound
         if self.evidence is None or self._is_remote or (sound is not None and offset < sound.end):
             return False
-        if self.find_store_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
+        if self._log.find_store_state() == StoreState.CRASHED or offset < self.find_begin() or not self.is_end_known():
             return False
         end = self.find_end()
         return offset >= end and self.is_end_before_leftovers(end)
 
     def is_end_before_leftovers(self, offset: int) -> bool:
         """Return whether the log ends at an offset that has no record, although records follow behind it."""
-        if self.find_store_state() == StoreState.CRASHED or offset < self.find_begin():
+        if self._log.find_store_state() == StoreState.CRASHED or offset < self.find_begin():
             return False
         state = self.find_log_state()
         if state == StoreState.CRASHED:
@@ -244,7 +238,7 @@ class EndFinder:
         """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
         if self.evidence is None or self._is_remote or end <= self.find_begin():
             return end
-        if self.find_store_state() == StoreState.STOPPED:
+        if self._log.find_store_state() == StoreState.STOPPED:
             is_found_by_scan = self._stopped_end is None and begin <= self.find_begin()
             if is_found_by_scan or not self.is_end_known() or not self._is_known_cut(LONG_MAX):
                 return end

@@ -87,10 +87,10 @@ def read_first_times(log: CommitLog, starts: Sequence[int], numbers: Iterable[in
     offsets = [starts[number] for number in found]
     times: dict[int, int | None] = dict.fromkeys(found)
     if isinstance(log.file_run, RemoteFileRunReader):
-        firsts = [offset + log.framing for offset in offsets]
+        firsts = [offset + log.reader.framing for offset in offsets]
         times = dict(zip(found, read_store_timestamps(log.file_run, firsts), strict=True))
     for number, offset in zip(found, offsets, strict=True):
-        if times[number] is None and (message := log.find_message(log.record_at(offset))) is not None:
+        if times[number] is None and (message := log.find_message(log.reader.record_at(offset))) is not None:
             times[number] = message.store_timestamp
     last = len(starts) - 1
     return {number: time for number, time in times.items() if time is not None or number != last}

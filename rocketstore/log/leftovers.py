@@ -31,10 +31,10 @@ def describe_leftovers(log: CommitLog) -> str | None:
     if log.end_finder.evidence is None or is_remote(log.directories[0]):
         return None
     end = log.max_phy_offset
-    later = log.find_later(end, LONG_MAX)
+    later = log.reader.find_later(end, LONG_MAX)
     if later is None or not log.end_finder.is_end_before_leftovers(end):
         return None
-    if log.end_finder.find_store_state() == StoreState.RUNNING:
+    if log.reader.find_store_state() == StoreState.RUNNING:
         reason = f"a broker writes at {end}. Records behind it, the first at {later}, seem to be old and are not read"
     else:
         reason = f"a broker cut the log at {end}. Old records behind it, the first at {later}, are not read"

@@ -37,7 +37,7 @@ class LogChunk(NamedTuple):
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
         files = files[first : last + 1]
-        return cls(begin, end, log.directories, files, log.mapped_file_size, log.options, whole_to, view)
+        return cls(begin, end, log.directories, files, log.mapped_file_size, log.reader.options, whole_to, view)
 
     def open(self) -> CommitLog:
         """Open the part. Its directories are listed only if a file is missing or has damage."""

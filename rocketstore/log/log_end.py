@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class StoreState(StrEnum):
@@ -13,6 +13,20 @@ class StoreState(StrEnum):
     RUNNING = "running"
     CRASHED = "crashed"
     NEW = "new"
+
+
+class FindsState(Protocol):
+    """Finds how the last writer left a store."""
+
+    def find_store_state(self) -> StoreState:
+        """Find the state in which the last writer left the store, as it is now."""
+
+
+class PlannedState:
+    """The state of a store in a task of a distributed job: nobody writes the files that its driver planned."""
+
+    def find_store_state(self) -> StoreState:
+        return StoreState.STOPPED
 
 
 class Why(StrEnum):

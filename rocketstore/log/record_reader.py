@@ -11,13 +11,14 @@ import numpy as np
 
 from rocketstore.disk.file_run_reader import FileRunReader, RunFile, Window
 from rocketstore.disk.holes import data_ranges, ranges_to_search
-from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader
+from rocketstore.disk.remote.remote_file_run import RemoteFileRunReader, open_file_run
 from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
 from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.limits import INT_MAX, LONG_MAX
-from rocketstore.log.log_end import EndCandidate, SoundEnd
+from rocketstore.log.log_end import EndCandidate, FindsState, SoundEnd, StoreState
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end, is_entry, read_length
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -44,23 +45,26 @@ class RecordReader:
     """
 
     def __init__(
-        self, file_run: FileRunReader, options: dict[str, Any], *, whole_to: int = 0, trusts_file_times: bool = True
+        self,
+        file_run: FileRunReader,
+        options: dict[str, Any],
+        *,
+        whole_to: int = 0,
+        trusts_file_times: bool = True,
+        state: FindsState | None = None,
     ) -> None:
+        """Parameters: state: finds how the last writer left the store; None if nothing is known of that."""
         self.directories = file_run.directories
         self.file_run = file_run
         self.options = options
         self.framing: int = options.get("framing", 0)
         self.whole_to = whole_to
         self.trusts_file_times = trusts_file_times
-        self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
         self._closed = False
+        self._state = state
+        self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
 
     # ---- files ---------------------------------------------------------------------------------------------
-
-    @property
-    def mapped_file_size(self) -> int:
-        """The size of a complete file, bytes; 0 without files."""
-        return self.file_run.mapped_file_size
 
     @property
     def min_phy_offset(self) -> int:
@@ -90,6 +94,20 @@ class RecordReader:
         end = file.file_from_offset + max(file.size, self.file_run.mapped_file_size)
         return min(end, self.file_run.start_behind(file), LONG_MAX)
 
+    def close(self) -> None:
+        """Close the files. Later reads raise StoreClosedError."""
+        self._closed = True
+        self.file_run.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle opens the files again in the process that gets the reader."""
+        options = {"whole_to": self.whole_to, "trusts_file_times": self.trusts_file_times, "state": self._state}
+        return _reopen, (self.directories, self.file_run.given_size, self.options, options)
+
     def data_of(self, file: RunFile, offset: int) -> list[tuple[int, int]]:
         """Return the ranges of a file that are not holes, from a physical offset on; [] if the file has expired."""
         with contextlib.suppress(FileNotFoundError):
@@ -100,14 +118,21 @@ class RecordReader:
         """Note that nobody writes before a physical offset any more: the caller has read or written up to it."""
         self.whole_to = max(self.whole_to, offset)
 
+    def find_store_state(self) -> StoreState:
+        """Find the state in which the last writer left the store; CRASHED if nothing is known of it."""
+        return StoreState.CRASHED if self._state is None else self._state.find_store_state()
+
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset, so that a record there may end in zeros.
 
-        The time stamp of a mapped file changes only when a page is first written. So the last record may be newer than
-        the time stamp. Some remote file systems report no time stamp; it is 0 then.
+        After a clean stop nobody writes. Otherwise a file that was not changed for a while may be at rest. The time
+        stamp of a mapped file changes only when a page is first written. So the last record may be newer than the time
+        stamp. Some remote file systems report no time stamp; it is 0 then.
         """
-        if offset < self.whole_to or not self.trusts_file_times:
-            return offset < self.whole_to
+        if offset < self.whole_to or self.find_store_state() == StoreState.STOPPED:
+            return True
+        if not self.trusts_file_times:
+            return False
         file = self.file_run.find(offset)
         if file is None:
             return True
@@ -427,3 +452,9 @@ class RecordReader:
                 return place
             place += 1
         return None
+
+
+def _reopen(
+    directories: Sequence[StorePath], size: int | None, options: dict[str, Any], given: dict[str, Any]
+) -> RecordReader:
+    return RecordReader(open_file_run(directories, mapped_file_size=size), options, **given)

@@ -17,6 +17,7 @@ from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.read_error import read_error
@@ -333,7 +334,7 @@ class Scan(ArrowStream):
     def __repr__(self) -> str:
         begin = "the beginning" if self._begin is None else f"{self._begin:,}"
         end = "the end" if self._end is None else f"{self._end:,}"
-        return f"<Scan of {self._log!r} from {begin} to {end}: {', '.join(self._fields)}>"
+        return f"<Scan of {describe_log(self._log, self._end_finder)} from {begin} to {end}: {', '.join(self._fields)}>"
 
 
 @dataclass

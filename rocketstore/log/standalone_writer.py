@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rocketstore.errors import StoreError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.log.encoding import check_each, with_queue_ids
 from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.record_reader import RecordReader
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -34,7 +35,7 @@ DEFAULT_SIZE = 1 << 30
 class LogQueueNumbers:
     """The queue offsets of a log alone: they continue those of its records. Messages get queue 0 by default."""
 
-    def __init__(self, log: Any, end: int, queue_parts: Sequence[Path]) -> None:
+    def __init__(self, log: RecordReader, end: int, queue_parts: Sequence[Path]) -> None:
         self._log = log
         self._end = end
         self._queue_parts = queue_parts
@@ -55,15 +56,15 @@ class StandaloneLogWriter(LogWriter):
     """Appends to a log alone. It checks messages as a store does, and completes inner batches of any topic."""
 
     @classmethod
-    def of_log(cls, log: Any, config: StoreConfig, queue_parts: Sequence[Path]) -> Self:
-        """Make the writer that continues a CommitLog and the queue offsets of its records.
+    def of_log(cls, log: RecordReader, end: int, config: StoreConfig, queue_parts: Sequence[Path]) -> Self:
+        """Make the writer that continues a log and the queue offsets of its records.
 
-        Parameters: queue_parts: the directories of plain and batch queues of the stores beside the log.
+        Parameters: end: of the log, a physical offset. queue_parts: the directories of plain and batch queues of the
+        stores beside the log.
         Raises: StoreError if bytes behind its last record are not zero, or a file has another length. A put raises it
         too, for a queue of the store beside the log whose records are all gone.
         """
-        size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
-        end = log.max_phy_offset
+        size = log.file_run.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
         for file in log.file_run.files:
             if file.size != size:
                 raise StoreError(f"{file.path}: {file.size} bytes, not {size}: recover the store first")
@@ -121,13 +122,13 @@ class StandaloneLogWriter(LogWriter):
         return message_num(message)
 
 
-def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
+def next_queue_offsets(log: RecordReader, end: int) -> dict[tuple[str, int], int]:
     """Return the queue offset after the last message of each queue, from the records of a log up to ``end``."""
     scanner = RequestScanner(message_delay_level=StoreConfig.message_delay_level, indexes_tags=False)
     found: dict[tuple[str, int], int] = {}
     for file in log.file_run.files:
-        if file.file_from_offset < end:
-            window = log.file_run.read(file.file_from_offset, file.size, "sequential")
+        window = log.file_run.read(file.file_from_offset, file.size, "sequential")
+        if window is not None and file.file_from_offset < end:
             scanner.scan(window.buffer, window.from_offset, file.file_from_offset, end)
             requests, _ = scanner.take()
             following = (requests["msg_base_offset"] + np.maximum(requests["batch_size"], 1)).tolist()

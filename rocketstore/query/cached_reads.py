@@ -182,7 +182,7 @@ class CachedReads:
         """Read the messages at physical offsets. Return None if no message begins at one of them."""
         messages = []
         for phy_offset in phy_offsets:
-            fields = log.read_record(phy_offset)[1]
+            fields = log.reader.read_record(phy_offset)[1]
             if fields is None:
                 return None
             messages.append(Message.of_fields(fields))

@@ -259,7 +259,7 @@ class _Search:
         matched = np.zeros(len(rows), np.uint8)
 
         def match(part: slice) -> None:
-            windows, window_of = self.log.windows_of(phy_offsets[part])
+            windows, window_of = self.log.reader.windows_of(phy_offsets[part])
             match_records(
                 windows,
                 window_of,

@@ -135,7 +135,7 @@ class QueueEndFinder:
     def _leads_to_damage(self, phy_offset: int) -> bool:
         """Return whether a physical offset without a record is before the end of the log, and not inside a record."""
         log = self.commit_log
-        if any(log.end_around(phy_offset, most) > phy_offset for most in LOOK_BACK):
+        if any(log.reader.end_around(phy_offset, most) > phy_offset for most in LOOK_BACK):
             return False
         return bool(phy_offset < log.look().queue_end)
 

@@ -46,7 +46,7 @@ def count_lost(log: CommitLog, begin: int, evidence: EndEvidence) -> tuple[LostM
     All records behind this offset that readers show are lost, also records behind more damage and records whose body
     does not match its CRC. Records behind a proved cut of a broker are old and do not count.
     """
-    found = find_stopped_end(log, begin, evidence)
+    found = find_stopped_end(log.reader, begin, evidence)
     end = found.end if found.why == Why.CUT else LONG_MAX
     counts: dict[str, int] = defaultdict(int)
     times: dict[str, list[int]] = defaultdict(list)

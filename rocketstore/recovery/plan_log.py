@@ -60,9 +60,9 @@ def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
     if is_clean and last_file and not has_records_behind_end(store):
         return plan_log_from(store, find_tail_begin(store), verify_crc=False)
     if is_clean:
-        begin = store.log.begin_of_last_files(Compat.of(store.config.compat).last_files)
+        begin = store.log.reader.begin_of_last_files(Compat.of(store.config.compat).last_files)
     elif last_file and flushed <= 0:
-        begin = store.log.last_begun_file()
+        begin = store.log.reader.last_begun_file()
     else:
         begin = find_file_before(store, flushed, find_flushed_record(store))
     return plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
@@ -78,13 +78,13 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
     whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
     end, last = _find_sound_end(log.as_whole_to(whole_to), begin, verify_crc=verify_crc)
-    log.note_whole_to(end)
+    log.reader.note_whole_to(end)
     if _is_last_torn(store, end, last):
         end, last = _find_end_before(log, last)
     found = find_tails(log, end)
-    write = find_unfinished(store.root, log, end)
+    write = find_unfinished(store.root, log.reader, end)
     candidate = EndCandidate(end, last, _find_later(store, end, found, write))
-    why = store.evidence.judge(log, candidate).why
+    why = store.evidence.judge(log.reader, candidate).why
     if why == Why.DAMAGED and not cut_at_damage:
         raise _damage_error(store, end)
     lost = _count_lost(store, end) if why == Why.DAMAGED else ()
@@ -110,14 +110,14 @@ def check_log_files(store: StoreFiles) -> None:
 
 def has_records_behind_end(store: StoreFiles) -> bool:
     """Return whether records stand behind the end of the log: a broker cut them off, or bytes were damaged."""
-    return store.log.find_bad_bytes(store.log.last_begun_file()).later is not None
+    return store.log.reader.find_bad_bytes(store.log.reader.last_begun_file()).later is not None
 
 
 def find_tail_begin(store: StoreFiles) -> int:
     """Return where to begin after a clean stop: in the last file, 64 MiB before the last record of a start or stop."""
-    file, confirmed = store.log.last_begun_file(), store.checkpoint.confirm_phy_offset
+    file, confirmed = store.log.reader.last_begun_file(), store.checkpoint.confirm_phy_offset
     begin = confirmed - TAIL_SIZE
-    found = store.log.find_later(begin, confirmed + 1) if begin > file else None
+    found = store.log.reader.find_later(begin, confirmed + 1) if begin > file else None
     return file if found is None else found
 
 
@@ -138,7 +138,7 @@ def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
     Later records may have earlier times, if a clock went back. Parameters: timestamp: milliseconds since the epoch.
     """
     for file in reversed(store.log.file_run.files):
-        first = store.log.find_message(store.log.record_at(file.file_from_offset))
+        first = store.log.find_message(store.log.reader.record_at(file.file_from_offset))
         if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
             return file.file_from_offset
     return store.log.min_phy_offset
@@ -155,7 +155,7 @@ def find_record_end(log: CommitLog, phy_offset: int) -> int:
 
 def _find_sound_end(log: CommitLog, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False) -> SoundEnd:
     """Find where the sound records from ``begin`` on end, before ``stop``. Begin earlier if there is no record."""
-    found = log.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True)
+    found = log.reader.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True)
     before = log.file_run.find(begin - 1)
     if found.last_phy_offset >= 0 or before is None:
         return found
@@ -185,7 +185,7 @@ def _is_last_torn(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
 
 def _find_later(store: StoreFiles, end: int, found: list[Tail], write: UnfinishedWrite | None) -> int | None:
     """Find the first record behind the end that may have been acknowledged, and that no recovery has saved."""
-    later = store.log.find_later(end + 1, LONG_MAX) if found else None
+    later = store.log.reader.find_later(end + 1, LONG_MAX) if found else None
     is_known = later is None or _is_of_write(write, end, later)
     return None if is_known or all(is_saved(store.places.saved_cuts, tail) for tail in found) else later
 
@@ -203,7 +203,7 @@ def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
 
 def require_sound_records(store: StoreFiles, begin: int, end: int) -> None:
     """Raise CorruptFileError if the log has bytes that are no record between two physical offsets."""
-    found = store.log.find_sound_end(begin, end).end
+    found = store.log.reader.find_sound_end(begin, end).end
     if found < end:
         raise _damage_error(store, found)
 
@@ -211,7 +211,7 @@ def require_sound_records(store: StoreFiles, begin: int, end: int) -> None:
 def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     """Return the error for damaged bytes, or a missing file, at a place with sound records behind it."""
     file_run = store.log.file_run
-    later = store.log.find_later(place + 1, LONG_MAX)
+    later = store.log.reader.find_later(place + 1, LONG_MAX)
     at_place = file_run.find(place)
     file = at_place or next(file for file in file_run.files if file.end_offset > place)
     advice = advice_for(DAMAGE_ADVICE if at_place else GAP_ADVICE, store.root)

@@ -102,7 +102,7 @@ class NewStore:
     def _submit(self, build: Callable[..., None], *args: object) -> None:
         """Build in the thread, and flush the log so far: at the end that would take long."""
         self.building.result()
-        self.log.note_whole_to(self.copy.phy_offset)
+        self.log.reader.note_whole_to(self.copy.phy_offset)
         self.building = self.threads.submit(build, *args)
         if self.syncing.done():
             self.syncing.result()

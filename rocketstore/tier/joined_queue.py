@@ -115,7 +115,7 @@ class JoinedQueue(Closable):
             return parts[1].get_offset_by_time(time, boundary, exact_times=exact_times) if is_later else found
         first = parts[1].min_queue_offset
         log = parts[1].log
-        is_older = log is not None and log.read_store_timestamp(parts[1][first].phy_offset) > time
+        is_older = log is not None and log.reader.read_store_timestamp(parts[1][first].phy_offset) > time
         return parts[not is_older].get_offset_by_time(time, boundary, exact_times=exact_times)
 
     def file_range(self, queue_offset: int) -> tuple[int, int] | None:

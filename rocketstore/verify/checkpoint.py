@@ -33,7 +33,7 @@ def check_checkpoint(
         add("checkpoint-ahead", offset, detail)
     for name in OFFSETS:
         at = getattr(point, name)
-        if checked.begin < at < checked.end and not log.begins_record(at):
+        if checked.begin < at < checked.end and not log.reader.begins_record(at):
             add("checkpoint-offset", PLACES[name], f"{name} is {at}, where no record begins")
     full = [part.header.end_timestamp for part in index.files[:-1]]
     newest = max((part.header.end_timestamp for part in index.files), default=None)

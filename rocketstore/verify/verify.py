@@ -147,7 +147,7 @@ class Verification:
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
         stop = log.max_phy_offset if self.is_locked else None
-        dledger = find_dledger(self.places, self.config) if log.framing else None
+        dledger = find_dledger(self.places, self.config) if log.reader.framing else None
         if dledger is not None and not self.is_locked:
             check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
         cut = self._find_cut(log)

@@ -156,7 +156,7 @@ def test_damaged_logs_are_read_as_locally(golden, tmp_path, name, seed, monkeypa
             assert scanned(log.scan(threads=2, on_corrupt="skip")) == scanned(local.scan(on_corrupt="skip"))
             assert log.max_phy_offset == local.max_phy_offset
             begin = rng.randrange(len(whole) * len(files))
-            assert log.find_later(begin, 1 << 62) == local.find_later(begin, 1 << 62)
+            assert log.reader.find_later(begin, 1 << 62) == local.reader.find_later(begin, 1 << 62)
         path.write_bytes(whole)
 
 

@@ -52,7 +52,7 @@ def compare(root, config, answer, what):
     """
     with rocketstore.open(root, config=config) as ours, rocketstore.open(root, config=config, leftovers=True) as all_of:
         log = ours.commit_log
-        has_later = log.find_later(answer["maxOffset"], LONG_MAX) is not None
+        has_later = log.reader.find_later(answer["maxOffset"], LONG_MAX) is not None
         assert phy_offsets(ours) >= phy_offsets(all_of), what  # which may take the last record for a torn one
         # A blank behind which no file is ends the log at its beginning; here it counts as the rest of its file.
         ends = (answer["maxOffset"], log.file_run.files[-1].end_offset)

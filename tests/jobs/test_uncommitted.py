@@ -157,11 +157,11 @@ def test_a_write_that_begins_while_a_reader_is_open_is_left_out(tmp_path):
     intent_path(root).rename(tmp_path / "hidden")
     with CommitLog.open(root / "commitlog") as log:
         records = UncommittedRecords(root)
-        assert records.find_begin(log) == LONG_MAX
+        assert records.find_begin(log.reader) == LONG_MAX
         (tmp_path / "hidden").rename(intent_path(root))
-        assert records.find_begin(log) == begin
+        assert records.find_begin(log.reader) == begin
         intent_path(root).unlink()
-        assert records.find_begin(log) == LONG_MAX
+        assert records.find_begin(log.reader) == LONG_MAX
 
 
 def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):
@@ -173,6 +173,6 @@ def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):
     monkeypatch.setattr(intent_module, "find_unfinished", lambda *args: calls.append(args) or real(*args))
     with CommitLog.open(root / "commitlog") as log:
         records = UncommittedRecords(root)
-        assert [records.find_begin(log) for _ in range(50)] == [begin] * 50
+        assert [records.find_begin(log.reader) for _ in range(50)] == [begin] * 50
     assert len(calls) == 1
     assert prepared_path(root, JOB).exists()

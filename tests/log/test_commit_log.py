@@ -401,7 +401,7 @@ def test_a_bad_body_is_null_though_the_file_of_the_message_has_expired(tmp_path)
     (tmp_path / f"{0:020d}").unlink()
     log.refresh()
     bad_bodies = BadBodies()
-    parts = [part.to_arrow()["body"].to_pylist() for part in log.with_bodies(batch, 100, bad_bodies)]
+    parts = [part.to_arrow()["body"].to_pylist() for part in log.reader.with_bodies(batch, 100, bad_bodies)]
     assert parts == [[None, b"body 0"]]
     assert (bad_bodies.count, bad_bodies.first[:10]) == (1, "commit log")
 
@@ -833,11 +833,11 @@ def test_a_log_is_pickled_as_its_paths_and_options(tmp_path, monkeypatch):
     offsets = make_commit_log(tmp_path / "log", FILE, some(60))
     monkeypatch.chdir(tmp_path)
     with CommitLog.open("log", mapped_file_size=FILE, force_verify_prop_crc=True, message_delay_level="1s") as log:
-        log.note_whole_to(5)
+        log.reader.note_whole_to(5)
         data = pickle.dumps(log)
     monkeypatch.chdir("/")
     with pickle.loads(data) as twin:
-        assert twin.whole_to == 5
+        assert twin.reader.whole_to == 5
         assert offsets_of(twin.scan(columns=["phy_offset"])) == offsets
         assert twin.mapped_file_size == FILE
         with pytest.raises(CorruptFileError, match="is missing, or is not the CRC"):

@@ -23,7 +23,8 @@ from support import cli, damages
 from support.cut_store import CQ_FILE, T0, cut_off, forget_checkpoint, offsets_of, set_unit, store_of
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, Message, StoreConfig
+from rocketstore import CorruptFileError, Message, StoreConfig
+from rocketstore.log.record_reader import RecordReader
 from rocketstore.queue.queue_end import find_own_end, find_truncated_end
 
 LOG_FILE, BATCH_FILE = 4096, 460
@@ -223,7 +224,7 @@ def test_records_that_a_broker_cut_off_are_left_out_and_read_on_request(tmp_path
         assert [request.phy_offset for request in store.follow(poll=None)][-1] < end
         assert store.get_phy_offset_by_time(T0 + 10**9) == end
         assert [len(batch) for batch in store.scan(begin_offset=end)] == []
-        later = log.find_later(end, 2**62)
+        later = log.reader.find_later(end, 2**62)
         assert store.look_message_by_offset(later) is None
         with pytest.raises(CorruptFileError, match="end of the log"):
             log.get_messages([later])
@@ -527,20 +528,20 @@ def test_a_live_store_is_not_read_again_at_each_look(tmp_path):
     with running(tmp_path), rocketstore.open(tmp_path) as store:
         log, queue = store.commit_log, store.consume_queue("T0", 0)
         steps = []
-        step = CommitLog.step
+        step = RecordReader.step
 
         def counted(self, scanner, offset, end, *more):
             following = step(self, scanner, offset, end, *more)
             steps.append(0 if following is None else following[0] - offset)
             return following
 
-        CommitLog.step = counted
+        RecordReader.step = counted
         try:
             assert (queue.max_queue_offset, log.max_phy_offset > 0) == (400, True)
             steps.clear()
             assert (queue.max_queue_offset, log.max_phy_offset > 0) == (400, True)
         finally:
-            CommitLog.step = step
+            RecordReader.step = step
         assert sum(steps) < 1000
 
 

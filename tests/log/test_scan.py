@@ -395,7 +395,7 @@ def log_with_fakes(directory, n=40, **fields):
 def test_bodies_that_look_like_records_fool_no_thread(fields, tmp_path, monkeypatch, threads):
     log, offsets = log_with_fakes(tmp_path, **fields)
     assert log.get_message(offsets[3]).topic == "TopicTest"
-    inside = log.find_later(offsets[3] + 1, 1 << 16)
+    inside = log.reader.find_later(offsets[3] + 1, 1 << 16)
     assert log.get_message(inside).topic == "Fake"  # a place from which a chunk would go wrong
     for chunk in (53, 137, 300, 701, 1 << 16):
         monkeypatch.setattr(scan_module, "CHUNK", chunk)

@@ -166,7 +166,7 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
 
     rows = []
     for begin, stop in cuts:
-        first = reader.log.first_record(begin, stop)
+        first = reader.log.reader.first_record(begin, stop)
         if first is not None:
             try:
                 rows += count_items(reader.chunks(first, stop))

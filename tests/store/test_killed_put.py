@@ -88,7 +88,7 @@ def bodies_left(root):
         assert [message.body for batch in log.scan(threads=3) for message in batch] == found
         assert [message.body for batch in log.scan(verify_crc=True) for message in batch] == found
         end = log.max_phy_offset
-        assert log.find_later(end + 1, 1 << 62) is None, f"a record is behind the end, {end}"
+        assert log.reader.find_later(end + 1, 1 << 62) is None, f"a record is behind the end, {end}"
     return found
 
 

@@ -40,7 +40,7 @@ class LogReader(NamedTuple):
 
     def plan(self, begin: int, stop: int) -> SplitPlan:
         """Plan a task that reads records from ``begin`` to before ``stop``."""
-        return SplitPlan(LogChunk.of(self.log, begin, stop, self.log.whole_to), *self[1:])
+        return SplitPlan(LogChunk.of(self.log, begin, stop, self.log.reader.whole_to), *self[1:])
 
 
 class SplitPlan(NamedTuple):
@@ -62,7 +62,7 @@ def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
     size = min(max((reader.end - reader.begin) // SPLITS, MIN_SPLIT), MAX_SPLIT)
     cuts = [reader.begin]
     for file in reader.log.file_run.files:
-        for cut in range(file.file_from_offset, min(reader.log.end_of(file), reader.end), size):
+        for cut in range(file.file_from_offset, min(reader.log.reader.end_of(file), reader.end), size):
             if cut >= cuts[-1] + size:
                 cuts.append(cut)
     return list(pairwise([*cuts, reader.end]))
@@ -88,7 +88,7 @@ def read_log(
         begin, stop, plan = read_task(directory, number)
         own = plan.open()
         with own.log:
-            first = own.log.first_record(begin, stop)
+            first = own.log.reader.first_record(begin, stop)
             try:
                 return [] if first is None else list(read(own, own.chunks(first, stop), attempt))
             except CorruptFileError:  # the split began within a body, or the driver will report the damage

@@ -193,7 +193,7 @@ def read_messages(
     for batch in np.split(np.arange(len(batches)), np.flatnonzero(np.diff(batches)) + 1):
         found, statuses = log.find_messages(phy_offsets[batch], columns=sources or ["phy_offset"])
         here = row_of[batch][statuses == 0]
-        for messages in log.with_bodies(found, MAX_BATCH_BYTES, bad_bodies):
+        for messages in log.reader.with_bodies(found, MAX_BATCH_BYTES, bad_bodies):
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):
                 yield of_messages, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))

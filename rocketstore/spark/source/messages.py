@@ -204,7 +204,7 @@ def read_range(
     bad_bodies.add_all(scan.bad_bodies)
     if scan.skipped:
         check_begin(options, log, begin)
-    if scan.position > end != options.ending_phy_offset and log.begins_record(end):
+    if scan.position > end != options.ending_phy_offset and log.reader.begins_record(end):
         raise wrong_split(options, end)
     if scan.has_expired:
         report_loss(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
@@ -215,7 +215,7 @@ def read_range(
 
 def check_begin(options: ReadOptions, log: CommitLog, begin: int) -> None:
     """Raise StoreError if a part begins within a message, so that this is not reported as damage."""
-    if log.end_around(begin) > begin:
+    if log.reader.end_around(begin) > begin:
         raise wrong_split(options, begin)
 
 

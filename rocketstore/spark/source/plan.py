@@ -104,9 +104,9 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
 def end_within(log: CommitLog, offset: int) -> int:
     """Return the end of the record that contains an offset; the offset itself if a record begins there."""
     end = record_end_around(log, offset)
-    if end == offset and not log.begins_record(offset):
+    if end == offset and not log.reader.begins_record(offset):
         # The offset is in a record larger than LARGE_RECORD, or in damage, which the task will report.
-        end = log.end_around(offset, log.mapped_file_size)
+        end = log.reader.end_around(offset, log.mapped_file_size)
     return end
 
 
@@ -117,12 +117,12 @@ def record_end_around(log: CommitLog, offset: int) -> int:
     so that bytes in the body of a record are never mistaken for a record.
     """
     if not is_remote(log.directories[0]):
-        return log.end_around(offset)
+        return log.reader.end_around(offset)
     file = log.file_run.find(offset)
     if file is None or file.file_from_offset == offset:
         return offset
     for most in LOOK_BACK:
-        found = log.find_end_around(offset, most)
+        found = log.reader.find_end_around(offset, most)
         if found is not None:
             return found
     return offset
@@ -229,26 +229,26 @@ def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
         place = scanner.last_phy_offset
     if place > begin:
         return min(place, end)
-    later = log.find_later(begin + 1, end)  # the bytes at ``begin`` are damaged
+    later = log.reader.find_later(begin + 1, end)  # the bytes at ``begin`` are damaged
     return end if later is None else later
 
 
 def last_record(log: CommitLog, begin: int, limit: int) -> tuple[RecordScanner, int]:
     """Walk over the records that begin before a limit. Return the scanner, and where the last of them ends."""
     for most in LOOK_BACK if is_remote(log.directories[0]) else LOOK_BACK[-1:]:
-        scanner = log.scanner(())
-        near = log.find_later(max(begin, limit - (most or LARGE_RECORD)), limit)
-        place = begin if near is None else log.walk(scanner, near, limit)
+        scanner = log.reader.scanner(())
+        near = log.reader.find_later(max(begin, limit - (most or LARGE_RECORD)), limit)
+        place = begin if near is None else log.reader.walk(scanner, near, limit)
         if place >= limit:
             return scanner, place
-    scanner = log.scanner(())  # a record near the limit may be bytes in the body of another record
-    return scanner, log.walk(scanner, begin, limit)
+    scanner = log.reader.scanner(())  # a record near the limit may be bytes in the body of another record
+    return scanner, log.reader.walk(scanner, begin, limit)
 
 
 def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
     edges = [begin]
     step = -(-(end - begin) // -(-(end - begin) // most))
-    while (at := edges[-1] + step) < end and (found := log.find_later(at, end)) is not None:
+    while (at := edges[-1] + step) < end and (found := log.reader.find_later(at, end)) is not None:
         edges.append(min(record_end_around(log, found), end))
     return list(pairwise(dict.fromkeys([*edges, end])))
 

@@ -150,7 +150,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < log.min_phy_offset and begin < stop:
             report_loss(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
             begin = log.min_phy_offset
-        if begin < stop and not log.begins_record(begin) and (later := log.end_around(begin)) > begin:
+        if begin < stop and not log.reader.begins_record(begin) and (later := log.reader.end_around(begin)) > begin:
             report_loss(self.options, f"the query's position {begin} is within a message: {CUT}")
             begin = min(later, stop)
         for offset in (start, end):
@@ -240,9 +240,9 @@ def record_before(log: CommitLog, offset: int) -> int | None:
     """Return the offset of the last record before an offset, or of similar bytes in its body; None without one."""
     begin = log.min_phy_offset
     for most in LOOK_BACK:
-        scanner, place = log.scanner(()), max(begin, offset - (most or LARGE_RECORD))
-        while (found := log.find_later(place, offset)) is not None:
-            place = max(log.walk(scanner, found, offset), found + 1)
+        scanner, place = log.reader.scanner(()), max(begin, offset - (most or LARGE_RECORD))
+        while (found := log.reader.find_later(place, offset)) is not None:
+            place = max(log.reader.walk(scanner, found, offset), found + 1)
         if scanner.last_phy_offset >= 0:
             return int(scanner.last_phy_offset)
     return None

@@ -99,7 +99,7 @@ def read_times(store: StoreParts, queue: StoredQueue) -> Iterator[datetime]:
     ends = ((parts[0], max(parts[0].min_queue_offset, 0)), (parts[-1], parts[-1].max_queue_offset - 1))
     for part, queue_offset in ends if len(queue) else ():
         log = store.commit_log if part.log is None else part.log
-        timestamp = log.read_store_timestamp(part[queue_offset].phy_offset)
+        timestamp = log.reader.read_store_timestamp(part[queue_offset].phy_offset)
         time = datetime_or_none(timestamp)
         if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
             yield time

@@ -184,7 +184,7 @@ class IndexVerifier:
                 future.result()
             files = self.log.file_run.files
             is_growing = any(part.is_live for part in self.files)
-            log_end = LONG_MAX if is_growing or not files else self.log.end_of(files[-1])
+            log_end = LONG_MAX if is_growing or not files else self.log.reader.end_of(files[-1])
             lasts = [part.last_before(log_end) for part in self.files]
             firsts = [part.first if part.count else LONG_MAX for part in self.files]
             self._bounds = np.array([firsts, lasts], np.int64)

@@ -82,14 +82,14 @@ class ChunkChecker:
         has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
         self.buffers: dict[Buffer, int] = {}  # the buffers that the chunk was read from, with their physical offsets
         self.checker = LogChecker(
-            force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc, framing=log.framing
+            force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc, framing=log.reader.framing
         )
         self.scanner, self.plain_scanner = (
             RequestScanner(
                 message_delay_level=config.message_delay_level,
                 indexes_tags=indexes_tags,
                 anywhere=True,
-                framing=log.framing,
+                framing=log.reader.framing,
             )
             for indexes_tags in (True, False)
         )
@@ -103,7 +103,7 @@ class ChunkChecker:
         self.checker.begin()
         self.scanner.take()
         self.buffers.clear()
-        offset: int | None = begin if is_record else self.log.find_later(begin, end)
+        offset: int | None = begin if is_record else self.log.reader.find_later(begin, end)
         while offset is not None and offset < end:
             following, status = self._scan_step(chunk, offset, min(end, offset + STEP))
             if status == NO_FILE:
@@ -117,7 +117,7 @@ class ChunkChecker:
                 break
             is_cut_by_window = status == CUT and following > offset
             if status not in (OK, BLANK) and not is_cut_by_window:
-                later = self.log.find_later(following + 1, end)
+                later = self.log.reader.find_later(following + 1, end)
                 if later is None:
                     break
                 chunk.damages.append((following, later, status))
@@ -136,7 +136,7 @@ class ChunkChecker:
     def _scan_step(self, chunk: CheckedChunk, offset: int, end: int) -> tuple[int, int]:
         """Check at least one record, from ``offset`` on. Return where the records end, and the status there."""
         following, status = offset, NO_FILE
-        for window in self.log.windows(offset):
+        for window in self.log.reader.windows(offset):
             self.buffers[window.buffer] = window.from_offset
             following, status = self.checker.scan(*window, offset, end)
             chunk.faults += bad_bodies(window, self.checker.take_compressed())
@@ -147,14 +147,14 @@ class ChunkChecker:
 
     def _check_blank(self, chunk: CheckedChunk, file: RunFile, offset: int) -> None:
         position = offset - file.file_from_offset
-        size = read_length(read_path_at(file.path, 8, position), self.log.framing)
+        size = read_length(read_path_at(file.path, 8, position), self.log.reader.framing)
         if size != file.size - position:
             detail = f"says {size} bytes, {file.size - position} are left"
             chunk.faults.append(("log-blank-size", offset, detail, 1))
         if nonzero_end(file.path, min(position + 8, file.size), file.size) > position + 8:
             chunk.faults.append(("log-blank-bytes", offset, "bytes behind the blank's header", 1))
         chunk.begin = offset if chunk.begin < 0 else chunk.begin
-        chunk.end = self.log.end_of(file)
+        chunk.end = self.log.reader.end_of(file)
 
     def _collect(self, scanner: RequestScanner, window: Window, begin: int, end: int, faults: list[Any] | None) -> None:
         """Collect dispatch requests and items from bytes that are known to be records.
@@ -173,7 +173,7 @@ class ChunkChecker:
                     raise
                 if faults is not None:
                     faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field}: {error.reason}", 1))
-                begin += max(read_length(self.log.file_run.pread(begin, 8), self.log.framing), 1)
+                begin += max(read_length(self.log.file_run.pread(begin, 8), self.log.reader.framing), 1)
 
     def _compare(self, chunk: CheckedChunk) -> None:
         for status, (count, places) in self.checker.faults_found().items():

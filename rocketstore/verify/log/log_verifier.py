@@ -100,7 +100,7 @@ class LogVerifier:
     def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
         """Yield chunks of the files, as begin, end and whether a record must begin there. Leave out holes."""
         for file in list(self.log.file_run.files):
-            start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
+            start, stop = file.file_from_offset, min(limit, self.log.reader.end_of(file))
             with self.findings.reporting_errors(file.path):
                 data = merge_ranges(data_ranges(file.path, 0, file.size))
                 for at in range(start, stop, CHUNK):
@@ -121,7 +121,7 @@ class LogVerifier:
             if middle > SAMPLE:
                 yield start + middle, start + min(middle + SAMPLE, last), False
             if used > SAMPLE:
-                yield start + last, min(self.log.end_of(file), limit), False
+                yield start + last, min(self.log.reader.end_of(file), limit), False
 
     def _check_files(self) -> None:
         files, size = self.log.file_run.files, self.log.mapped_file_size
@@ -173,7 +173,7 @@ class LogVerifier:
         self.index.add_gap(begin, end)
         if self.log.file_run.find(begin) is None:
             return  # a file is missing or too short, which has its own finding
-        step = self.log.step(self.log.scanner(()), begin, begin + 1)
+        step = self.log.reader.step(self.log.reader.scanner(()), begin, begin + 1)
         self._add_damage(begin, end, END if step is None else step[1], merge_ranges(self._unreadable))
 
     def _add_unreadable(self) -> None:
@@ -184,7 +184,7 @@ class LogVerifier:
         if find_overlap(unreadable, begin, end):
             return  # the finding disk-unreadable has them
         file = self.log.file_run.find(begin)
-        is_last = file is not None and end >= self.log.end_of(file)
+        is_last = file is not None and end >= self.log.reader.end_of(file)
         if status == END:
             kind, reason = ("log-blank-missing" if is_last else "log-zeros"), "zeros"
         else:
@@ -194,14 +194,14 @@ class LogVerifier:
         self._add(kind, begin, f"{reason}; the next record is at {end}")
 
     def _add_leftovers(self, end: int) -> None:
-        later = self.log.find_later(end, LONG_MAX)
+        later = self.log.reader.find_later(end, LONG_MAX)
         for tail in find_tails(self.log, end):
             detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {later}"
             self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
 
     def _check_end(self, stop: int | None) -> None:
         """Report bytes and files behind the last record, unless another process is appending records."""
-        self.is_growing = stop is not None or self.log.begins_record(self.end)
+        self.is_growing = stop is not None or self.log.reader.begins_record(self.end)
         if self.is_growing:
             return
         for tail in find_tails(self.log, self.end):
@@ -210,7 +210,7 @@ class LogVerifier:
         for file in self.log.file_run.files:
             if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
                 self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
-        may_be_torn = self.last_phy_offset >= self.log.whole_to
+        may_be_torn = self.last_phy_offset >= self.log.reader.whole_to
         window = self.log.file_run.read_entry(self.last_phy_offset, SPAN, find_record_end) if may_be_torn else None
         if window is not None:
             last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
