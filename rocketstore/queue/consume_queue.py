@@ -49,7 +49,7 @@ def beside_expiry(method: F) -> F:
         except (FileNotFoundError, CorruptFileError):
             if not first or first[0].path.exists():
                 raise
-            self.run.list_files()
+            self.run.list_again()
             return method(self, *args, **options)
 
     return cast("F", call)
@@ -124,6 +124,14 @@ class ConsumeQueue(Closable):
             make_directory(local_path(path))
         with scandir(path):
             return cls(run, commit_log, mode)
+
+    @classmethod
+    def of_files(cls, directory: StorePath, files: list[RunFile], mapped_file_size: int, commit_log: Any) -> Self:
+        """Open files of a queue that were listed before. The directory is listed only if a file is missing.
+
+        Parameters: mapped_file_size: bytes; 0 without files. commit_log: as for ``open``.
+        """
+        return cls(cls.run_type(directory, mapped_file_size or None, planned=files), commit_log)
 
     @property
     def log(self) -> Any:

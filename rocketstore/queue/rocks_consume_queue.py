@@ -10,6 +10,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from rocketstore.disk.closable import Closable
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
@@ -45,7 +46,7 @@ class RocksConsumeQueue(Closable):
         self._units = units
         self._queue = queue
         self.log = commit_log
-        self._find_log_end = find_log_end
+        self.find_log_end = find_log_end
 
     @property
     def topic(self) -> str:
@@ -56,9 +57,14 @@ class RocksConsumeQueue(Closable):
         return self._queue.queue_id
 
     @property
-    def directory(self) -> StorePath:
+    def database(self) -> RocksDatabase:
         """The RocksDB with all queues."""
-        return self._units.database.path
+        return self._units.database
+
+    @property
+    def directory(self) -> StorePath:
+        """The directory of the RocksDB."""
+        return self.database.path
 
     # ---- ends ----------------------------------------------------------------------------------------------
 
@@ -94,7 +100,7 @@ class RocksConsumeQueue(Closable):
         return 0 if last is None else last.queue_offset + 1
 
     def _find_end(self, noted: int) -> int:
-        log_end = self._find_log_end()
+        log_end = self.find_log_end()
         if log_end is None or noted == 0:
             return noted
         last = self._read(noted - 1, noted)

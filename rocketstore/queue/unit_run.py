@@ -7,7 +7,7 @@ import mmap
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,7 +77,17 @@ class UnitRun:
     listed.
     """
 
-    __slots__ = ("_closed", "_end", "_file_run", "_shown_spans", "directory", "file_size", "given_size", "mappings")
+    __slots__ = (
+        "_closed",
+        "_end",
+        "_file_run",
+        "_planned",
+        "_shown_spans",
+        "directory",
+        "file_size",
+        "given_size",
+        "mappings",
+    )
     layout: ClassVar[np.dtype] = UNIT
     unit_size: ClassVar[int] = UNIT.itemsize
     rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
@@ -87,8 +97,12 @@ class UnitRun:
         directory: str | os.PathLike[str] | StorePath,
         mapped_file_size: int | None,
         mappings: Mappings | None = None,
+        planned: list[RunFile] | None = None,
     ) -> None:
-        """Raises: ValueError if a unit does not fit into a file."""
+        """Parameters: planned: a list of the files that was made before; None to list the directory.
+
+        Raises: ValueError if a unit does not fit into a file.
+        """
         if mapped_file_size is not None:
             mapped_file_size = operator.index(mapped_file_size)  # arithmetic with a NumPy integer could overflow
             if mapped_file_size < self.unit_size:
@@ -98,6 +112,7 @@ class UnitRun:
         self.given_size = mapped_file_size
         self.mappings = mappings
         self.file_size = 0
+        self._planned = planned
         self._file_run: FileRunReader | None = None
         self._shown_spans: tuple[Sequence[RunFile], list[Span]] = ([], [])
         self._end = -1
@@ -121,7 +136,8 @@ class UnitRun:
         if self._closed:
             raise StoreClosedError(f"{self.directory} is closed")
         if self._file_run is None:
-            self._file_run = open_file_run([self.directory], mapped_file_size=self.given_size, mappings=self.mappings)
+            options: dict[str, Any] = {"mapped_file_size": self.given_size, "mappings": self.mappings}
+            self._file_run = open_file_run([self.directory], files=self._planned, **options)
         else:
             self._file_run.refresh()
         self.file_size = self._file_run.mapped_file_size
@@ -130,6 +146,11 @@ class UnitRun:
                 reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self.file_size} are expected"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
         return self._file_run
+
+    def list_again(self) -> None:
+        """List the files as they are now, also if they were planned. Call it if one of them is missing."""
+        self.file_run.list_again()
+        self.list_files()
 
     def set_size(self, mapped_file_size: int) -> None:
         """Set the length of a complete file, bytes, for a queue that is written."""
@@ -258,7 +279,7 @@ class UnitRun:
             return self._end
         if files and self._end == self.limit(files[-1]) and self._is_same(files[-1]) and self._is_last_valid():
             following = files[-1].file_from_offset + self.file_size
-            if not (self.directory / f"{following:020}").exists():
+            if self.file_run.is_planned or not (self.directory / f"{following:020}").exists():
                 return self._end
         files = self.list_files().files
         is_within = bool(files) and files[0].file_from_offset <= self._end <= files[-1].end_offset

@@ -16,7 +16,6 @@ from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -30,7 +29,6 @@ from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
-from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
 
@@ -120,17 +118,6 @@ class MessageStore(Previewed, StoreReader, Closable):
 
         writer = open_writer(entry, local_path(path), mode, config)
         return cls(writer.places, writer.config.as_store_config(), mode, writer)
-
-    @classmethod
-    def of_plan(cls, places: AnyPlaces, config: StoreConfig, log: CommitLog | None) -> Self:
-        """Make a reader of a store from the plan of another process, for example of a job's driver. List no directory.
-
-        Parameters: log: the commit log, which the reader closes; None to open it at its first use.
-        """
-        self = cls(places, config)
-        if log is not None:
-            vars(self)["commit_log"] = log
-        return self
 
     # ---- writing -------------------------------------------------------------------------------------------
 

@@ -510,7 +510,7 @@ def test_opening_reads_no_file_and_holds_little(directory):
     queue = ConsumeQueue.open(directory)
     held = [queue, *(getattr(queue, name) for name in queue.__slots__)]
     assert sum(map(sys.getsizeof, held)) < 1024
-    assert queue.run._queue is None
+    assert queue.run._file_run is None
 
 
 # ---- batch queues ------------------------------------------------------------------------------------------

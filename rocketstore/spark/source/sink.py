@@ -69,6 +69,8 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self.config = config
         self.store_timestamp = store_timestamp
         self.transaction = transaction
+        # Whether the store had the rows of the transaction when the job began. Commit checks again, under its lock.
+        self.is_repeated = transaction is not None and transaction.version <= last_version(self.root, transaction.app)
         self.job = uuid.uuid4().hex
         self.makes_root = not self.root.exists()
 
@@ -90,12 +92,6 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
             except ValueError as error:
                 raise ValueError(f"partition {partition_of(name)}, {error}") from error
             return Written(writer.finish(directory / f"{name}.piece") if writer.rows else None)
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether the store has the rows of this transaction already. ``commit`` checks again, under its lock."""
-        transaction = self.transaction
-        return transaction is not None and transaction.version <= last_version(self.root, transaction.app)
 
     def commit(self, messages: Sequence[Written | None]) -> None:
         prepared = [message.rows for message in messages if message is not None and message.rows is not None]

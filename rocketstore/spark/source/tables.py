@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +23,16 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, plan_queue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
-from rocketstore.survey.places import AnyPlaces
 
+OffsetsSpan = tuple[int | None, int | None, int | None, int | None]
+NO_SPAN: OffsetsSpan = None, None, None, None  # of a queue that has a consumer but no message
 UNITS = 1 << 22  # units that one task reads
 QUEUES = 500  # queues that one task opens
 
@@ -46,17 +50,37 @@ class IndexTablePart(NamedTuple):
     limit: int
 
 
+class UnitsPart(NamedTuple):
+    """Units of a queue to read. Attributes: plan: of the queue's files. begin, end: queue offsets."""
+
+    queue: QueueId
+    plan: AnyQueuePlan
+    begin: int
+    end: int
+
+
+class OffsetsPart(NamedTuple):
+    """A queue whose ends are read.
+
+    Attributes: plan: of its files; None if it has a consumer but no message. groups: the consumer groups, and the
+    queue offset of each to be consumed next.
+    """
+
+    queue: QueueId
+    plan: AnyQueuePlan | None
+    groups: Sequence[tuple[str, int]]
+
+
+@dataclass
 class TablePart(InputPartition):  # type: ignore[misc]
     """The parts of a table that one task reads.
 
-    Attributes: store: the places of the store. parts: in the form of the reader. log: the log's first file, which shows
-    where the log begins; None without a log.
+    Attributes: parts: in the form of the reader. log: the plan of the log's first file, which shows where
+    the log begins, and with a view by which queues end; None without a log, or if the table needs none.
     """
 
-    def __init__(self, store: AnyPlaces, parts: list[Any], log: LogChunk | None) -> None:
-        self.store = store
-        self.parts = parts
-        self.log = log
+    parts: list[Any]
+    log: LogChunk | None
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -77,7 +101,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
             log = self.choose_log_files(store)
-            return [TablePart(store.places, parts, log) for parts in self.plan(store)]
+            return [TablePart(parts, log) for parts in self.plan(store)]
 
     def find_view(self, log: CommitLog) -> LogView | None:
         """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
@@ -96,12 +120,13 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
-            log = None if partition.log is None else partition.log.open()
-            with MessageStore.of_plan(partition.store, self.config, log) as store:
-                for columns, n in self.columns(store, partition.parts):
+            with contextlib.ExitStack() as stack:
+                log = None if partition.log is None else stack.enter_context(partition.log.open())
+                queues = stack.enter_context(PlannedQueues(log))
+                for columns, n in self.columns(queues, partition.parts):
                     yield self.batch(columns, n)
 
-    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield the columns of each batch by name, and its number of rows. A column is an array or a constant."""
         raise NotImplementedError
 
@@ -120,15 +145,15 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 class ConsumeQueueReader(TableReader):
     """Reads the units of queues, from the first unit that points to a message. A batch is one unit."""
 
-    def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int, int]]]:
-        parts: list[tuple[str, int, int, int]] = []  # topic, queue id, begin and end
+    def plan(self, store: MessageStore) -> Iterator[list[UnitsPart]]:
+        parts: list[UnitsPart] = []
         units = 0
-        for topic, queue_id in self.queues(store):
-            queue = store.log_queue(topic, queue_id)
+        for name in self.queues(store):
+            queue = store.log_queue(*name)
             start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
             while start < most:
                 end = min(end_of_place(queue, start), most)
-                parts.append((topic, queue_id, start, end))
+                parts.append(UnitsPart(name, plan_units(queue, start, end), start, end))
                 units += end - start
                 start = end
                 if units >= UNITS or len(parts) == QUEUES:
@@ -137,9 +162,11 @@ class ConsumeQueueReader(TableReader):
         if parts:
             yield parts
 
-    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for topic, queue_id, first, last in parts:
-            queue = store.log_queue(topic, queue_id)
+    def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for name, plan, first, last in parts:
+            queue = queues.open(plan)
+            if queue is None:  # it was deleted after the query was planned
+                continue
             require_units(queue, last)
             most = self.options.batch_size
             step = last - first if queue.has_batches else most
@@ -153,7 +180,13 @@ class ConsumeQueueReader(TableReader):
                         "size": units.sizes[rows],
                         "tagsCode": units.tags_codes[rows],
                     }
-                    yield {"topic": topic, "queueId": queue_id, **columns}, len(rows)
+                    yield {"topic": name.topic, "queueId": name.queue_id, **columns}, len(rows)
+
+
+def plan_units(queue: StoredQueue, begin: int, end: int) -> AnyQueuePlan:
+    """Plan units of a queue. Parameters: begin, end: queue offsets, which are no positions in a batch queue."""
+    size = queue.unit_size
+    return plan_queue(queue) if queue.has_batches else plan_queue(queue, begin * size, end * size)
 
 
 def require_units(queue: StoredQueue, last: int) -> None:
@@ -176,15 +209,23 @@ def end_of_place(queue: StoredQueue, start: int) -> int:
 class OffsetsReader(TableReader):
     """Reads where queues begin and end. With a column of consumers, a queue has a row for each consumer group."""
 
-    def plan(self, store: MessageStore) -> Iterator[list[QueueId]]:
-        queues = self.queues(store)
+    def plan(self, store: MessageStore) -> Iterator[list[OffsetsPart]]:
+        names, groups = self.queues(store), self.find_groups(store)
+        wanted = sorted({*names, *(queue for queue in groups if self.options.wants(*queue))})
+        plans = {queue: plan_queue(store.log_queue(*queue)) for queue in names}
+        parts = [OffsetsPart(queue, plans.get(queue), groups.get(queue, ())) for queue in wanted]
+        for start in range(0, len(parts), QUEUES):
+            yield parts[start : start + QUEUES]
+
+    def find_groups(self, store: MessageStore) -> dict[QueueId, list[tuple[str, int]]]:
+        """Return the consumer groups of each queue, with their offsets; nothing if the table has no column of them."""
+        groups: dict[QueueId, list[tuple[str, int]]] = {}
         if self.wants_groups:
             contents = store.broker_config
             store.formats.require_offsets(contents)
-            consumed = {QueueId(topic, queue_id) for _, topic, queue_id, _ in contents.next_offsets()}
-            queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
-        for start in range(0, len(queues), QUEUES):
-            yield queues[start : start + QUEUES]
+            for group, topic, queue_id, offset in contents.next_offsets():
+                groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
+        return groups
 
     def find_view(self, log: CommitLog) -> LogView | None:
         if is_remote(log.directories[0]):
@@ -196,16 +237,12 @@ class OffsetsReader(TableReader):
     def wants_groups(self) -> bool:
         return not {"group", "consumerOffset"}.isdisjoint(self.table.columns)
 
-    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        groups: dict[QueueId, list[tuple[str | None, int | None]]] = {}
-        if self.wants_groups:
-            for group, topic, queue_id, offset in store.broker_config.next_offsets():
-                groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
+    def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         rows = [
             (*queue, *span, *consumer)
-            for queue in parts
-            for span in [span_of(store, *queue)]
-            for consumer in groups.get(queue, [(None, None)])
+            for queue, plan, groups in parts
+            for span in [span_of(None if plan is None else queues.open(plan))]
+            for consumer in groups or [(None, None)]
         ]
         names = TABLES["offsets"]
         for start in range(0, len(rows), self.options.batch_size):
@@ -213,12 +250,10 @@ class OffsetsReader(TableReader):
             yield dict(zip(names, map(list, zip(*some, strict=True)), strict=True)), len(some)
 
 
-def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None, int | None, int | None, int | None]:
+def span_of(queue: StoredQueue | None) -> OffsetsSpan:
     """Return the begin and the end of a queue, and the begin and the end of its records in the log."""
-    try:
-        queue = store.log_queue(topic, queue_id)
-    except KeyError:  # the queue has a consumer but no message
-        return None, None, None, None
+    if queue is None:
+        return NO_SPAN
     least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
     if least >= most:
         return least, most, None, None
@@ -240,7 +275,7 @@ class IndexReader(TableReader):
             if length > 0:
                 yield [IndexTablePart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
 
-    def columns(self, store: MessageStore, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for path, (slots, index_num), planned, limit in parts:
             with IndexFile.open(path, hash_slot_num=slots, index_num=index_num, _is_known=True) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), planned)
