@@ -1,6 +1,7 @@
 """What every interop test compares: the same input through RocketMQ's classes and through rocketstore."""
 
 import numpy as np
+from support.releases import numbers_of
 
 from interop import cases
 from rocketstore import IndexFile, IndexService, StoreCheckpoint
@@ -166,4 +167,4 @@ def check_index_service(java, rng, scratch):
 
 def index_types(release):
     """Return the index types that queryOffset of a release takes: they came with the tag entries."""
-    return (None, "K", "U", "T") if release >= "5.4" else (None,)
+    return (None, "K", "U", "T") if numbers_of(release) >= (5, 4) else (None,)

@@ -13,6 +13,7 @@ from reference.log_end import Log
 from support.damages import read_files
 from support.log_ends import BATCHES, FAMILIES, LOG_FILE, MIXED, SIZES, add_batch_topics, zero
 from support.log_ends import INNER_TOPIC as INNER
+from support.releases import numbers_of
 
 from interop.stores import base64_of
 from rocketstore.config import camel_case
@@ -43,7 +44,7 @@ class Writer:
     """Makes messages with unique keys, keys and text, numbered, born now."""
 
     def __init__(self, release):
-        self.has_inner_batches = release >= "5"
+        self.has_inner_batches = numbers_of(release) >= (5,)
         self.number = 0
 
     def properties(self, *, has_keys=True):

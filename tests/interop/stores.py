@@ -6,6 +6,8 @@ A message is a dict as StoreWriter.java takes it; a store is (options, messages)
 import base64
 import zlib
 
+from support.releases import numbers_of
+
 from interop import cases
 
 START = cases.START
@@ -179,9 +181,9 @@ def basic(messages, release):
 def rich(messages, release):
     """The corners, in any order, among ordinary messages."""
     made = messages.corners() + [messages.basic() for _ in range(60)]
-    if release < "4.9.1":  # which splits properties otherwise
+    if numbers_of(release) < (4, 9, 1):  # which splits properties otherwise
         made = [message for message in made if "propertiesText" not in message]
-    if release >= "5":
+    if numbers_of(release) >= (5,):
         made += [messages.message(body=b"abcdefgh" * 400, compression=name) for name in ("ZLIB", "LZ4", "ZSTD")]
     messages.rng.shuffle(made)
     return OWN_CLOCK, made
@@ -190,7 +192,7 @@ def rich(messages, release):
 def batch(messages, release):
     """Clients' batches, from 5.0 on kept whole too, among ordinary messages. Real times: a batch gets its own."""
     makers = [messages.basic, messages.batch]
-    if release >= "5":
+    if numbers_of(release) >= (5,):
         makers.append(lambda: messages.batch(BATCH_TOPIC, inner=True))
     return {}, [messages.rng.choice(makers)() for _ in range(120)]
 
@@ -240,7 +242,7 @@ def name_of(store):
 def make(profile, rng, release, **given):
     """Return (options, messages) of a profile; given: crash, and properties of MessageStoreConfig."""
     config, messages = PROFILES[profile](Messages(rng), release)
-    batch_topics = [BATCH_TOPIC] if profile in ("batch", "lmq_batch") and release >= "5" else ()
+    batch_topics = [BATCH_TOPIC] if profile in ("batch", "lmq_batch") and numbers_of(release) >= (5,) else ()
     return options(batch_topics=batch_topics, **{**config, **given}), messages
 
 

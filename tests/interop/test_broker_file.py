@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 from support.broker_files import LATER, LINES, UNUSABLE
+from support.releases import numbers_of
 
 from rocketstore import StoreConfig
 from rocketstore.config import DEFAULT_SIZES, OUR_OWN, camel_case
@@ -98,6 +99,6 @@ def test_random_values_have_the_effect_that_they_have_on_the_broker(java, tmp_pa
 @pytest.mark.parametrize(("line", "name", "before", "since"), LATER, ids=[line for line, *_ in LATER])
 def test_a_property_comes_with_its_documented_release(java, line, name, before, since):
     (answer,) = java.broker_files([line.encode()])
-    numbers = [tuple(map(int, release.split("."))) for release in (java.release, since)]
+    numbers = [numbers_of(release) for release in (java.release, since)]
     has_property = answer.get(line.partition("=")[0]) == line.partition("=")[2]
     assert has_property == (numbers[0] >= numbers[1])

@@ -5,6 +5,7 @@ import random
 import shutil
 
 import pytest
+from support.releases import numbers_of
 
 from interop import stores
 from interop.store_checks import check_queues, java_queues, open_queue
@@ -12,7 +13,8 @@ from rocketstore import CommitLog, ConsumeQueueExt
 
 pytestmark = pytest.mark.interop
 
-WITH_BOUNDARIES = [store for store in stores.STORES if store[0] >= "5.1.1"]  # before, the nearest message was found
+# Before 5.1.1 the nearest message was found.
+WITH_BOUNDARIES = [store for store in stores.STORES if numbers_of(store[0]) >= (5, 1, 1)]
 FILLER_SIZE = 2**31 - 1
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from reference.record import parse_record
 from support.broker_tables import extend_topics
+from support.releases import numbers_of
 
 import rocketstore
 from interop.checks import first_difference
@@ -248,7 +249,7 @@ def batch_put(puts, store_host):
 
 def assert_same_stores(ours, java, options, release="5.5.1"):
     """Compare commit logs, consume queues and indexes. Files are compared in their order where the clock names them."""
-    assert_same_logs(ours / "commitlog", java / "commitlog", fills_blanks=release < "4.9")
+    assert_same_logs(ours / "commitlog", java / "commitlog", fills_blanks=numbers_of(release) < (4, 9))
     for kind in QUEUES:
         assert_same_queues(ours / kind, java / kind, UNIT_SIZES.get(kind, 1))
     mine, javas = (sorted((root / "index").iterdir()) for root in (ours, java))

@@ -7,6 +7,8 @@ Of 5.3.3, 5.5.0 and 5.5.1, without a controller, RocksDB and compaction.
 import struct
 from pathlib import Path
 
+from support.releases import numbers_of
+
 from . import consume_queue as cq
 from .commit_log import read_files, write_file
 from .index_file import TRANSACTION_MASK, TRANSACTION_ROLLBACK, IndexFile, IndexService
@@ -78,7 +80,7 @@ class Broker:
     def __init__(self, root, config, release, batch_topics=()):
         self.root = Path(root)
         self.config = DEFAULTS | config
-        self.release = tuple(map(int, release.split(".")))
+        self.release = numbers_of(release)
         self.batch_topics = batch_topics
         self.queues = {}  # (is_batch, topic, queue id) -> Queue
         self.exts = {}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from reference import consume_queue as oracle
 from reference.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
+from support.releases import numbers_of
 
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
@@ -38,7 +39,7 @@ class Life:
         self.queue = oracle.Queue(self.file_size, unit_size)
         self.ext = oracle.Ext(ext_file_size) if ext_file_size else None
         self.release = release
-        self.numbers = tuple(map(int, release.split(".")))  # of the release
+        self.numbers = numbers_of(release)
         self.first = rng.choice([0, 0, 1, rng.randrange(40)])
         self.log_end = rng.choice([0, 0, rng.randrange(1000)])
         self.log_begin = 0

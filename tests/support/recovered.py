@@ -8,6 +8,7 @@ from reference.commit_log import CommitLog, build_record, read_files
 from reference.index_file import IndexFile
 from reference.message_store import build_index, build_queues, make_store
 from support import damages
+from support.releases import numbers_of
 
 from rocketstore import StoreConfig
 from rocketstore.recovery.complete import complete_store
@@ -77,7 +78,7 @@ def made(directory, seed, release):
         cq_file_size=CQ_FILE,
         hash_slot_num=SLOTS,
         index_num=ITEMS,
-        index_tags=release >= "5.4",
+        index_tags=numbers_of(release) >= (5, 4),
     )
     return root
 
