@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import RowChoice
 from rocketstore.messages.message import Message, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.text_values import datetime_or_none
@@ -33,6 +34,8 @@ COLUMNS = [
 class DispatchRequest(NamedTuple):
     """The values of a message that queues, index and dispatchers need. Offsets and size in bytes, times in epoch ms.
 
+    phy_offset is None if the message is only in tiered storage, and the store was opened with ``tiered``.
+
     Source: DispatchRequest.
 
     Examples:
@@ -43,7 +46,7 @@ class DispatchRequest(NamedTuple):
 
     topic: str
     queue_id: int
-    phy_offset: int
+    phy_offset: int | None
     size: int
     tags_code: int
     store_timestamp: int
@@ -83,15 +86,19 @@ def follow_batches(
     poll: float | None,
     stop: threading.Event | None,
     columns: Iterable[str] | None,
+    rows: RowChoice | None = None,
 ) -> Iterator[MessageBatch]:
-    """Yield the messages of a log that another process may be writing; see ``MessageStore.follow_batches``."""
+    """Yield the messages of a log that another process may be writing; see ``MessageStore.follow_batches``.
+
+    Parameters: rows: the choice of messages; None for all.
+    """
     at = log.min_phy_offset if from_phy_offset is None else operator.index(from_phy_offset)
     while stop is None or not stop.is_set():
         view = log.look()
         end = view.records_end
         at = max(at, log.min_phy_offset)
         if at < end:
-            for batch in log.scan(at, end, columns=columns):
+            for batch in log.scan(at, end, columns=columns).with_rows(rows):
                 if len(batch):
                     yield batch
             _require_last(log, view.last_phy_offset, at, columns)
@@ -112,9 +119,7 @@ def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterabl
             raise log.error(last, step[1])
 
 
-def follow(
-    log: CommitLog, from_phy_offset: int | None, poll: float | None, stop: threading.Event | None
-) -> Iterator[DispatchRequest]:
-    """Yield the DispatchRequests of a log; see ``MessageStore.follow``."""
-    for batch in follow_batches(log, from_phy_offset, poll, stop, COLUMNS):
+def requests_of(batches: Iterable[MessageBatch]) -> Iterator[DispatchRequest]:
+    """Yield the DispatchRequests of messages that were read with COLUMNS. Raises: CorruptFileError."""
+    for batch in batches:
         yield from map(DispatchRequest.of, batch)

@@ -136,8 +136,11 @@ class Scan(ArrowStream):
         """The log that is read."""
         return self._log
 
-    def with_rows(self, rows: RowChoice) -> Scan:
-        """Return a scan of some of the messages. The requested columns need not have those of the choice."""
+    def with_rows(self, rows: RowChoice | None) -> Scan:
+        """Return a scan of some of the messages. The requested columns need not have those of the choice.
+
+        Parameters: rows: None for all messages.
+        """
         return self._with(_rows=rows)
 
     def without_phy_offsets(self) -> Scan:

@@ -35,18 +35,14 @@ class OtherLog(NamedTuple):
 
     Messages of tiered storage have no physical offset. Those of a compacted topic keep that of the commit log.
 
-    Attributes: queue: its id. parts: the ranges that are read. end: only messages before this queue offset are read;
-    None for all.
+    Attributes: queue: its id. parts: the ranges that are read. end: only messages before this queue offset are read.
+    is_tier: whether the messages are those of tiered storage.
     """
 
     queue: QueueId
     parts: list[LogChunk]
-    end: int | None
-
-    @property
-    def is_tier(self) -> bool:
-        """Whether the messages are those of tiered storage."""
-        return self.end is not None
+    end: int
+    is_tier: bool
 
     def scans(self, conditions: Mapping[str, Any]) -> Iterator[Scan]:
         """Yield a scan of each part. Its files are closed when the next scan is requested.
@@ -57,10 +53,8 @@ class OtherLog(NamedTuple):
         for part in self.parts:
             with part.open_part() as log:
                 scan = log.scan(part.begin, part.end, **wanted)
-                if self.end is not None:
-                    rows = RowChoice(["queue_offset"], partial(choose_before, self.end))
-                    scan = scan.with_rows(rows).without_phy_offsets()
-                yield scan
+                scan = scan.with_rows(RowChoice(["queue_offset"], partial(choose_before, self.end)))
+                yield scan.without_phy_offsets() if self.is_tier else scan
 
 
 def choose_before(end: int, batch: MessageBatch) -> np.ndarray:
@@ -69,15 +63,22 @@ def choose_before(end: int, batch: MessageBatch) -> np.ndarray:
 
 
 def choose_outside(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarray:
-    """Return the numbers of the messages, int64[n], that are not in some queues before a queue offset of each."""
+    """Return the numbers of the messages, int64[n], that are in none of some compacted queues.
+
+    Messages from the queue offset of a queue on count as outside. Those without a key do not: no compaction has them.
+    """
     queues = map(QueueId, batch.topic, batch.queue_id.tolist())
     limits = np.array([ends.get(queue, LONG_MIN) for queue in queues], np.int64)
-    return np.flatnonzero(batch.queue_offset >= limits)
+    has_key = np.fromiter(map(len, batch.keys), np.int64, len(batch)) > 0
+    return np.flatnonzero((batch.queue_offset >= limits) & (has_key | (limits == LONG_MIN)))
 
 
-def without_queues(scan: Scan, ends: Mapping[QueueId, int]) -> Scan:
-    """Return a scan without the messages of some queues before a queue offset of each, as other logs have them."""
-    return scan.with_rows(RowChoice(QUEUE_COLUMNS, partial(choose_outside, ends))) if ends else scan
+def outside_of(ends: Mapping[QueueId, int]) -> RowChoice | None:
+    """Return the choice of the messages of a log that are in none of some compacted queues; None for all messages.
+
+    Parameters: ends: by queue, the queue offset from which on messages are read from the log again.
+    """
+    return RowChoice((*QUEUE_COLUMNS, "keys"), partial(choose_outside, ends)) if ends else None
 
 
 def plan_other_logs(
@@ -125,12 +126,12 @@ def _plan_tier(queue: TierQueue, name: QueueId) -> OtherLog:
     bounds = log.min_phy_offset, log.max_phy_offset
     begin, stop = _between(log, name, units[0], units[-1], bounds) if units else bounds
     parts = [SegmentChunk.of(log, begin, stop, whole_to=stop, view=log.look())] if begin < stop else []
-    return OtherLog(name, parts, end)
+    return OtherLog(name, parts, end, is_tier=True)
 
 
 def _plan_compacted(queue: CompactedQueue, name: QueueId) -> OtherLog:
     """Plan each file from the record of its first unit to that of its last one. Other bytes of a file mean nothing."""
-    log = queue.log
+    log, queue_end = queue.log, queue.max_queue_offset
     files = {file.file_from_offset: file for file in log.file_run.files}
     ranges = [
         _between(log, name, first, last, (start, files[start].end_offset))
@@ -139,7 +140,7 @@ def _plan_compacted(queue: CompactedQueue, name: QueueId) -> OtherLog:
     ]
     view = log.look()
     parts = [LogChunk.of(log, begin, end, whole_to=end, view=view) for begin, end in ranges if begin < end]
-    return OtherLog(name, parts, None)
+    return OtherLog(name, parts, queue_end, is_tier=False)
 
 
 def _between(log: CommitLog, name: QueueId, first: CqUnit, last: CqUnit, bounds: tuple[int, int]) -> tuple[int, int]:

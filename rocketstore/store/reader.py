@@ -7,13 +7,14 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 
 import numpy as np
 
 from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.disk.storage import is_remote
-from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
+from rocketstore.dispatch.follow import COLUMNS, DispatchRequest, follow_batches, requests_of
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
@@ -35,9 +36,9 @@ from rocketstore.query.other_logs import (
     OtherLog,
     choose_outside,
     choose_queues,
+    outside_of,
     plan_other_logs,
     scan_other_logs,
-    without_queues,
 )
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.query.query_tier import join_hits, query_tier
@@ -112,7 +113,7 @@ class StoreReader(StoreParts):
 
     def without_other_logs(self, scan: Scan) -> Scan:
         """Return a scan of the log without the messages of queues that are read from the compaction."""
-        return without_queues(scan, dict.fromkeys(self.queues_elsewhere, LONG_MAX))
+        return scan.with_rows(outside_of(dict.fromkeys(self.queues_elsewhere, LONG_MAX)))
 
     @property
     def queues_elsewhere(self) -> frozenset[QueueId]:
@@ -512,9 +513,12 @@ class StoreReader(StoreParts):
         phy_offset and size of the last request. poll: seconds between two checks of the log; None stops at the log's
         current end. stop: ends the iteration.
         Returns: iterator of DispatchRequest. Raises: CorruptFileError for damage that records follow.
+
+        Notes: A store that was opened with ``tiered`` or ``compacted`` begins with the messages that are in other logs,
+        if ``from_phy_offset`` is None. Later messages of compacted topics come from the log.
         Source: ReputMessageService.doReput.
         """
-        return follow(self.commit_log, from_phy_offset, poll, stop)
+        return requests_of(self._follow(from_phy_offset, COLUMNS, poll, stop))
 
     def follow_batches(
         self,
@@ -530,7 +534,21 @@ class StoreReader(StoreParts):
         MessageBatch.
         """
         names = text_list(columns, "columns")  # an iterator could be read only once
-        return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)
+        return self._follow(from_phy_offset, names, poll, stop)
+
+    def _follow(
+        self, from_phy_offset: int | None, columns: list[str] | None, poll: float | None, stop: threading.Event | None
+    ) -> Iterator[MessageBatch]:
+        log = self.commit_log
+        if from_phy_offset is not None or not self.reads_other_logs:
+            return follow_batches(log, from_phy_offset, poll, stop, columns)
+        begin = log.min_phy_offset
+        others = self.plan_other_logs()
+        older: Iterator[MessageBatch] = chain.from_iterable(scan_other_logs(others, {"columns": columns}))
+        if stop is not None:
+            older = takewhile(lambda batch: not stop.is_set(), older)
+        rows = outside_of({other.queue: other.end for other in others if not other.is_tier})
+        return chain(older, follow_batches(log, begin, poll, stop, columns, rows))
 
 
 def texts_of(column: Any) -> list[str]:

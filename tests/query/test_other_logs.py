@@ -3,12 +3,13 @@
 import pickle
 import shutil
 import struct
+import threading
 
 import pytest
 from support import states
 
 import rocketstore
-from rocketstore import StoreConfig
+from rocketstore import Message, StoreConfig
 
 BROKER = "24e289d7_LabCluster/lab"
 
@@ -116,3 +117,35 @@ def test_a_queue_without_compacted_files_is_scanned_in_the_log(compacted, tmp_pa
         found = [(each.queue_id, each.queue_offset) for each in store.query_message(queue.topic, key, 1000)]
         rows = [each for batch in store.scan(topics=queue.topic, keys=key) for each in batch]
         assert sorted(found) == sorted((each.queue_id, each.queue_offset) for each in rows)
+
+
+@pytest.mark.parametrize("name", ["golden", "compacted"])
+def test_following_begins_in_the_other_logs(name, request):
+    root = request.getfixturevalue(name)
+    opened = open_tiered(root) if name == "golden" else rocketstore.open(root, compacted=True)
+    with opened as store:
+        expected = sorted(places(store.scan()))
+        assert sorted(places(store.follow_batches(poll=None))) == expected
+        requests = list(store.follow(poll=None))
+        assert sorted((each.topic, each.queue_id, each.queue_offset) for each in requests) == expected
+        assert [each.phy_offset for each in requests[-6:]] == sorted(each.phy_offset for each in requests[-6:])
+        assert places(store.follow_batches(0, poll=None)) == places(store.commit_log.scan(0))
+        stop = threading.Event()
+        stop.set()
+        assert list(store.follow(stop=stop)) == []
+
+
+def test_followed_messages_of_a_compacted_topic_come_once(compacted, tmp_path):
+    root = shutil.copytree(compacted, tmp_path / "store")
+    with rocketstore.open(root, compacted=True) as store:
+        queue = sorted(store.queues_elsewhere)[0]
+        followed = store.follow_batches(poll=None)
+        found = [next(followed)]
+        sizes = StoreConfig(max_hash_slot_num=1000, max_index_num=4000)
+        with rocketstore.open(root, "a", config=sizes) as writer:
+            writer.put_message(Message(queue.topic, b"new", keys=["new"], queue_id=queue.queue_id))
+            writer.put_message(Message(queue.topic, b"without a key", queue_id=queue.queue_id))
+        found += followed
+        bodies = [each.body for batch in found for each in batch if (each.topic, each.queue_id) == queue]
+        assert bodies[-1] == b"new"
+        assert len({*places(found)}) == len(places(found)) == store.scan().count() + 1

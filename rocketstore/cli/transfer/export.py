@@ -305,7 +305,7 @@ def start_export(work: Path, source: ExportSource, asked: dict[str, Any], resume
         if state["asked"] != asked:
             raise click.ClickException(f"{work}: was started with other options: give the same options, or --force")
         return state
-    log, queues = source.log, [[*other.queue, other.end] for other in source.plan_other_logs()]
+    log, queues = source.log, [[*other.queue, other.end, other.is_tier] for other in source.plan_other_logs()]
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
     first, last = max(first, log.min_phy_offset), min(last, log.look(again=True).records_end)
     state = {"asked": asked, "replaces": force, "begin": first, "end": last, "queues": queues, "parts": []}
@@ -398,10 +398,10 @@ def scans_of_queues(source: ExportSource, state: dict[str, Any]) -> Iterator[tup
     """
     done = state["parts"][-1]["queues"] if state["parts"] else 0
     planned = {(*other.queue, other.is_tier): other for other in source.plan_other_logs()} if state["queues"] else {}
-    for number, (topic, queue_id, end) in enumerate(state["queues"][done:], done + 1):
-        other = planned.get((topic, queue_id, end is not None))
+    for number, (topic, queue_id, end, is_tier) in enumerate(state["queues"][done:], done + 1):
+        other = planned.get((topic, queue_id, is_tier))
         if other is None:
-            place = "compaction" if end is None else "tiered storage"
+            place = "tiered storage" if is_tier else "the compaction"
             raise click.ClickException(f"queue {queue_id} of {topic!r} is in {place} no more: --force starts again")
         yield number, source.scans_of(other._replace(end=end))
 
