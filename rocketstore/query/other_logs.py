@@ -52,9 +52,12 @@ class OtherLog(NamedTuple):
         wanted = {name: value for name, value in conditions.items() if name not in NOT_PASSED}
         for part in self.parts:
             with part.open_part() as log:
-                scan = log.scan(part.begin, part.end, **wanted)
-                scan = scan.with_rows(RowChoice(["queue_offset"], partial(choose_before, self.end)))
-                yield scan.without_phy_offsets() if self.is_tier else scan
+                yield self.adapt(log.scan(part.begin, part.end, **wanted))
+
+    def adapt(self, scan: Scan) -> Scan:
+        """Return a scan of a part that leaves out the messages of the commit log, and physical offsets of the tier."""
+        scan = scan.with_rows(RowChoice(["queue_offset"], partial(choose_before, self.end)))
+        return scan.without_phy_offsets() if self.is_tier else scan
 
 
 def choose_before(end: int, batch: MessageBatch) -> np.ndarray:

@@ -182,16 +182,18 @@ def find_formats(places: AnyPlaces, config: StoreConfig | None = None) -> StoreF
     )
 
 
-def find_elsewhere(places: AnyPlaces, is_wanted: Callable[[str], bool]) -> list[str]:
+def find_elsewhere(
+    places: AnyPlaces, is_wanted: Callable[[str], bool], *, tiered: bool = False, compacted: bool = False
+) -> list[str]:
     """Say where consumers get other messages than those of log and queues, as ``StoreFormats.notes`` does.
 
     Two directories are listed, and a third if a topic was compacted.
 
-    Parameters: is_wanted: whether a topic is read.
+    Parameters: is_wanted: whether a topic is read. tiered, compacted: whether these messages are read too.
     """
     names = names_in(places.root)
-    topics = filter(is_wanted, _find_compacted_topics(places, names))
-    return _describe_elsewhere(places, topics, _is_tiered(places, names, names_in(places.config)))
+    topics = () if compacted else filter(is_wanted, _find_compacted_topics(places, names))
+    return _describe_elsewhere(places, topics, not tiered and _is_tiered(places, names, names_in(places.config)))
 
 
 def _find_compacted_topics(places: AnyPlaces, names: Collection[str]) -> tuple[str, ...]:

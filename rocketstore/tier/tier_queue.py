@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Iterator
-from typing import ClassVar, overload
+from contextlib import closing
+from typing import ClassVar, NamedTuple, overload
 
 import numpy as np
 
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.file_run_reader import FileRunReader
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.limits import LONG_MAX
@@ -20,6 +21,36 @@ from rocketstore.queue.time_search import find_time
 from rocketstore.queue.unit_run import READ_UNITS
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
+from rocketstore.tier.segments import open_segments
+
+
+class TierUnits(NamedTuple):
+    """Units of one queue in a tier, as the driver of a distributed job planned them, for a task that reads them.
+
+    Attributes: files: the segments of the units. begin, end: queue offsets.
+    """
+
+    directory: StorePath
+    files: list[RunFile]
+    begin: int
+    end: int
+
+    def read(self, most: int) -> Iterator[ConsumeQueueUnits]:
+        """Yield the units, ``most`` at most at once. Raises: OSError."""
+        with closing(open_segments(self.directory, self.files)) as files:
+            for begin in range(self.begin, self.end, most):
+                yield read_units(files, begin, min(begin + most, self.end))
+
+
+def read_units(files: FileRunReader, begin: int, end: int) -> ConsumeQueueUnits:
+    """Read the units of a range of queue offsets, as far as the segments have them."""
+    size = max(end - begin, 0) * UNIT.itemsize
+    data, position = b"", begin * UNIT.itemsize
+    while len(data) < size and (part := files.pread(position + len(data), size - len(data))):
+        data += part
+    units = np.frombuffer(data, UNIT, len(data) // UNIT.itemsize)
+    columns = units["phy_offset"].astype(np.int64), units["size"].astype(np.int32)
+    return ConsumeQueueUnits(begin, *columns, units["tags_code"].astype(np.int64))
 
 
 class TierQueue(Closable):
@@ -97,14 +128,11 @@ class TierQueue(Closable):
 
     def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
         """Read the units of a range of queue offsets, as far as the queue has them."""
-        begin = max(begin, self._begin)
-        size = max(min(end, self._end) - begin, 0) * self.unit_size
-        data, position = b"", begin * self.unit_size
-        while len(data) < size and (part := self._files.pread(position + len(data), size - len(data))):
-            data += part
-        units = np.frombuffer(data, UNIT, len(data) // self.unit_size)
-        columns = units["phy_offset"].astype(np.int64), units["size"].astype(np.int32)
-        return ConsumeQueueUnits(begin, *columns, units["tags_code"].astype(np.int64))
+        return read_units(self._files, max(begin, self._begin), min(end, self._end))
+
+    def plan(self, begin: int, end: int) -> TierUnits:
+        """Plan to read the units of a range of queue offsets elsewhere."""
+        return TierUnits(self.directory, self._files.files, max(begin, self._begin), min(end, self._end))
 
     def __iter__(self) -> Iterator[CqUnit]:
         for units in self._parts():

@@ -87,6 +87,9 @@ def register(spark: SparkSession) -> None:
     | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
     | verifyCrc | true or false | false | true |
     | leftovers | true or false: also read records that a broker cut off | false | true |
+    | tiered | true or false: also read messages that are only in tiered storage | false | true |
+    | tier | the directory of tiered storage, absolute, or a URI; includes tiered | all | s3://bucket/tiered |
+    | compacted | true or false: of compacted topics, read the messages that consumers get | false | true |
     | minPartitions | the least number of tasks | 1 | 16 |
     | maxPartitionBytes | size of the log that a task reads | 1g | 128m |
     | batchSize | the largest number of rows in a batch | 16384 | 4096 |
@@ -117,8 +120,12 @@ def register(spark: SparkSession) -> None:
     Without columns or a schema, the table messages has all columns except properties, rawBody, tagsCode,
     bornTimestampMs, storeTimestampMs and _corrupt_record, which mode PERMISSIVE adds. The table offsets has all columns
     except group and consumerOffset. The tables consumequeue and offsets accept only path, table, columns, batchSize,
-    subscribe, subscribePattern, assign, queueIds and leftovers. The table index accepts only path, table, columns,
-    batchSize, maxHashSlotNum and maxIndexNum.
+    subscribe, subscribePattern, assign, queueIds, leftovers, tiered and tier, offsets also compacted. The table index
+    accepts only path, table, columns, batchSize, maxHashSlotNum and maxIndexNum.
+
+    With tiered=true or tier, messages that are only in tiered storage are read too, each message once. Their physical
+    offset is null. With compacted=true, the messages of a compacted topic are those that its consumers get. Batch
+    queries accept these options, without startingPhyOffset and endingPhyOffset.
 
     Log and queues end where the files prove that a broker cut them. With leftovers=true, the query also reads the old
     records and units behind these ends, which the broker did not erase.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -29,20 +30,23 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.log.log_chunk import LogChunk
-from rocketstore.log.scan import Scan, Skipped
+from rocketstore.log.scan import RowChoice, Scan, Skipped
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import MAX_BATCH
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
+from rocketstore.query.other_logs import OtherLog, outside_of
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.source.plan import (
     Range,
     begin_of,
     find_committed_end,
+    open_planned,
     parts_of,
     planning,
     report_loss,
+    split,
     times_of,
     warn_elsewhere,
 )
@@ -62,12 +66,20 @@ class LogPart(InputPartition):  # type: ignore[misc]
     """Ranges of the log that one task reads.
 
     Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
-    offset of a stream contains. They replace the options of the user.
+    offset of a stream contains. They replace the options of the user. rows: the choice of messages; None for all.
     """
 
     ranges: list[Range]
     log: LogChunk
     starting: dict[str, Any] = field(default_factory=dict)
+    rows: RowChoice | None = None
+
+
+@dataclass
+class OtherLogsPart(InputPartition):  # type: ignore[misc]
+    """Logs of single queues, or parts of them, that one task reads: of tiered storage, or of compacted topics."""
+
+    logs: list[OtherLog]
 
 
 class MessagesReader(DataSourceReader):  # type: ignore[misc]
@@ -77,13 +89,12 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         self.given = self.options = options
         self.table = table
 
-    def partitions(self) -> list[LogPart]:
-        with (
-            MessageStore.of_entry("spark read", self.options.path, leftovers=self.options.leftovers) as store,
-            planning(store),
-        ):
+    def partitions(self) -> list[LogPart | OtherLogsPart]:
+        with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
-            return [part_of(store.commit_log, ranges) for ranges in self.plan(store)]
+            rows = outside_of(dict.fromkeys(store.queues_elsewhere, LONG_MAX))
+            parts = [replace(part_of(store.commit_log, ranges), rows=rows) for ranges in self.plan(store)]
+            return [*parts, *plan_other_logs(store, self.options)]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:
         options, log = self.options, store.commit_log
@@ -166,18 +177,59 @@ def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None
     return LogPart(ranges, LogChunk.of(log, begin, end, whole_to=end), starting or {})
 
 
+def plan_other_logs(store: MessageStore, options: ReadOptions) -> list[OtherLogsPart]:
+    """Plan the selected queues that are in logs of their own. Small ones are read together, large ones in parts."""
+    found = store.plan_other_logs(options.topics, options.wanted_queue_ids)
+    logs = [log for log in found if options.wants(*log.queue)]
+    total = sum(chunk.end - chunk.begin for log in logs for chunk in log.parts)
+    most = min(options.max_partition_bytes, max(-(-total // options.min_partitions), 1))
+    parts: list[OtherLogsPart] = []
+    room = 0
+    for piece, size in (piece for log in logs for piece in pieces_of(log, most)):
+        if size > room:
+            parts.append(OtherLogsPart([]))
+            room = most
+        parts[-1].logs.append(piece)
+        room -= size
+    return parts
+
+
+def pieces_of(other: OtherLog, most: int) -> Iterator[tuple[OtherLog, int]]:
+    """Split a log of tiered storage into parts of at most ``most`` bytes. Yield each part with its size.
+
+    The records of a compacted topic do not have their place in its log, so that its files are not split.
+    """
+    for chunk in other.parts:
+        ranges = [(chunk.begin, chunk.end)]
+        with chunk.open() as log:
+            if other.is_tier and chunk.end - chunk.begin > most:
+                files = log.file_run.between(chunk.begin, chunk.end)
+                bounds = ((max(file.file_from_offset, chunk.begin), min(file.end_offset, chunk.end)) for file in files)
+                ranges = [part for begin, end in bounds for part in split(log, begin, end, most)]
+            for begin, end in ranges:
+                part = type(chunk).of(log, begin, end, whole_to=end, view=chunk.view)
+                yield other._replace(parts=[part]), end - begin
+
+
 # ---- in tasks --------------------------------------------------------------------------------------------
 
 
 def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read a part as batches of a table. For a query without parts, Spark passes a part of its own type."""
-    if not isinstance(part, LogPart):
-        return
-    options = replace(options, **part.starting)
-    with part.log.open_part() as log:
-        row_filter, bad_bodies = RowFilter(options, log), BadBodies()
-        for begin, end in part.ranges:
-            yield from read_range(log, options, table, row_filter, begin, end, bad_bodies)
+    bad_bodies = BadBodies()
+    if isinstance(part, OtherLogsPart):
+        for other in part.logs:
+            for chunk in other.parts:
+                with chunk.open_part() as log:
+                    bounds, row_filter = (chunk.begin, chunk.end), RowFilter(options, log)
+                    yield from read_range(log, options, table, row_filter, *bounds, bad_bodies, other.adapt)
+    elif isinstance(part, LogPart):
+        options = replace(options, **part.starting)
+        with part.log.open_part() as log:
+            row_filter = RowFilter(options, log)
+            adapt = methodcaller("with_rows", part.rows)
+            for begin, end in part.ranges:
+                yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, adapt)
     bad_bodies.warn()
 
 
@@ -189,8 +241,9 @@ def read_range(
     begin: int,
     end: int,
     bad_bodies: BadBodies,
+    adapt: Callable[[Scan], Scan],
 ) -> Iterator[pa.RecordBatch]:
-    scan = new_scan(log, options, table, row_filter, begin, end)
+    scan = adapt(new_scan(log, options, table, row_filter, begin, end))
     reported = 0
     try:
         for batch in scan:

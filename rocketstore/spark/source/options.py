@@ -48,7 +48,7 @@ class StartingOffsets(NamedTuple):
 # ---- the forms of options --------------------------------------------------------------------------------
 
 
-def path(text: str) -> str:
+def absolute_path(text: str) -> str:
     if not (text.startswith(("/", "file:/")) or URI.match(text)):
         raise ValueError("must be absolute, or a URI: a relative path may be another directory on each machine")
     return text
@@ -191,7 +191,7 @@ def option(parse: Callable[[str], Any], default: Any = None) -> Any:
 class ReadOptions:
     """The options of a read, by their names in snake_case. An option that was not given is None or its default."""
 
-    path: str | StorePath = field(metadata={"parse": path})
+    path: str | StorePath = field(metadata={"parse": absolute_path})
     table: str = option(choice(*TABLES), "messages")
     assign: dict[str, frozenset[int]] | None = option(assignment)
     subscribe: frozenset[str] | None = option(lambda text: frozenset(names(text)))
@@ -220,6 +220,9 @@ class ReadOptions:
     mode: str = option(choice(*MODES), "FAILFAST")
     verify_crc: bool = option(boolean, False)
     leftovers: bool = option(boolean, False)
+    tiered: bool = option(boolean, False)
+    tier: str | None = option(absolute_path)
+    compacted: bool = option(boolean, False)
     broker_name: str | None = option(str)
     pushdown: bool = option(boolean, False)
     max_hash_slot_num: int | None = option(positive)
@@ -260,6 +263,11 @@ class ReadOptions:
         self._check_offsets("endingOffsets", self.ending_offsets)
         return self
 
+    @property
+    def reads_tier(self) -> bool:
+        """Whether messages that are only in tiered storage are read too."""
+        return self.tiered or self.tier is not None
+
     def _check_offsets(self, name: str, offsets: StartingOffsets | None) -> None:
         queues = {} if offsets is None else offsets.queues
         for topic, id in ((topic, id) for topic, ids in queues.items() for id in ids):
@@ -297,11 +305,14 @@ NAMES = {name.lower(): name for name in FIELDS}
 OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
 OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
 OF_INDEX = {"maxHashSlotNum", "maxIndexNum"}
+OF_TIER = {"tiered", "tier"}
+OF_OTHER_LOGS = {*OF_TIER, "compacted"}
+OF_LOG = {"startingPhyOffset", "endingPhyOffset"}
 OF_TABLES = {
     "messages": FIELDS.keys() - OF_INDEX,
-    "consumequeue": OF_ALL_TABLES | OF_QUEUES | {"leftovers"},
+    "consumequeue": OF_ALL_TABLES | OF_QUEUES | OF_TIER | {"leftovers"},
     "index": OF_ALL_TABLES | OF_INDEX,
-    "offsets": OF_ALL_TABLES | OF_QUEUES | {"leftovers"},
+    "offsets": OF_ALL_TABLES | OF_QUEUES | OF_OTHER_LOGS | {"leftovers"},
 }
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
 OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}
@@ -322,6 +333,7 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     if others := sorted(given.keys() - allowed):
         raise ValueError(f"option {others[0]}: table {table} has only the options {', '.join(sorted(allowed))}")
     check_broker(given)
+    check_other_logs(given, streaming)
     if len(half := OF_INDEX & given.keys()) == 1:
         raise ValueError(f"option {half.pop()}: give both maxHashSlotNum and maxIndexNum, or none")
     if streaming is None:
@@ -334,6 +346,18 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     for name, never, what in (("startingOffsets", LATEST, "latest"), ("endingOffsets", EARLIEST, "earliest")):
         if not streaming and name in given and never in given[name].all_offsets():
             raise ValueError(f"option {name}: with {what} ({never}) a batch query would read nothing")
+
+
+def check_other_logs(given: dict[str, Any], streaming: bool | None) -> None:
+    """Raise ValueError if options of tiered storage or compaction are given for a part of the log, or for a stream."""
+    others = sorted(name for name in OF_OTHER_LOGS if given.get(name))
+    if not others:
+        return
+    if streaming:
+        raise ValueError(f"option {others[0]}: a stream reads only the log: read the older messages by a batch query")
+    if places := sorted(OF_LOG & given.keys()):
+        reason = "messages outside of the log have no physical offset"
+        raise ValueError(f"options {places[0]} and {others[0]}: give only one of them: {reason}")
 
 
 def check_broker(given: dict[str, Any]) -> None:

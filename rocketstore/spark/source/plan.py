@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from rocketstore.broker_file import warn_once
-from rocketstore.config import camel_case
+from rocketstore.config import StoreConfig, camel_case
 from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
 from rocketstore.errors import CorruptFileError, SettingError, StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent
@@ -52,9 +53,18 @@ def planning(store: MessageStore) -> Iterator[None]:
         yield
 
 
+def open_planned(entry: str, options: ReadOptions, config: StoreConfig | None = None) -> MessageStore:
+    """Open a store on the driver as the options say. Parameters: entry: a name of ENTRIES."""
+    if options.tier is not None:
+        config = replace(config or StoreConfig(), tiered_store_file_path=options.tier)
+    read_too = {"leftovers": options.leftovers, "tiered": options.reads_tier, "compacted": options.compacted}
+    return MessageStore.of_entry(entry, options.path, config, **read_too)
+
+
 def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
     """Log a warning, once per process, if consumers of selected topics read from other files than log and queues."""
-    for text in find_elsewhere(store.places, options.wants_topic):
+    read_too = {"tiered": options.reads_tier, "compacted": options.compacted}
+    for text in find_elsewhere(store.places, options.wants_topic, **read_too):
         warn_once(text)
 
 
@@ -159,8 +169,9 @@ def place_in_queue(
     with contextlib.suppress(KeyError, UnsupportedFormatError, CorruptFileError):
         queue = store.log_queue(topic, queue_id)
         least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
-        if EARLIEST < offset < least:
-            problem = f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}"
+        kept = store.consume_queue(topic, queue_id).min_queue_offset if store.reads_other_logs else least
+        if EARLIEST < offset < min(kept, least):
+            problem = f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {min(kept, least)}"
             report_loss(options, problem)
         if least < most:
             unit = queue[min(max(offset, least), most - 1)]

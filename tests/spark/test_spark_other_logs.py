@@ -1,0 +1,120 @@
+"""Queries of tiered storage and of compacted topics: planned by the driver, read by tasks."""
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+import fsspec
+from support import states
+from support.spark_reads import batches_of, data_source, read_table, reader_of
+
+import rocketstore
+from rocketstore import StoreConfig
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory):
+    return states.unpack("tiered", tmp_path_factory.mktemp("states"))
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory):
+    return states.unpack("compaction", tmp_path_factory.mktemp("states"))
+
+
+def options_of(root):
+    return {"compacted": "true"} if root.name == "compaction" else {"tier": str(root.parent / "tiered-data")}
+
+
+def open_whole(root):
+    if root.name == "compaction":
+        return rocketstore.open(root, compacted=True)
+    return rocketstore.open(root, config=StoreConfig(tiered_store_file_path=options_of(root)["tier"]), tiered=True)
+
+
+def rows_of(table):
+    return sorted(map(str, table.select(["topic", "queueId", "queueOffset", "phyOffset", "body"]).to_pylist()))
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+@pytest.mark.parametrize("sizes", [{}, {"maxPartitionBytes": "30000"}, {"minPartitions": "40"}])
+def test_a_query_reads_the_messages_of_a_scan(name, sizes, request):
+    root = request.getfixturevalue(name)
+    with open_whole(root) as store:
+        expected = store.scan().to_arrow()
+    assert rows_of(read_table(root, **options_of(root), **sizes)) == rows_of(expected)
+    assert len(read_table(root)) != len(expected)
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+def test_conditions_select_messages_of_all_logs(name, request):
+    root = request.getfixturevalue(name)
+    with open_whole(root) as store:
+        queue = next(iter(store.queues()))
+        batch = store.scan(topics=queue.topic).head(1)
+        key, time = batch[0].keys[0], batch[0].store_timestamp
+        by_key = store.scan(topics=queue.topic, keys=key).count()
+        later = store.scan(topics=queue.topic, begin_timestamp=time + 1).count()
+        of_queue = store.scan(topics=queue.topic, queue_ids=queue.queue_id).count()
+    options = {"subscribe": queue.topic, **options_of(root)}
+    assert len(read_table(root, keys=key, **options)) == by_key > 0
+    assert len(read_table(root, startingTimestamp=str(time + 1), **options)) == later
+    assign = f'{{"{queue.topic}": [{queue.queue_id}]}}'
+    assert len(read_table(root, assign=assign, **options_of(root))) == of_queue > 0
+
+
+def test_queue_offsets_of_the_tier_may_be_named(tiered):
+    for begin, end in ((0, 200), (7, 199), (190, 200), (198, 200)):
+        starting, ending = f'{{"Lake": {{"0": {begin}}}}}', f'{{"Lake": {{"0": {end}}}}}'
+        options = {"assign": '{"Lake": [0]}', "startingOffsets": starting, "endingOffsets": ending}
+        table = read_table(tiered, **options, **options_of(tiered))
+        assert sorted(table["queueOffset"].to_pylist()) == list(range(begin, end))
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+def test_tasks_list_no_directory(name, request, monkeypatch):
+    root = request.getfixturevalue(name)
+    reader, schema = reader_of(root, **options_of(root))
+    parts = reader.partitions()
+    with open_whole(root) as store:
+        expected = store.scan().count()
+
+    def refuse(*args):
+        raise AssertionError(f"a directory is listed: {args}")
+
+    monkeypatch.setattr("os.scandir", refuse)
+    monkeypatch.setattr("os.listdir", refuse)
+    assert sum(batch.num_rows for batch in batches_of(reader, schema, parts)) == expected
+
+
+def test_a_tier_in_a_bucket_is_read(tiered):
+    memory, data = fsspec.filesystem("memory"), tiered.parent / "tiered-data"
+    for path in (path for path in data.rglob("*") if path.is_file()):
+        memory.pipe(f"/bucket-of-spark/{path.relative_to(data)}", path.read_bytes())
+    with open_whole(tiered) as store:
+        assert len(read_table(tiered, tier="memory://bucket-of-spark")) == store.scan().count() == 730
+    memory.rm("/bucket-of-spark", recursive=True)
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"tiered": "true", "startingPhyOffset": "0"}, "no physical offset"),
+    ({"compacted": "true", "endingPhyOffset": "9"}, "no physical offset"),
+    ({"table": "index", "tiered": "true"}, "table index has only the options"),
+    ({"tier": "here"}, "must be absolute"),
+])  # fmt: skip
+def test_options_that_contradict_other_logs_are_refused(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        reader_of("/store", **options)
+
+
+@pytest.mark.parametrize("option", ["tiered", "compacted"])
+def test_a_stream_of_other_logs_is_refused(option):
+    source = data_source("/store", **{option: "true"})
+    with pytest.raises(ValueError, match="a stream reads only the log"):
+        source.streamReader(source.schema())
+
+
+def test_a_query_that_reads_the_tier_does_not_warn(tiered, compacted, caplog):
+    read_table(tiered, **options_of(tiered))
+    read_table(compacted, **options_of(compacted))
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
