@@ -23,7 +23,6 @@ AGE = "oldestAgeSeconds"
 def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
     """Run the command with the values of its options."""
     config = store.broker_config
-    store.formats.require_offsets(config)
     name = config.offsets_file
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
     if group is not None and group not in config.consumer_offsets:

@@ -317,7 +317,7 @@ class Rebuilder:
         return self._open_and_plan(last_file)
 
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
-        store = open_store_files(self.places, self.config)
+        store = open_store_files(self.survey, self.config)
         repair = plan_log(store, last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not store.log.file_run.files and any(path.is_file() for path in old):
@@ -332,8 +332,9 @@ class Rebuilder:
         if self.build.consume_queue and self.build.topics is None and self.build.index == has_index:
             return None
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
-        rest = open_store_files(self.places, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
-        return plan_files(survey_store(self.root, self.survey.given), rest, thorough=True, deleted=self.options.deleted)
+        now = survey_store(self.root, self.survey.given)
+        rest = open_store_files(now, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
+        return plan_files(rest, thorough=True, deleted=self.options.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""

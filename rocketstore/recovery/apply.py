@@ -37,7 +37,7 @@ def apply_plan(plan: RecoveryPlan) -> list[Path]:
     store = plan.store
     if not plan.steps and store.last_exit_ok:
         return []
-    plan.survey.require_unchanged()
+    store.survey.require_unchanged()
     saved = _apply_steps(store, plan.log, plan.steps)
     for cut in plan.index.cuts:
         if cut.kept:
@@ -55,8 +55,10 @@ def apply_plan(plan: RecoveryPlan) -> list[Path]:
 def apply_log_repair(store: StoreFiles, repair: LogRepair) -> list[Path]:
     """Change the files of the log only. Call ``finish_repair`` afterwards.
 
-    Returns: the files in ``rocketstore-cut`` that have the tails of the log. Raises: OSError.
+    Returns: the files in ``rocketstore-cut`` that have the tails of the log.
+    Raises: StoreError if the store is not the one, or not in the state, that was planned for; OSError.
     """
+    store.survey.require_unchanged()
     return _apply_steps(store, repair, repair.steps)
 
 

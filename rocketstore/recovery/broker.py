@@ -44,6 +44,7 @@ from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.survey import Survey
 
 RELEASES = ("5.3.3", "5.5.0", "5.5.1")
 DEFAULT_RECOVER_MAX_NUM = 10
@@ -304,13 +305,17 @@ def _max_phy_offset(writer: Writer) -> int:
     return max_phy_offset
 
 
-def recover_as_broker(places: LocalPlaces, config: SizedConfig) -> RecoveryReport:
+def recover_as_broker(survey: Survey, config: SizedConfig) -> RecoveryReport:
     """Recover a store as a broker does at its next start. The file ``abort`` stays.
 
-    Parameters: config: its ``compat`` is one of RELEASES.
-    Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
+    Parameters: survey: made under the lock. config: its ``compat`` is one of RELEASES.
+    Raises: StoreError if the store is not the one, or not in the state, of the survey; CorruptFileError, StoreError
+    where a broker does not start. Source: DefaultMessageStore.load.
     """
-    return BrokerRecovery(places, config, find_evidence(places, config)).run()
+    places = survey.local_places
+    recovery = BrokerRecovery(places, config, find_evidence(places, config))
+    survey.require_unchanged()
+    return recovery.run()
 
 
 def find_evidence(places: LocalPlaces, config: StoreConfig) -> StoreEvidence:
@@ -318,11 +323,12 @@ def find_evidence(places: LocalPlaces, config: StoreConfig) -> StoreEvidence:
     return StoreEvidence(places, config, state)
 
 
-def dry_run_as_broker(places: LocalPlaces, config: SizedConfig) -> RecoveryReport:
+def dry_run_as_broker(survey: Survey, config: SizedConfig) -> RecoveryReport:
     """Report what ``recover_as_broker`` would do.
 
     It runs in a temporary directory, on links to files that it only reads and on copies of files that it writes to.
     """
+    places = survey.local_places
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         root, copies = places.root, StorePlaces.of(Path(name))
         copy = copies.root

@@ -38,12 +38,8 @@ from rocketstore.survey.survey import Survey
 
 @dataclass(frozen=True)
 class RecoveryPlan:
-    """The plans for the log, the queues and the index of a store, and all their steps in order.
+    """The plans for the log, the queues and the index of a store, and all their steps in order."""
 
-    Attributes: survey: the survey of the store that was planned from. The plan is applied to this state alone.
-    """
-
-    survey: Survey
     store: StoreFiles
     log: LogRepair
     queues: QueueRepair
@@ -97,25 +93,25 @@ def plan_recovery(
     ``thorough``.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
-    store = open_store_files(survey.places, config)
-    return plan_files(survey, store, thorough=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
+    store = open_store_files(survey, config)
+    return plan_files(store, thorough=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
 
 
 def plan_files(
-    survey: Survey, store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False, deleted: bool = False
+    store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False, deleted: bool = False
 ) -> RecoveryPlan:
     """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
     empty = empty_ext_files(store.local_places, store.config)
     is_clean = store.last_exit_ok and store.has_checkpoint and not empty
-    plan = None if thorough or not is_clean else _plan_from_ends(survey, store)
+    plan = None if thorough or not is_clean else _plan_from_ends(store)
     if plan is not None:
         return plan
-    return _plan_from_everything(survey, store, empty, whole_log=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
+    return _plan_from_everything(store, empty, whole_log=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
 
 
-def _plan_from_ends(survey: Survey, store: StoreFiles) -> RecoveryPlan | None:
+def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     """Plan after a clean stop, from the ends of log, queues and index. None: something is not as a stop leaves it."""
     queues = find_last_units(store)
     if has_records_behind_end(store):
@@ -125,11 +121,11 @@ def _plan_from_ends(survey: Survey, store: StoreFiles) -> RecoveryPlan | None:
         return None
     index = plan_index_after_stop(store, log, find_newest_end(queues))
     queue_repair = None if index is None else plan_queues_after_stop(store, log, queues)
-    return None if index is None or queue_repair is None else _plan_of(survey, store, log, queue_repair, index)
+    return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
 
 
 def _plan_from_everything(
-    survey: Survey, store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool, deleted: bool
+    store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool, deleted: bool
 ) -> RecoveryPlan:
     """Plan from all units and items, and from the log behind the first of their ends, or from the whole log.
 
@@ -143,17 +139,15 @@ def _plan_from_everything(
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     index = plan_index(store, log, whole_log=whole_log)
     queue_repair = plan_queues(store, log, queues, empty, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
-    return _plan_of(survey, store, log, queue_repair, index)
+    return _plan_of(store, log, queue_repair, index)
 
 
-def _plan_of(
-    survey: Survey, store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair
-) -> RecoveryPlan:
+def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:
     """Put the plans together. Raises: CorruptFileError if records that will be dispatched follow damaged bytes."""
     begin = min(queues.begin, index.begin)
     if begin <= log.last_phy_offset:
         require_sound_records(store, begin, log.end)
-    return RecoveryPlan(survey, store, log, queues, index, tuple(_steps(store, log, queues, index)))
+    return RecoveryPlan(store, log, queues, index, tuple(_steps(store, log, queues, index)))
 
 
 def _steps(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> Iterator[RecoveryAction]:

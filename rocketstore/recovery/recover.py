@@ -17,7 +17,6 @@ from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
-from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.requirements import begin_entry, locked
 from rocketstore.survey.sizes import save_settings
 from rocketstore.survey.survey import Survey
@@ -107,8 +106,7 @@ def _plan_only(survey: Survey, config: SizedConfig, policy: str, cut_at_damage: 
     """Return the report of a dry run."""
     learned = find_settings(survey.places, config)
     if policy == "broker":
-        report = dry_run_as_broker(survey.local_places, learned.config)
-        return _with_assumptions(report, survey.local_places, learned)
+        return _with_assumptions(dry_run_as_broker(survey, learned.config), survey, learned)
     plan = plan_recovery(survey, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
     with plan.store.log:
         report = plan.with_assumptions(plan.report(dry_run=True), learned)
@@ -120,7 +118,7 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
     places, given = now.local_places, now.settings
     learned = find_settings(places, config)
     if policy == "broker":
-        report = _with_assumptions(recover_as_broker(places, learned.config), places, learned)
+        report = _with_assumptions(recover_as_broker(now, learned.config), now, learned)
     else:
         plan = plan_recovery(now, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
         with plan.store.log:
@@ -135,13 +133,11 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
     return report
 
 
-def _with_assumptions(
-    report: RecoveryReport, places: LocalPlaces, settings: BrokerSettings[SizedConfig]
-) -> RecoveryReport:
+def _with_assumptions(report: RecoveryReport, survey: Survey, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:
     """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
     assumed = Assumptions(settings)
     # A broker also dispatches records that are not where they say.
-    with open_store_files(places, settings.config).log as log, contextlib.suppress(CorruptFileError):
+    with open_store_files(survey, settings.config).log as log, contextlib.suppress(CorruptFileError):
         for action in report.actions:
             if action.what == "dispatch":
                 assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))

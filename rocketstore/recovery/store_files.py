@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketstore.config import SizedConfig
-from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError
@@ -22,7 +21,8 @@ from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.open_log import find_uncommitted, open_log
-from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
+from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.survey import Survey
 
 OTHER_TYPE = (  # of plain queues, and of batch queues
     "topics.json says that {0} has queue.type BatchCQ; these have not",
@@ -35,23 +35,28 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
 class StoreFiles:
     """The log, the checkpoint and the topics of a store.
 
-    Attributes: last_exit_ok: whether the last writer stopped cleanly.
+    Attributes: survey: a plan that is made from these files is applied to the state of the survey alone. last_exit_ok:
+    whether the last writer stopped cleanly.
     """
 
-    places: AnyPlaces
+    survey: Survey
     config: SizedConfig
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
 
     @property
+    def places(self) -> StorePlaces[StorePath]:
+        return self.survey.places
+
+    @property
     def root(self) -> StorePath:
-        return self.places.root
+        return self.survey.root
 
     @property
     def local_places(self) -> LocalPlaces:
         """The places of a store that is changed. Raises: io.UnsupportedOperation for a remote store."""
-        return StorePlaces(local_path(self.places.root), self.places.log_directories)
+        return self.survey.local_places
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
@@ -80,11 +85,12 @@ class StoreFiles:
         return self.places.checkpoint.exists()
 
 
-def open_store_files(places: AnyPlaces, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(survey: Survey, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
-    Parameters: last_exit_ok: None: the file ``abort`` tells.
+    Parameters: survey: made under the lock, if the store will be changed. last_exit_ok: None: the file ``abort`` tells.
     """
+    places = survey.places
     if last_exit_ok is None:
         last_exit_ok = not places.abort.exists()
     whole_to = LONG_MAX if last_exit_ok else 0
@@ -98,7 +104,7 @@ def open_store_files(places: AnyPlaces, config: SizedConfig, *, last_exit_ok: bo
         trusts_file_times=False,
         unfinished=find_uncommitted(places, config, lambda: state),
     )
-    return StoreFiles(places, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
+    return StoreFiles(survey, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
 
 
 def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:

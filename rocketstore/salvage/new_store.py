@@ -27,6 +27,7 @@ from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.sizes import save_settings
+from rocketstore.survey.survey import survey_store
 
 
 class RunPart(NamedTuple):
@@ -118,7 +119,7 @@ class NewStore:
         make_abort(self.places.abort)
         for file in self.log.file_run.files:
             sync_path(local_path(file.path))
-        store = StoreFiles(self.places, self.config, self.log, self.checkpoint, last_exit_ok=False)
+        store = StoreFiles(survey_store(self.places.root), self.config, self.log, self.checkpoint, last_exit_ok=False)
         save_checkpoint(store, self.copy.last_phy_offset)
 
 

@@ -16,6 +16,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.state.config_values import OFFSETS
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.broker_config import open_tables
@@ -143,6 +144,12 @@ def readable_queues(survey: Survey) -> None:
     survey.formats.require_readable_queues()
 
 
+def readable_offsets(survey: Survey) -> None:
+    """Consumer offsets are in files, or in a RocksDB that can be read here. Raises: StoreError."""
+    if OFFSETS in survey.formats.config_databases:
+        survey.formats.require_offsets(open_tables(survey.places, survey.given).read_all())
+
+
 def known_sizes(survey: Survey) -> None:
     """All sizes to write with are known. Raises: ValueError; CorruptFileError, OSError."""
     survey.find_sized_config()
@@ -207,11 +214,11 @@ ENTRIES: dict[str, Entry] = {
     "hexdump": Entry(READ),
     "import": Entry((descriptors_to_write, a_local_place, a_store_or_an_empty_root, *PUT), SIZES),
     "info": Entry(READ_ANY),
-    "lag": Entry(READ),
-    "ls": Entry(READ),
+    "lag": Entry((*READ, readable_offsets)),
+    "ls": Entry(READ_QUEUES),
     "offset": Entry(READ_QUEUES),
     "query": Entry(READ_ANY),
-    "report": Entry(READ),
+    "report": Entry(READ),  # a part that cannot be read has the error instead of its charts
     # Spark
     "spark read": Entry(READ),
     "spark stream": Entry(READ),

@@ -10,6 +10,8 @@ import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.log.log_end import StoreState
+from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.recovery import recover as recover_module
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.survey.sizes import SizeSource
@@ -155,23 +157,57 @@ def move_root(places):
     copy.rename(places.root)
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (grow_log, "the commit log"),
-        (move_root, "the root directory"),
-        (lambda places: places.checkpoint.write_bytes(bytes(4096)), "the checkpoint"),
-        (lambda places: next(places.index.iterdir()).unlink(), "the index"),
-    ],
-)
+CHANGES = [
+    (grow_log, "the commit log"),
+    (move_root, "the root directory"),
+    (lambda places: places.checkpoint.write_bytes(bytes(4096)), "the checkpoint"),
+    (lambda places: next(places.index.iterdir()).unlink(), "the index"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), CHANGES)
 def test_a_plan_is_not_applied_to_a_store_that_changed(tmp_path, change, what):
     plan = crashed(tmp_path / "store")
-    change(plan.survey.local_places)
+    change(plan.store.survey.local_places)
     with pytest.raises(StoreError, match=rf"store: {what} changed after the plan was made"):
         apply_plan(plan)
 
 
 def test_a_plan_is_applied_to_the_store_that_it_names(tmp_path):
     plan = crashed(tmp_path / "store")
-    plan.survey.require_unchanged()
-    assert replace(plan.survey, timestamp=0).root == plan.store.root
+    plan.store.survey.require_unchanged()
+    assert replace(plan.store.survey, timestamp=0).root == plan.store.root
+
+
+def recover_as_broker(root, change, monkeypatch):
+    """Recover a store that is changed after the settings were learned from it."""
+    learn = recover_module.find_settings
+
+    def learn_then_change(places, config):
+        found = learn(places, config)
+        change(places)
+        return found
+
+    monkeypatch.setattr(recover_module, "find_settings", learn_then_change)
+    rocketstore.recover(root, policy="broker")
+
+
+def rebuild(root, change, monkeypatch):
+    """Rebuild a store that is changed while its queues are built."""
+    swap = Rebuilder._swap
+
+    def change_then_swap(rebuilder, *args):
+        change(rebuilder.places)
+        return swap(rebuilder, *args)
+
+    monkeypatch.setattr(Rebuilder, "_swap", change_then_swap)
+    rocketstore.rebuild(root)
+
+
+@pytest.mark.parametrize(("change", "what"), [case for case in CHANGES if case[0] is not move_root])
+@pytest.mark.parametrize("repair", [recover_as_broker, rebuild])
+def test_a_repair_does_not_change_a_store_that_is_not_as_it_was_planned(tmp_path, monkeypatch, repair, change, what):
+    root = make(tmp_path / "store", 3)
+    survey_store(root).places.abort.touch()
+    with pytest.raises(StoreError, match=rf"store: {what} changed after the plan was made"):
+        repair(root, change, monkeypatch)
