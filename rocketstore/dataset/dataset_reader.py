@@ -116,7 +116,7 @@ def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) 
         return None
     offsets = [np.empty(0, np.int64)]
     for topic in topics:
-        found = query_messages(store.coverage, topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, None, MAX_SCAN, 1)
+        found = query_messages(store.coverage.look(None), topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, None, MAX_SCAN, 1)
         if not found.complete.all():
             return None
         offsets.append(found.phy_offsets)

@@ -61,6 +61,17 @@ class Mappings:
         self._most = most
         self._kept: OrderedDict[tuple[object, int, str], MappedFile] = OrderedDict()
 
+    def find(self, run: object, start: int, use: str) -> MappedFile | None:
+        """Return the kept mapping of the file that begins at ``start``, or None."""
+        name = run, start, use
+        mapped = self._kept.get(name)
+        if mapped is not None:
+            try:
+                self._kept.move_to_end(name)
+            except KeyError:  # another thread has removed it
+                return None
+        return mapped
+
     def take(self, run: object, start: int, use: str) -> MappedFile | None:
         """Remove the kept mapping of the file that begins at ``start``, and return it, or None."""
         return self._kept.pop((run, start, use), None)
@@ -333,15 +344,15 @@ class FileRunReader:
         """Return a mapping of a file, a kept one if the file did not change."""
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
-        mapped = self._mappings.take(self._name, file.file_from_offset, use)
+        mapped = self._mappings.find(self._name, file.file_from_offset, use)
         # Files that another machine listed may have another identity on this machine.
-        is_same = mapped is not None and (mapped.buffer.size, mapped.identity) == (file.size, file.identity)
+        is_same = mapped is not None and mapped.buffer.size == file.size and mapped.identity == file.identity
         if mapped is None or mapped.buffer.faulty or not (is_same or self.is_planned):
             mapped = MappedFile(file.path, tolerant=self._is_tolerant)
             if use:
                 mapped.advise(use)
             self._live.add(mapped)
-        self._mappings.keep(self._name, file.file_from_offset, use, mapped)
+            self._mappings.keep(self._name, file.file_from_offset, use, mapped)
         return mapped
 
     def close(self) -> None:

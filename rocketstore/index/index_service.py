@@ -445,10 +445,15 @@ def open_index(
     )
 
 
-def index_key_prefix(topic: Any, index_type: str | None) -> Any:
-    """Return the text before "#key" in an index key of this type. Source: IndexService.buildKey."""
+def require_index_type(index_type: object) -> None:
+    """Raise ValueError unless a query by key has an index of this type."""
     if index_type not in INDEX_TYPES:
         raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
+
+
+def index_key_prefix(topic: Any, index_type: str | None) -> Any:
+    """Return the text before "#key" in an index key of this type. Source: IndexService.buildKey."""
+    require_index_type(index_type)
     if index_type != "T":
         return topic
     if not isinstance(topic, str):

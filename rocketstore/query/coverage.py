@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rocketstore.disk.storage import is_remote
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import IndexService
 from rocketstore.index.key_lookup import IndexPart, IndexParts, KeyIndex, KeySpan
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.log.commit_log import CommitLog
@@ -18,6 +21,7 @@ from rocketstore.query.index_holes import FileId, IndexHoles, hashes_at
 
 MAX_KEPT = 10_000  # cached answers about parts of the log
 MOST_SEARCHED = 64  # files for the entries of one message; two have them after a full file
+MAX_FILES = 64  # index files that a view keeps open
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
 
 
@@ -30,6 +34,26 @@ def span_in(file: IndexPart, log: CommitLog) -> KeySpan | None:
     """Return the span of a part of the index; None if the log has none of its messages any more."""
     span = file.span
     return span if span is not None and span.last >= log.min_phy_offset else None
+
+
+class IndexView(NamedTuple):
+    """An index and its log as they were at one time.
+
+    Attributes: reasons: why the index may lack messages. files: the index files that have entries of the log, newest
+    first; None if they are remote, too many to be kept open, or in another format.
+    """
+
+    log: CommitLog
+    key_index: KeyIndex | None
+    reasons: list[str]
+    files: list[IndexFile] | None
+
+    def search_files(self) -> Iterator[IndexPart]:
+        """Yield the parts of the index that have entries of the log, newest first."""
+        if self.files is not None:
+            yield from self.files
+        elif self.key_index is not None:
+            yield from (file for file in reversed(self.key_index.files) if overlaps(file, self.log))
 
 
 class _Spans(dict[FileId, KeySpan]):
@@ -63,6 +87,15 @@ class Coverage:
         self._tagged: dict[FileId, int] = {}  # physical offset: the tags of messages before it are indexed
         self._untagged: dict[FileId, int] = {}  # physical offset: no message of the file before it has tags
         self._holes = IndexHoles(log)
+
+    def look(self, index_type: str | None) -> IndexView:
+        """Return a view of the index as it is now, for keys or for tags."""
+        log, index = self.log, self.index
+        log.refresh()
+        reasons, files = self.reasons(index_type), None
+        if isinstance(index, IndexService) and len(index.files) <= MAX_FILES and not is_remote(index.directory):
+            files = [file for file in reversed(index.files) if overlaps(file, log)]
+        return IndexView(log, index, reasons, files)
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Return the reasons why the index may lack messages, for keys or for tags."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
@@ -16,9 +19,10 @@ from rocketstore.logger import logger
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.found_messages import FoundMessages
-from rocketstore.messages.in_queue import rows_in_queue
+from rocketstore.messages.in_queue import is_in_queue, rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
+from rocketstore.query.read_few import FEW, read_batch, read_few
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
@@ -97,9 +101,31 @@ class GetMessageResult(FoundMessages):
         return f"GetMessageResult: {self.status}, {format_count(len(self), 'message')}, {places}"
 
 
+class QueueView(NamedTuple):
+    """A queue and the log into which it leads, with their bounds at one time.
+
+    Attributes: least, most: the queue has the queue offsets from ``least`` to before ``most``. log_begin, log_end:
+    physical offsets, bytes.
+    """
+
+    log: CommitLog
+    queue: StoredQueue
+    least: int
+    most: int
+    log_begin: int
+    log_end: int
+
+    @classmethod
+    def of_queue(cls, log: CommitLog, queue: StoredQueue) -> QueueView:
+        """Return a view of the queue as it is now. Raises: CorruptFileError; OSError."""
+        least, most = queue.min_queue_offset, queue.max_queue_offset
+        if queue.is_compacted and least < most:
+            least = queue[least].queue_offset
+        return cls(log, queue, least, most, log.min_phy_offset, log.max_phy_offset)
+
+
 def get_message(
-    log: CommitLog,
-    queue: StoredQueue,
+    view: QueueView,
     queue_id: QueueId,
     queue_offset: int,
     max_msg_nums: int,
@@ -117,25 +143,14 @@ def get_message(
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
     wanted = split_tags(tags)
-    least, most = queue.min_queue_offset, queue.max_queue_offset
-    if queue.is_compacted and least < most:
-        least = queue[least].queue_offset
-    misplaced = (
-        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
-        if most == 0
-        else (GetMessageStatus.OFFSET_TOO_SMALL, least)
-        if queue_offset < (0 if queue.is_compacted else least)
-        else (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset)
-        if queue_offset == most
-        else (GetMessageStatus.OFFSET_OVERFLOW_BADLY, most)
-        if queue_offset > most
-        else None
-    )
-    if misplaced:
+    log, queue, least, most, *_ = view
+    if misplaced := find_misplaced(view, queue_offset):
         return GetMessageResult(*misplaced, least, most, empty_batch(message_fields()))
-    reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
+    reader = _Reader(view, ext, queue_offset, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
-    messages, _ = log.find_messages(np.array(reader.found, np.int64))
+    if reader.found and (few := reader.read_few(queue_id)) is not None:
+        return GetMessageResult(status, reader.next, least, most, partial(read_batch, log, reader.found), few)
+    messages = read_batch(log, reader.found)
     if reader.found and not len(messages) and max(reader.found) < log.min_phy_offset:  # they have expired meanwhile
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
     rows = np.arange(len(messages)) if reader.as_broker else rows_in_queue(messages, *queue_id)
@@ -147,6 +162,20 @@ def get_message(
         # A broker goes by the codes; a client then drops tags that are others.
         messages = messages.take([i for i, message in enumerate(messages) if message.tags in wanted])
     return GetMessageResult(status, reader.next, least, most, messages)
+
+
+def find_misplaced(view: QueueView, queue_offset: int) -> tuple[GetMessageStatus, int] | None:
+    """Return the status and the next queue offset of a read outside the bounds of a queue; None within them."""
+    least, most, is_compacted = view.least, view.most, view.queue.is_compacted
+    if (0 if is_compacted else least) <= queue_offset < most:
+        return None
+    if most == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if queue_offset < most:
+        return GetMessageStatus.OFFSET_TOO_SMALL, least
+    if queue_offset == most:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
+    return GetMessageStatus.OFFSET_OVERFLOW_BADLY, most
 
 
 def get_message_of_parts(
@@ -185,28 +214,26 @@ class _Reader:
 
     def __init__(
         self,
-        log: CommitLog,
-        queue: StoredQueue,
+        view: QueueView,
         ext: ConsumeQueueExt | None,
         queue_offset: int,
-        end: int,
         tags: set[str] | None,
         as_broker: bool,
     ) -> None:
-        self.log, self.queue, self.ext, self.begin, self.end = log, queue, ext, queue_offset, end
-        self.next = queue_offset
+        self.log, self.queue, self.end = view.log, view.queue, view.most
+        self.log_range = view.log_begin, view.log_end
+        self.ext, self.begin, self.next = ext, queue_offset, queue_offset
         self.tags = tags
-        self.codes = {code & INT_MASK for code in java_hash_codes(sorted(tags or ())).tolist()}
+        self.codes = {code & INT_MASK for code in java_hash_codes(sorted(tags)).tolist()} if tags else set()
         self.as_broker = as_broker
         self.found: list[int] = []
         self.messages = self.bytes = 0
-        self.log_range = log.min_phy_offset, log.max_phy_offset
 
     def collect(self, max_msg_nums: int) -> GetMessageStatus:
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         skip_until, place = -1, self.begin
         while place < self.end and (span := self.queue.file_range(place)) is not None:
-            for unit in self._units(max(span[0], place), span[1]):
+            for unit in self._units(max(span[0], place), span[1], max_msg_nums):
                 if unit.queue_offset + unit.batch_num <= self.next:
                     continue  # of a batch queue, where offsets are missing
                 if self._is_enough(unit, max_msg_nums):
@@ -224,6 +251,8 @@ class _Reader:
                 self.messages += unit.batch_num
                 self.bytes += unit.size
                 status, skip_until = GetMessageStatus.FOUND, -1
+                if not self.as_broker and self.messages >= max_msg_nums:
+                    return status  # before more units are read
             if self.as_broker or span[1] <= place:
                 return status
             place = span[1]
@@ -232,8 +261,26 @@ class _Reader:
             return GetMessageStatus.OFFSET_FOUND_NULL
         return status
 
-    def _units(self, begin: int, end: int) -> Iterator[CqUnit]:
+    def read_few(self, queue_id: QueueId) -> list[Message] | None:
+        """Read a few messages one by one. Return None if they are many, or if one is damaged or of another queue."""
+        if len(self.found) > FEW or self.as_broker or is_remote(self.log.directories[0]):
+            return None
+        messages = read_few(self.log, self.found)
+        if messages is None or not all(is_in_queue(message, *queue_id) for message in messages):
+            return None
+        return messages
+
+    def _units(self, begin: int, end: int, max_msg_nums: int) -> Iterator[CqUnit]:
         """The units of a part of one file. Of a batch queue they are few, and do not follow from the offsets."""
+        if max_msg_nums <= FEW and not self.queue.has_batches:
+            few = range(begin, min(begin + max_msg_nums, end))
+            for place in few:
+                try:
+                    unit = self.queue[place]
+                except IndexError:  # the queue was cut meanwhile
+                    return
+                yield unit
+            begin = few.stop
         step = end - begin if self.queue.has_batches else STEP
         for first in range(begin, end, max(step, 1)):
             yield from self.queue[first : min(first + step, end)]

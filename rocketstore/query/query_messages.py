@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, overload
 
@@ -20,13 +21,16 @@ from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts,
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_heads import find_record_end
+from rocketstore.log.record_reader import SPAN
 from rocketstore.made_by import made_by
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.preview import preview_messages
 from rocketstore.preview import Preview, Previewed
-from rocketstore.query.coverage import Coverage, overlaps
+from rocketstore.query.coverage import IndexView
+from rocketstore.query.read_few import FEW, read_batch, read_few
 from rocketstore.text_values import format_count
 
 MAX_SCAN = 100_000
@@ -142,8 +146,64 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         return preview_messages(title, messages, messages.names)
 
 
+def query_message(
+    view: IndexView,
+    topic: str,
+    key: str,
+    max_num: int,
+    times: tuple[int, int],
+    index_type: str | None,
+    max_scan: int,
+) -> QueryMessageResult:
+    """Find the messages of one key. Parameters: as for ``query_messages``."""
+    phy_offsets = find_few(view, topic, key, max_num, times, index_type) if max_scan > FEW else None
+    messages = None if phy_offsets is None else read_few(view.log, phy_offsets)
+    if phy_offsets is None or messages is None:
+        found = query_messages(view, topic, [key], max_num, *times, index_type, max_scan, 1)
+        return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+    read = partial(read_batch, view.log, phy_offsets)
+    return QueryMessageResult(read, not view.reasons, [*view.reasons], messages)
+
+
+def find_few(
+    view: IndexView, topic: str, key: str, max_num: int, times: tuple[int, int], index_type: str | None
+) -> list[int] | None:
+    """Find the physical offsets of the messages of one key, newest first, in a tenth of the time of a search.
+
+    Return None if there may be more than ``max_num`` or ``FEW`` of them, or if an entry leads to another message or to
+    damage. A search must find the answer then.
+    """
+    if view.files is None or max_num < 1 or not (isinstance(topic, str) and isinstance(key, str)):
+        return None
+    index_key, offsets, most = f"{index_key_prefix(topic, index_type)}#{key}", set[int](), min(max_num, FEW)
+    for file in view.files:
+        found = file.select_phy_offset(index_key, most + 1, LONG_MIN, LONG_MAX)
+        offsets.update(found)
+        if file.met_wild_slot or len(found) > most or len(offsets) > most:
+            return None
+    phy_offsets = sorted(offsets, reverse=True)
+    is_sure = not phy_offsets or _match_few(view.log, phy_offsets, topic, key, times, KINDS[index_type])
+    return phy_offsets if is_sure else None
+
+
+def _match_few(log: CommitLog, phy_offsets: list[int], topic: str, key: str, times: tuple[int, int], kind: int) -> bool:
+    """Return whether all these physical offsets are before the log's end and have messages that match a query."""
+    if phy_offsets[0] >= log.end_finder.find_readable_end(phy_offsets[0]):
+        return False
+    found = (log.file_run.read_entry(phy_offset, SPAN, find_record_end) for phy_offset in phy_offsets)
+    windows = [window for window in found if window is not None]
+    n = len(phy_offsets)
+    if len(windows) < n:
+        return False
+    offsets, rows = np.array(phy_offsets, np.int64), np.zeros(n, np.int64)
+    window_of, matched = np.arange(n, dtype=np.int32), np.zeros(n, np.uint8)
+    texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "keys")
+    match_records(windows, window_of, offsets, rows, *texts, kind, *times, matched)
+    return matched.tobytes() == b"\1" * n
+
+
 def query_messages(
-    coverage: Coverage,
+    view: IndexView,
     topic: Any,
     keys: Any,
     max_num: int,
@@ -153,7 +213,10 @@ def query_messages(
     max_scan: int,
     threads: int,
 ) -> QueryMessagesResult:
-    """Find the messages of keys. ``MessageStore.query_messages`` has the documentation."""
+    """Find the messages of keys. ``MessageStore.query_messages`` has the documentation.
+
+    Parameters: view: made before the call. Messages that are indexed later may be missed, and do not count as covered.
+    """
     max_num, max_scan, threads = map(operator.index, (max_num, max_scan, threads))
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
@@ -161,9 +224,8 @@ def query_messages(
     threads = min(threads, max(keys.length, 1))
     topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
-    log, index = coverage.log, coverage.index
     search = _Search(
-        log,
+        view.log,
         Utf8Texts([topic] if isinstance(topic, str) else topic, "topic"),
         Utf8Texts(keys, "keys"),
         KINDS[index_type],
@@ -172,23 +234,19 @@ def query_messages(
         max_scan,
         threads,
     )
-    log.refresh()
-    # Before the search: messages that are indexed from now on may be missed, so they must not count as covered.
-    reasons = coverage.reasons(index_type)
-    if isinstance(index, RocksIndex):
+    if isinstance(view.key_index, RocksIndex):
         texts = search.topics.to_list(), search.keys.to_list()
-        search.look_into(index.part_for_keys(hashes, *texts, index_type), hashes)
-    elif index is not None:
-        for file in reversed(index.files):
-            if overlaps(file, log):
-                search.look_into(file, hashes)
-    complete = np.full(len(hashes), not reasons)
+        search.look_into(view.key_index.part_for_keys(hashes, *texts, index_type), hashes)
+    else:
+        for file in view.search_files():
+            search.look_into(file, hashes)
+    complete = np.full(len(hashes), not view.reasons)
     complete &= ~search.damaged
-    reasons = [*reasons, *search.damages.values()]
+    reasons = [*view.reasons, *search.damages.values()]
     if search.cut.any():
         complete &= ~search.cut
         reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
-    return QueryMessagesResult(log, *search.result(), complete, reasons)
+    return QueryMessagesResult(view.log, *search.result(), complete, reasons)
 
 
 class _Search:

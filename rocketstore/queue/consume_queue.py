@@ -43,11 +43,11 @@ def beside_expiry(method: F) -> F:
 
     @functools.wraps(method)
     def call(self: ConsumeQueue, *args: Any, **options: Any) -> Any:
-        first = self.run.files[:1]
+        files = self.run.files
         try:
             return method(self, *args, **options)
         except (FileNotFoundError, CorruptFileError):
-            if not first or first[0].path.exists():
+            if not files or files[0].path.exists():
                 raise
             self.run.list_again()
             return method(self, *args, **options)
@@ -200,8 +200,9 @@ class ConsumeQueue(Closable):
         start = operator.index(key)
         end = self._end_after(start, start + 1)
         start += end if start < 0 else 0
-        for span in self._spans_between(start, min(start + 1, end)):
-            return self.run.unit_at(span[0])
+        files = self.run.files
+        if files and 0 <= start < end and (position := self._position(start)) >= files[0].file_from_offset:
+            return self.run.unit_at(position)
         first = max(self.min_queue_offset, 0)
         held = f"queue offsets are {first} to {end - 1}" if first < end else "it has none"
         raise IndexError(f"{self.directory}: no unit {key}: {held}")
@@ -259,7 +260,8 @@ class ConsumeQueue(Closable):
 
         Returns: None if no file has the queue offset. Raises: CorruptFileError for a file that was cut.
         """
-        position, spans = self._position(queue_offset), self._spans()
+        position = self._position(queue_offset)
+        spans = self._spans_before(self._end_of_known(position))
         at = bisect.bisect_right(spans, position, key=FIRST) - 1
         if at < 0 or position >= spans[at][1]:
             return None
@@ -335,7 +337,10 @@ class ConsumeQueue(Closable):
 
     def _spans(self) -> list[Span]:
         """Return the spans of the units of the queue. They are found again only if the files or the end changed."""
-        end, files = self._end_finder.find_end(), self.run.files
+        return self._spans_before(self._end_finder.find_end())
+
+    def _spans_before(self, end: int) -> list[Span]:
+        files = self.run.files
         known = self._known_spans  # another thread may replace it
         if known is None or known[0] is not files or known[1] != end:
             known = self._known_spans = files, end, self.run.complete_spans_until(end)
@@ -363,6 +368,11 @@ class ConsumeQueue(Closable):
         """Return the end as a queue offset. A range before the known end needs no search for the end."""
         end = self._end_finder.known_end
         return end // self.unit_size if first >= 0 and stop * self.unit_size <= end else self.max_queue_offset
+
+    def _end_of_known(self, position: int) -> int:
+        """Return the end as a position. The unit at a position before the known end needs no search for the end."""
+        end = self._end_finder.known_end
+        return end if 0 <= position < end else self._end_finder.find_end()
 
     def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:
         return search_units(self.run, self._spans(), self._log_of_times(), first, timestamp, is_lower=is_lower)

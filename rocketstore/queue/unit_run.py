@@ -227,7 +227,7 @@ class UnitRun:
 
     def unit_at(self, position: int) -> CqUnit:
         window: Window | None = self.file_run.read(position, self.unit_size)
-        if window is None:
+        if window is None or position - window.from_offset > window.buffer.size - self.unit_size:
             raise self.missing_file(position)
         return CqUnit(position // self.unit_size, *read_unit(window.buffer, position - window.from_offset))
 

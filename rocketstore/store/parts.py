@@ -37,6 +37,7 @@ from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
+from rocketstore.store.stamped_values import StampedValues
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.cut_proof import StoreEvidence
@@ -89,6 +90,9 @@ class StoreParts:
         self._index_database: RocksIndex | None = None
         self._formats: StoreFormats | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
+        # A writer changes its store, and the stamp does not see the tier and the compaction.
+        keeps = mode == "r" and not (tiered or compacted or is_remote(self.path))
+        self._stamped = StampedValues(places) if keeps else None
         self._closed = False
 
     # ---- log -----------------------------------------------------------------------------------------------

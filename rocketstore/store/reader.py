@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 import numpy as np
 
 from rocketstore.dataset.dataset_reader import DatasetReader
-from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.follow import COLUMNS, DispatchRequest, follow_batches, requests_of
-from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
-from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType, require_index_type
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
@@ -29,9 +28,8 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
-from rocketstore.query.cached_reads import CachedReads
-from rocketstore.query.coverage import Coverage
-from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_parts
+from rocketstore.query.coverage import Coverage, IndexView
+from rocketstore.query.get_message import GetMessageResult, QueueView, get_message, get_message_of_parts
 from rocketstore.query.other_logs import (
     OtherLog,
     choose_outside,
@@ -40,9 +38,16 @@ from rocketstore.query.other_logs import (
     plan_other_logs,
     scan_other_logs,
 )
-from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
+from rocketstore.query.query_messages import (
+    MAX_SCAN,
+    QueryMessageResult,
+    QueryMessagesResult,
+    query_message,
+    query_messages,
+)
 from rocketstore.query.query_tier import join_hits, query_tier
 from rocketstore.queue.compacted_queue import CompactedQueues
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
@@ -83,12 +88,6 @@ class StoreReader(StoreParts):
     """The methods of ``MessageStore`` that read messages."""
 
     _known_coverage: Coverage | None = None
-
-    @lazy_property
-    def _cached_reads(self) -> CachedReads | None:
-        if self.mode != "r" or is_remote(self.path) or self.tiered or self.compacted:
-            return None
-        return CachedReads(self.places, lambda: self.commit_log)
 
     scan = method_of_log(CommitLog.scan)
 
@@ -272,28 +271,23 @@ class StoreReader(StoreParts):
         >>> [message.body for message in rocketstore.open("demo").get_message("Orders", 0, 10, 2)]
         [b'order 10', b'order 11']
         """
-        cached, wanted = self._cached_reads, (operator.index(queue_offset), operator.index(max_msg_nums))
-        found = None
-        if cached is not None and tags is None and limits is None:
-            found = cached.get_message(topic, queue_id, *wanted)
-        if found is not None:
-            return found
-        try:
-            queue = self.consume_queue(topic, queue_id)
-        except KeyError:
-            return GetMessageResult.without_queue()
-        if cached is not None:
-            with contextlib.suppress(OSError, StoreError):  # the read below raises the error if it needs the part
-                cached.cache_queue(topic, queue_id, queue)
+        self._require_open()
+        name = QueueId(topic, operator.index(queue_id))
+        wanted = operator.index(queue_offset), operator.index(max_msg_nums)
         ext = None
         if tags is not None:
             with contextlib.suppress(KeyError):
-                ext = self.consume_queue_ext(topic, queue_id)
-        name = QueueId(topic, operator.index(queue_id))
+                ext = self.consume_queue_ext(*name)
+        view = None if self._stamped is None else self._stamped.find(name)
+        if view is not None:
+            return get_message(view, name, *wanted, tags, limits, ext)
+        try:
+            queue = self.consume_queue(*name)
+        except KeyError:
+            return GetMessageResult.without_queue()
 
         def read(part: StoredQueue, begin: int, count: int) -> GetMessageResult:
-            log = self.commit_log if part.log is None else part.log  # the first raises the reason why it is not read
-            found = get_message(log, part, name, begin, count, tags, limits, ext)
+            found = get_message(self._view_queue(name, part), name, begin, count, tags, limits, ext)
             return found.without_phy_offsets() if isinstance(part, TierQueue) else found
 
         try:
@@ -301,6 +295,15 @@ class StoreReader(StoreParts):
         except (CorruptFileError, FileNotFoundError):
             # The queue's first file may have expired since it was listed. Real damage raises the same error again.
             return get_message_of_parts(parts_of(queue), read, *wanted)
+
+    def _view_queue(self, name: QueueId, queue: StoredQueue) -> QueueView:
+        """Return a view of a queue. It is kept while the store does not change."""
+
+        def make() -> QueueView:
+            log = self.commit_log if queue.log is None else queue.log  # the first raises the reason why it is not read
+            return QueueView.of_queue(log, queue)
+
+        return make() if self._stamped is None else self._stamped.find_or_make(name, make, files_of_queue)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, bytes; None if no message begins there.
@@ -326,6 +329,16 @@ class StoreReader(StoreParts):
         if known is None or known.index is not index:
             self._known_coverage = known = Coverage(self.commit_log, index)
         return known
+
+    def _look_at_index(self, index_type: IndexType | None) -> IndexView:
+        """Return a view of the index, for keys or for tags. It is kept while the store does not change."""
+        self._require_open()
+        require_index_type(index_type)
+
+        def make() -> IndexView:
+            return self.coverage.look(index_type)
+
+        return make() if self._stamped is None else self._stamped.find_or_make(index_type, make, files_of_index)
 
     def query_messages(
         self,
@@ -357,7 +370,9 @@ class StoreReader(StoreParts):
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
         times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
-        found = query_messages(self.coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+        found = query_messages(
+            self._look_at_index(index_type), topic, keys, max_num, *times, index_type, max_scan, threads
+        )
         if self.tiered or self.compacted:
             found = self._with_other_logs(found, topic, keys, times, index_type, operator.index(max_num))
         if not found and isinstance(topic, str):
@@ -435,18 +450,13 @@ class StoreReader(StoreParts):
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         limits = epoch_ms(times[0], "begin_timestamp"), end_ms(times[1], "end_timestamp")
-        cached, result = self._cached_reads, None
-        if cached is not None and isinstance(key, str) and isinstance(topic, str) and max_scan >= MAX_SCAN:
-            result = cached.query_message(topic, key, operator.index(max_num), limits, index_type)
-        if result is None:
-            coverage = self.coverage
-            found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
-            if self.tiered or self.compacted:
-                found = self._with_other_logs(found, topic, [key], limits, index_type, operator.index(max_num))
+        view = self._look_at_index(index_type)
+        if self.reads_other_logs:
+            found = query_messages(view, topic, [key], max_num, *limits, index_type, max_scan, 1)
+            found = self._with_other_logs(found, topic, [key], limits, index_type, operator.index(max_num))
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
-            if cached is not None:
-                with contextlib.suppress(OSError, StoreError):
-                    cached.cache_index(coverage, index_type)
+        else:
+            result = query_message(view, topic, key, operator.index(max_num), limits, index_type, max_scan)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=4)
         return result
@@ -549,6 +559,22 @@ class StoreReader(StoreParts):
             older = takewhile(lambda batch: not stop.is_set(), older)
         rows = outside_of({other.queue: other.end for other in others if not other.is_tier})
         return chain(older, follow_batches(log, begin, poll, stop, columns, rows))
+
+
+def files_of_index(view: IndexView) -> list[StorePath] | None:
+    """Return the files that show whether a view of an index is still right; None if they do not show it."""
+    files = view.log.file_run.files
+    if view.files is None or not files or not isinstance(view.key_index, IndexService):
+        return None
+    return [view.key_index.directory, files[-1].path, *(file.path for file in view.files)]
+
+
+def files_of_queue(view: QueueView) -> list[StorePath] | None:
+    """Return the files that show whether a view of a queue is still right; None if they do not show it."""
+    queue, files = view.queue, view.log.file_run.files
+    if type(queue) is not ConsumeQueue or not files or not queue.run.files:
+        return None
+    return [queue.directory, files[-1].path, queue.run.files[-1].path]
 
 
 def texts_of(column: Any) -> list[str]:

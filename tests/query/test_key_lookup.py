@@ -68,7 +68,7 @@ def entries_of(store):
 
 
 def ask(log, index, keys, index_type=None):
-    return query_messages(Coverage(log, index), "T", keys, 100, 0, LONG_MAX, index_type, 100_000, 1)
+    return query_messages(Coverage(log, index).look(index_type), "T", keys, 100, 0, LONG_MAX, index_type, 100_000, 1)
 
 
 def test_an_index_of_arrays_answers_as_the_index_files_do(store):

@@ -524,24 +524,29 @@ def test_a_single_entry_is_searched_and_an_empty_file_is_not(tmp_path):
         assert (offsets_of(found), found.complete) == ([offset], True)
 
 
-def test_a_message_that_is_indexed_during_a_query_is_found_or_reported_as_missing(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_lone", [True, False])
+def test_a_message_indexed_during_a_query_is_found_or_reported(is_lone, tmp_path, monkeypatch):
     store, log = store_of(tmp_path, [message("k0"), message("k1", at=1)])
     index = IndexService(SLOTS, ITEMS)
     index.build_index(log.records[0][1])
     write_index(tmp_path, *index.files)
-    look_into = query_module._Search.look_into
+    (path,) = (tmp_path / "index").iterdir()
+    owner, name = (query_module, "find_few") if is_lone else (query_module._Search, "look_into")
+    search = getattr(owner, name)
 
-    def look_before_it_is_indexed(search, file, hashes):
-        look_into(search, file, hashes)
-        with rocketstore.IndexFile.open(file.path, "r+", hash_slot_num=SLOTS, index_num=ITEMS) as writing:
+    def search_before_it_is_indexed(*args):
+        found = search(*args)
+        with rocketstore.IndexFile.open(path, "r+", hash_slot_num=SLOTS, index_num=ITEMS) as writing:
             writing.put_key("TopicTest#k1", log.records[1][0], T0 + 1)
+        return found
 
-    monkeypatch.setattr(query_module._Search, "look_into", look_before_it_is_indexed)
+    monkeypatch.setattr(owner, name, search_before_it_is_indexed)
     with store:
-        found = store.query_message("TopicTest", "k1")
-        assert (offsets_of(found), found.complete) == ([], False)
-        found = store.query_message("TopicTest", "k1")
-        assert (offsets_of(found), found.complete) == ([log.records[1][0]], True)
+        ask = store.query_message if is_lone else store.query_messages
+        found = ask("TopicTest", "k1")
+        assert (offsets_of(found), bool(found.complete)) == ([], False)
+        found = ask("TopicTest", "k1")
+        assert (offsets_of(found), bool(found.complete)) == ([log.records[1][0]], True)
 
 
 def test_entries_beyond_the_end_of_the_log_are_skipped(tmp_path):

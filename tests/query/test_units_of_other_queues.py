@@ -70,7 +70,7 @@ def test_a_brokers_read_has_it(root):
         assert bodies(store, "Orders", 0, 2, max_msg_nums=3, limits="broker") == ["Orders-2", "Audit-7", "Orders-4"]
 
 
-def test_cached_reads_leave_it_out_too(root, caplog):
+def test_reads_with_a_kept_view_leave_it_out_too(root, caplog):
     redirect(root, "Orders/0", 3, "Audit/0")
     with rocketstore.open(root) as store:
         for _ in range(3):

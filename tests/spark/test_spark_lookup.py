@@ -268,7 +268,9 @@ def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
     rocketstore.rebuild(tmp_path / "store", consume_queue=False)
     second = stores.open(plan)
     assert second is not first
-    found = [query_messages(each, "T0", ["Aa"], 64, 0, LONG_MAX, None, 100, 1) for each in (first, second, other)]
+    found = [
+        query_messages(each.look(None), "T0", ["Aa"], 64, 0, LONG_MAX, None, 100, 1) for each in (first, second, other)
+    ]
     assert len({tuple(each.phy_offsets.tolist()) for each in found}) == 1
     assert [each.complete.all() for each in found] == [True] * 3
 
@@ -292,7 +294,7 @@ def test_a_plan_shows_the_messages_that_were_there_when_it_was_made(tmp_path):
             assert writer.index is not None  # which waits until it is built
             plans.append(planned(tmp_path / "store"))
         for plan in plans:
-            found = query_messages(stores.open(plan), "T", ["k"], 64, 0, LONG_MAX, None, 100, 1)
+            found = query_messages(stores.open(plan).look(None), "T", ["k"], 64, 0, LONG_MAX, None, 100, 1)
             counts.append((len(found.phy_offsets), found.complete.all()))
     assert counts == [(1, True), (2, True), (3, True)]
 

@@ -279,7 +279,7 @@ def test_a_new_plan_of_a_remote_store_has_the_index_that_came(made, memory, no_b
     assert cache.open(planned_store(memory)) is store
     upload(fs, made / "index", f"{memory}/index")
     again = cache.open(planned_store(memory))
-    assert len(query_by_key(again, "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1).phy_offsets) == 1
+    assert len(query_by_key(again.look(None), "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1).phy_offsets) == 1
     assert cache.open(planned_store(memory)) is again
 
 
@@ -298,7 +298,9 @@ def test_a_remote_index_is_not_listed_in_a_task(made):
 def test_a_lookup_lists_nothing_beside_the_store(made, no_believing):
     path = counted(made)
     for _ in range(2):
-        found = query_by_key(plan_store(survey_store(path)).open(), "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1)
+        found = query_by_key(
+            plan_store(survey_store(path)).open().look(None), "T1", ["key-1"], 64, 0, LONG_MAX, None, 100, 1
+        )
         assert found.complete.all()
     assert not [place for place in path.fs.lists if not place.startswith(str(made))]
 

@@ -148,7 +148,8 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
         coverage = open_store(query.plan)
         topic = query.topic if query.topic is not None else part.column("topic")
         limits = query.max_num, query.begin_timestamp, query.last_timestamp, query.index_type
-        found = find_messages(coverage, topic, part.column("key"), *limits, MAX_SCAN, 1)
+        view = coverage.look(query.index_type)
+        found = find_messages(view, topic, part.column("key"), *limits, MAX_SCAN, 1)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
         has_message = np.zeros(len(found), np.bool_)
         log = coverage.log

@@ -252,7 +252,7 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
     topic = columns[1] if len(columns) > 1 else lookup.topic
     limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
     if isinstance(lookup.plan, StorePlan):
-        found = query_messages(open_store(lookup.plan), topic, columns[0], *limits, None, MAX_SCAN, 1)
+        found = query_messages(open_store(lookup.plan).look(None), topic, columns[0], *limits, None, MAX_SCAN, 1)
         return PhyOffsets(found.phy_offsets, found.offsets)
     index: KeyLookup = open_index(lookup.plan)
     max_num, begin, end = limits
