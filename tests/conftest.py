@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.spark_settings import QUICK
-from support.stores import extract
+from support.stores import GOLDEN, extract
 
 TESTS = Path(__file__).parent
-GOLDEN = TESTS / "golden"
 
 
 def pytest_configure(config):

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from support import cut_store, damages, stores
 from support.cli import COMMAND, assert_one_line, golden, on_terminal, rows, run, start
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -28,7 +29,6 @@ FORMATS = ["parquet", "arrow", "jsonl", "csv"]
 NEW = [name for name in stores.NAMES if not name.endswith("5.3.3")]
 OLD = [pytest.param(name, marks=pytest.mark.slow) for name in stores.NAMES if name.endswith("5.3.3")]
 PLACES = {"phyOffset", "msgId", "size", "bodyCrc", "sysFlag", "queueOffset"}  # columns about the log
-SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=1000)
 
 
 def import_(source, store, *options):
@@ -189,7 +189,7 @@ TEXTS = ["", "a", "é\U0001f680", "\"'\\", "a,b\r\nc", "\rx", "\n", "\0", "\ufef
 def test_any_text_comes_back(form, tmp_path, seed):
     rng = random.Random(seed)
     put = []
-    with rocketstore.open(tmp_path / "a", "a", config=SMALL) as store:
+    with rocketstore.open(tmp_path / "a", "a", config=StoreConfig(**SMALL)) as store:
         for _ in range(300):
             text = "".join(rng.choices(TEXTS, k=3))
             body = rng.choice([text.encode(), rng.randbytes(rng.randrange(20))])
@@ -309,7 +309,7 @@ def test_a_source_must_say_what_it_is(options, tmp_path):
 
 
 def test_a_store_that_is_written_by_another_is_left_alone(lines, tmp_path):
-    with rocketstore.open(tmp_path / "store", "a", config=SMALL):
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**SMALL)):
         assert_one_line(run("import", lines, tmp_path / "store"), "lock")
     assert messages(tmp_path / "store") == []
 

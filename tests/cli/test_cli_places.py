@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 from support.cli import assert_one_line, run
-from support.places import SIZES, TEXT, contents, locked, make_backup, make_live
+from support.places import TEXT, contents, locked, make_backup, make_live
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import StoreConfig
@@ -56,7 +57,7 @@ def test_a_command_changes_another_store_with_the_flag_alone(live, backup, comma
     assert (contents(live), contents(backup)) == before
     result = run(*words, "--write-elsewhere")
     assert result.exit_code == 0, result.stderr
-    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(live, config=StoreConfig(**SMALL)) as store:
         assert [message.body for batch in store.scan() for message in batch] == [b"body", b"more"][
             : 1 + (command == "import")
         ]

@@ -9,7 +9,8 @@ import zoneinfo
 import pytest
 from reference.commit_log import make_commit_log
 from support.cli import assert_one_line, on_terminal, rows, run, start
-from support.puts import SIZES, files_under
+from support.profiles import SEVERAL_FILES
+from support.puts import files_under
 from support.rebuilt import KINDS, QUEUE_PARTS, assert_rebuilt, dispatched, index_names, make_log, of_batches
 
 from rocketstore import StoreConfig
@@ -27,7 +28,7 @@ FIELDS = ["minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems", 
 @pytest.fixture
 def conf(tmp_path):
     path = tmp_path / "broker.conf"
-    path.write_text("".join(f"{name}={SIZES[ours]}\n" for name, ours in NAMES.items()))
+    path.write_text("".join(f"{name}={SEVERAL_FILES[ours]}\n" for name, ours in NAMES.items()))
     return path
 
 
@@ -83,7 +84,7 @@ def test_a_topic_without_messages_is_named(store, conf):
 
 def test_the_release_and_the_zone(store, conf):
     rows(run("rebuild", store, "--broker-conf", conf, "--compat", "5.3.3", "--tz", "Asia/Shanghai"))
-    model = dispatched(store, StoreConfig(**SIZES, compat="5.3.3"))
+    model = dispatched(store, StoreConfig(**SEVERAL_FILES, compat="5.3.3"))
     assert_rebuilt(store, model, names=index_names(model, zoneinfo.ZoneInfo("Asia/Shanghai")))
     rows(run("rebuild", store, "--compat", "5.5.1"))
     assert_rebuilt(store, dispatched(store))
@@ -95,7 +96,7 @@ def test_saved_sizes_are_used_when_damaged_queues_and_index_are_rebuilt_as_anoth
         path = min(path for path in (store / part).rglob("*") if path.is_file())
         path.write_bytes(path.read_bytes()[:-7])
     rows(run("rebuild", store, "--compat", "5.3.3", "--tz", "UTC"))
-    model = dispatched(store, StoreConfig(**SIZES, compat="5.3.3"))
+    model = dispatched(store, StoreConfig(**SEVERAL_FILES, compat="5.3.3"))
     assert_rebuilt(store, model, names=index_names(model))
 
 

@@ -4,11 +4,13 @@ import json
 
 import pytest
 from support.cli import assert_one_line, on_terminal, rows, run
+from support.places import TEXT
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=1000)
+CONFIG = StoreConfig(**SMALL)
 
 
 @pytest.fixture
@@ -111,9 +113,9 @@ def test_on_a_terminal_it_is_a_table(torn):
 
 def test_the_brokers_file_says_the_sizes(store, tmp_path):
     conf = tmp_path / "broker.conf"
-    conf.write_text("mappedFileSizeCommitLog=32768\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
+    conf.write_text("mappedFileSizeCommitLog=32768\nmaxHashSlotNum=97\nmaxIndexNum=400\n")
     assert_one_line(run("recover", store, "--broker-conf", conf), "mappedFileSizeCommitLog")
-    conf.write_text("compat=x\nmappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
+    conf.write_text(f"compat=x\n{TEXT}")
     assert run("recover", store, "--broker-conf", conf).exit_code == 0
 
 
@@ -121,7 +123,7 @@ def test_the_release_to_recover_as_is_given(store, tmp_path):
     assert_one_line(run("recover", store, "--policy", "broker", "--compat", "5.4"), "5.4", "5.3.3, 5.5.0 and 5.5.1")
     assert run("recover", store, "--compat", "9").exit_code == 2
     conf = tmp_path / "broker.conf"
-    conf.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
+    conf.write_text(TEXT)
     for options in ([], ["--broker-conf", conf]):
         assert run("recover", store, "--policy", "broker", "--compat", "5.3", *options).exit_code == 0
 
@@ -149,8 +151,8 @@ def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_comman
     result = run("recover", store)
     assert_one_line(
         result,
-        "do not follow from the files, which look like 100 and 1000",
-        f": rocketstore recover {store} --slots 100 --items 1000",
+        "do not follow from the files, which look like 97 and 400",
+        f": rocketstore recover {store} --slots 97 --items 400",
     )
     assert "StoreConfig" not in result.stderr
 

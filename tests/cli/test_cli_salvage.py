@@ -5,11 +5,12 @@ import time
 
 import pytest
 from support.cli import assert_one_line, on_terminal, rows, run, start
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=1000)
+CONFIG = StoreConfig(**SMALL)
 
 
 @pytest.fixture

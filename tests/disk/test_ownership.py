@@ -9,14 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig, StoreError
 from rocketstore.disk.create import create_directory, create_file, open_own_file
 
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=37, max_index_num=120
-)
+CONFIG = StoreConfig(**SMALL)
 OWNER = 1234  # user and group of the store; nobody has this number
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can act for another user")
 

@@ -9,15 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.profiles import SMALL
 from support.times import make_old
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig, StoreError
 from rocketstore.disk.small_file import read_file_start, read_small_file
 
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, max_hash_slot_num=37, max_index_num=120
-)
+CONFIG = StoreConfig(**SMALL)
 HUGE = 100 << 30  # bytes; sparse
 MEMORY = 3 << 30  # bytes of address space that a call may take
 

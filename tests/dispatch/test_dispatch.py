@@ -13,13 +13,13 @@ from reference.index_file import IndexService as ReferenceIndex
 from reference.index_file import key_hash
 from reference.record import COMMIT, INNER_BATCH, blank, build_record, parse_record
 from support import stores
+from support.profiles import SEVERAL_FILES
 from support.puts import (
     BEGIN,
     PREPARED,
     PROFILES,
     ROLLBACK,
     SCHEDULE_TOPIC,
-    SIZES,
     assert_same_files,
     config_of,
     draw_plain,
@@ -538,7 +538,7 @@ GOLDEN = [name for name in stores.NAMES if name.split("-")[0] in ("basic", "rich
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_queues_of_a_broker_s_log_are_the_broker_s_byte_for_byte(name, tmp_path):
     golden = stores.unpack(name, tmp_path)
-    settings = {**SIZES, **stores.settings(name)}
+    settings = {**SEVERAL_FILES, **stores.settings(name)}
     settings.pop("force_verify_prop_crc", None)
     config = StoreConfig(**settings)
     log = CommitLog.open(golden / "commitlog", mapped_file_size=config.mapped_file_size_commit_log)

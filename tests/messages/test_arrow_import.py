@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from support import stores
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, MessageBatch, StoreConfig
@@ -367,7 +368,6 @@ def test_messages_that_were_read_can_be_put_again(tmp_path):
 
 # ---- into a store ------------------------------------------------------------------------------------------
 
-SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=100, max_index_num=1000)
 KEPT = ["topic", "queue_id", "flag", "reconsume_times", "prepared_transaction_offset", "tags", "keys", "uniq_key"]
 KEPT += ["properties", "body", "born_timestamp", "born_host"]
 
@@ -375,7 +375,7 @@ KEPT += ["properties", "body", "born_timestamp", "born_host"]
 @pytest.mark.parametrize("kind", ["Table", "RecordBatch", "pandas", "polars", "MessageBatch", "Scan", "reader"])
 def test_a_table_of_any_kind_is_put_into_a_store(kind, tmp_path):
     root = stores.unpack("rich-5.5.0", tmp_path)
-    with rocketstore.open(root) as store, rocketstore.open(tmp_path / "new", "a", config=SMALL) as new:
+    with rocketstore.open(root) as store, rocketstore.open(tmp_path / "new", "a", config=StoreConfig(**SMALL)) as new:
         table, expected = store.scan(batch_size=100).to_arrow(), store.scan(columns=KEPT).to_arrow()
         if kind in ("pandas", "polars"):
             pytest.importorskip(kind, reason=f"needs {kind}")
@@ -396,7 +396,7 @@ def test_a_table_of_any_kind_is_put_into_a_store(kind, tmp_path):
 def test_rows_that_pandas_chose_are_put_without_their_numbers(tmp_path):
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.DataFrame({"topic": ["T", "U", "T"], "body": [b"a", b"b", b"c"]}, index=[5, 9, 4])
-    with rocketstore.open(tmp_path, "a", config=SMALL) as store:
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SMALL)) as store:
         store.put_messages(frame[frame.topic == "T"])
         store.put_messages(frame.set_index(["body"], append=True))
         with pytest.raises(ValueError, match="columns number: are none of"):
@@ -406,7 +406,7 @@ def test_rows_that_pandas_chose_are_put_without_their_numbers(tmp_path):
 
 def test_a_table_is_put_with_its_own_times_on_request(tmp_path):
     table = pa.table({"topic": ["T"], "body": [b"x"], "storeTimestamp": [7_000], "storeHost": ["[::1]:9"]})
-    with rocketstore.open(tmp_path, "a", config=SMALL) as store:
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SMALL)) as store:
         assert store.put_messages(table, store_timestamp="given")[0].store_timestamp == 7_000
         assert store.put_messages(table, store_timestamp=5)[0].store_timestamp == 5
         assert store.put_messages(table)[0].store_timestamp > 1_700_000_000_000
@@ -417,7 +417,7 @@ def test_a_table_is_put_with_its_own_times_on_request(tmp_path):
 
 def test_a_batch_is_put_whole_or_not_at_all(tmp_path):
     table = pa.table({"topic": ["T", "a/b"], "body": ["x", "y"]})
-    with rocketstore.open(tmp_path, "a", config=SMALL) as store:
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SMALL)) as store:
         with pytest.raises(ValueError, match="a/b"):
             store.put_messages(MessageBatch.of_arrow(table))
         with pytest.raises(ValueError, match="columns boddy"):

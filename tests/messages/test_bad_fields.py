@@ -7,16 +7,11 @@ import pytest
 from reference.commit_log import write_file
 from reference.record import build_record
 from support.cli import rows, run
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import StoreConfig
 
-SIZES = {
-    "mapped_file_size_commit_log": 65536,
-    "mapped_file_size_consume_queue": 2000,
-    "max_hash_slot_num": 97,
-    "max_index_num": 400,
-}
 BODIES = [b"first", b"second", b"third"]
 BORN_TIME, BORN_HOST, BORN_PORT, STORE_TIME, STORE_PORT = 40, 48, 52, 56, 68  # bytes in a record
 KEY = b"KEYS\x01k\x02"
@@ -52,7 +47,7 @@ def root(request, tmp_path):
         log += bytes(record)
     root = tmp_path / "store"
     write_file(root / "commitlog", 0, log.ljust(65536, b"\0"))
-    rocketstore.rebuild(root, config=StoreConfig(**SIZES))
+    rocketstore.rebuild(root, config=StoreConfig(**SMALL))
     return root
 
 
@@ -103,5 +98,5 @@ def test_tables_of_spark_have_the_message(root):
 
 
 def test_a_salvage_keeps_the_message(root, tmp_path):
-    report = rocketstore.salvage(root, tmp_path / "saved", config=StoreConfig(**SIZES))
+    report = rocketstore.salvage(root, tmp_path / "saved", config=StoreConfig(**SMALL))
     assert (report.records, report.lost) == (3, ())

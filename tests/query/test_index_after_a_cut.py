@@ -2,18 +2,13 @@
 
 import pytest
 from support import cli, cut_store
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import StoreConfig, rebuild, recover
 from rocketstore.verify.kinds import KINDS
 
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=65536,
-    mapped_file_size_consume_queue=cut_store.CQ_FILE,
-    max_hash_slot_num=97,
-    max_index_num=400,
-    compat="5.3.3",
-)
+CONFIG = StoreConfig(**SMALL | {"mapped_file_size_consume_queue": cut_store.CQ_FILE}, compat="5.3.3")
 
 
 def cut(root, properties):

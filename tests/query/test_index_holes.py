@@ -4,19 +4,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.index.index_service import IndexService
 from rocketstore.query import index_holes
 
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=1 << 16,
-    mapped_file_size_consume_queue=2000,
-    max_hash_slot_num=100,
-    max_index_num=400,
-    allocate_file_ahead=False,
-)
+CONFIG = StoreConfig(**SMALL, allocate_file_ahead=False)
 
 
 @pytest.fixture(params=[index_holes.MAX_COMPARED, 0], ids=("compared", "sampled"))

@@ -5,20 +5,14 @@ import os
 import pytest
 from reference.message_store import make_store
 from support.cli import rows, run
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 
 FILE = f"{0:020d}"
 LIGHT = "%LMQ%a"
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=1 << 20,
-    mapped_file_size_consume_queue=2000,
-    max_hash_slot_num=100,
-    max_index_num=400,
-    enable_lmq=True,
-    enable_multi_dispatch=True,
-)
+CONFIG = StoreConfig(**SMALL, enable_lmq=True, enable_multi_dispatch=True)
 
 
 @pytest.fixture

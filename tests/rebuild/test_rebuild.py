@@ -11,7 +11,8 @@ import zoneinfo
 import pytest
 from reference.commit_log import CommitLog, build_record, read_files, walk_file
 from support.killed import killed_at
-from support.puts import INNER_BATCH, PROFILES, SIZES, Pair, fields_of, files_under
+from support.profiles import SEVERAL_FILES
+from support.puts import INNER_BATCH, PROFILES, Pair, fields_of, files_under
 from support.rebuilt import (
     CONFIG,
     KINDS,
@@ -35,7 +36,7 @@ from rocketstore import StoreCheckpoint, StoreConfig, rebuild, recover, verify
 from rocketstore.rebuild import rebuild as module
 
 OTHERS = ("5.3.3", "4.9.8", "4.6.0")
-FILE = SIZES["mapped_file_size_commit_log"]
+FILE = SEVERAL_FILES["mapped_file_size_commit_log"]
 
 
 @pytest.fixture(autouse=True)

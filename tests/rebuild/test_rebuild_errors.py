@@ -14,7 +14,8 @@ import pytest
 from reference.commit_log import build_record, read_files
 from store.test_store_full_disk import run_apart
 from support import damages
-from support.puts import SIZES, files_under
+from support.profiles import SEVERAL_FILES
+from support.puts import files_under
 from support.rebuilt import (
     CONFIG,
     FILE,
@@ -138,7 +139,7 @@ def test_kept_batch_queues_of_a_topic_without_batches_are_an_error(store, option
 
 def test_the_size_of_batch_queues_is_required_at_the_first_inner_batch(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["inner_batches"](random.Random(seed)))
-    sizes = {name: size for name, size in SIZES.items() if "batch" not in name}
+    sizes = {name: size for name, size in SEVERAL_FILES.items() if "batch" not in name}
     refused(root, ValueError, "no file shows mapper_file_size_batch_consume_queue", StoreConfig(**sizes))
     rebuild(root, config=StoreConfig(**sizes), consume_queue=False, out=tmp_path / "out")
     rebuild(root, config=CONFIG)

@@ -12,7 +12,8 @@ import zoneinfo
 
 import pytest
 from support.killed import killed_at
-from support.puts import SIZES, files_under, index_files
+from support.profiles import SEVERAL_FILES
+from support.puts import files_under, index_files
 from support.rebuilt import (
     CONFIG,
     KINDS,
@@ -57,8 +58,8 @@ def store(request, tmp_path, seed):
     if request.param != "new":
         for part in ("consumequeue/Old/0", "consumequeue_ext/Old/0", "batchconsumequeue/Old/0", "index"):
             (source / part).mkdir(parents=True)
-        (source / "consumequeue/Old/0" / f"{0:020}").write_bytes(bytes(SIZES["mapped_file_size_consume_queue"]))
-        size = 40 + 4 * SIZES["max_hash_slot_num"] + 20 * SIZES["max_index_num"]
+        (source / "consumequeue/Old/0" / f"{0:020}").write_bytes(bytes(SEVERAL_FILES["mapped_file_size_consume_queue"]))
+        size = 40 + 4 * SEVERAL_FILES["max_hash_slot_num"] + 20 * SEVERAL_FILES["max_index_num"]
         (source / "index" / "20200101000000000").write_bytes(bytes(size))
     if request.param == "crashed":
         (source / "abort").touch()

@@ -5,17 +5,14 @@ import time
 
 import pytest
 from support import cut_store, damages
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig, recover
 from rocketstore.recovery.lost import LostMessages
 
 CONFIG = StoreConfig(
-    mapped_file_size_commit_log=65536,
-    mapped_file_size_consume_queue=cut_store.CQ_FILE,
-    mapper_file_size_batch_consume_queue=460,
-    max_hash_slot_num=97,
-    max_index_num=400,
+    **SMALL | {"mapped_file_size_consume_queue": cut_store.CQ_FILE, "mapper_file_size_batch_consume_queue": 460}
 )
 T0 = cut_store.T0
 CHOICES = [{"cut_at_damage": True}, {"policy": "broker"}]

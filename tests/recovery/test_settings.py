@@ -6,26 +6,19 @@ import struct
 from dataclasses import replace
 
 import pytest
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
 
-SMALL = StoreConfig(
-    mapped_file_size_commit_log=1 << 16,
-    mapped_file_size_consume_queue=2000,
-    mapper_file_size_batch_consume_queue=4600,
-    mapped_file_size_consume_queue_ext=4096,
-    max_hash_slot_num=100,
-    max_index_num=400,
-    allocate_file_ahead=False,
-)
+CONFIG = StoreConfig(**SMALL, allocate_file_ahead=False)
 LEVELS = "7s 9s 11s 20s 40s"
 BEGIN = 1_700_000_000_000
 TOPIC = "SCHEDULE_TOPIC_XXXX"
 LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
 
 
-def put_delayed(root, *levels, config=SMALL, delays=LEVELS):
+def put_delayed(root, *levels, config=CONFIG, delays=LEVELS):
     with rocketstore.open(root, "a", config=replace(config, message_delay_level=delays)) as store:
         for level in levels:
             message = Message(TOPIC, b"x", queue_id=level - 1, delay_time_level=level)
@@ -71,7 +64,7 @@ def test_rebuild_keeps_the_delivery_times_that_units_show(tmp_path):
     assert "message_delay_level" not in saved(root)
 
 
-@pytest.mark.parametrize("config", [None, SMALL], ids=("saved", "given"))
+@pytest.mark.parametrize("config", [None, CONFIG], ids=("saved", "given"))
 def test_recover_completes_units_with_the_levels_that_units_show(tmp_path, config):
     root = put_delayed(tmp_path / "store", 5, 5, 5)
     forget(root, "message_delay_level")
@@ -81,7 +74,7 @@ def test_recover_completes_units_with_the_levels_that_units_show(tmp_path, confi
     assert "message_delay_level" not in saved(root)
 
 
-@pytest.mark.parametrize("config", [None, SMALL], ids=("saved", "given"))
+@pytest.mark.parametrize("config", [None, CONFIG], ids=("saved", "given"))
 def test_a_writer_puts_by_the_levels_that_units_show(tmp_path, config):
     root = put_delayed(tmp_path / "store", 5)
     forget(root, "message_delay_level")
@@ -95,7 +88,7 @@ def test_a_writer_puts_by_the_levels_that_units_show(tmp_path, config):
 def test_saved_levels_count_although_a_configuration_has_the_defaults(tmp_path):
     root = put_delayed(tmp_path / "store", 5)
     shutil.rmtree(root / "consumequeue")
-    assert rocketstore.rebuild(root, config=SMALL).assumptions == ()
+    assert rocketstore.rebuild(root, config=CONFIG).assumptions == ()
     assert delays_of(root, 5) == [40]
 
 
@@ -157,7 +150,7 @@ def test_salvage_takes_the_levels_that_units_show(tmp_path):
 def test_salvage_of_a_log_alone_names_its_levels(tmp_path):
     root = put_delayed(tmp_path / "store", 5)
     with pytest.warns(UserWarning, match=r"messageDelayLevel is assumed.* level 5 \(1m\)"):
-        report = rocketstore.salvage(root / "commitlog", tmp_path / "new", config=SMALL)
+        report = rocketstore.salvage(root / "commitlog", tmp_path / "new", config=CONFIG)
     assert len(report.assumptions) == 1
 
 
@@ -190,7 +183,7 @@ def test_a_damaged_unit_does_not_decide_the_level(tmp_path):
 )
 def test_light_queues_are_built_if_the_store_has_units_of_them(tmp_path, complete):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=replace(SMALL, enable_multi_dispatch=True, enable_lmq=True)) as store:
+    with rocketstore.open(root, "a", config=replace(CONFIG, enable_multi_dispatch=True, enable_lmq=True)) as store:
         store.put_messages([Message("Orders", b"x", queue_id=0, properties=LIGHT) for _ in range(3)])
     forget(root, "enable_multi_dispatch", "enable_lmq")
     shutil.rmtree(root / "consumequeue" / "%LMQ%b")
@@ -203,7 +196,7 @@ def test_light_queues_are_built_if_the_store_has_units_of_them(tmp_path, complet
 
 def test_messages_that_name_light_queues_without_units_are_counted(tmp_path):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=replace(SMALL, enable_multi_dispatch=True, enable_lmq=True)) as store:
+    with rocketstore.open(root, "a", config=replace(CONFIG, enable_multi_dispatch=True, enable_lmq=True)) as store:
         store.put_messages([Message("Orders", b"x", queue_id=0, properties=LIGHT) for _ in range(3)])
     forget(root, "enable_multi_dispatch", "enable_lmq")
     shutil.rmtree(root / "consumequeue")
@@ -214,7 +207,7 @@ def test_messages_that_name_light_queues_without_units_are_counted(tmp_path):
 
 def test_ext_units_are_built_if_units_lead_to_ext_units(tmp_path):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=replace(SMALL, enable_consume_queue_ext=True)) as store:
+    with rocketstore.open(root, "a", config=replace(CONFIG, enable_consume_queue_ext=True)) as store:
         store.put_messages([Message("Orders", b"x", queue_id=0, tags="A")] * 3)
     forget(root, "enable_consume_queue_ext")
     names = ["consumequeue", "consumequeue_ext"]
@@ -225,7 +218,7 @@ def test_ext_units_are_built_if_units_lead_to_ext_units(tmp_path):
 
 def test_bitmaps_of_ext_units_that_are_lost_are_named(tmp_path):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=replace(SMALL, enable_consume_queue_ext=True)) as store:
+    with rocketstore.open(root, "a", config=replace(CONFIG, enable_consume_queue_ext=True)) as store:
         store.put_message(Message("Orders", b"x", queue_id=0, tags="A"))
     path = root / "consumequeue_ext" / "Orders" / "0" / ("0" * 20)
     data = bytearray(path.read_bytes())
@@ -237,7 +230,7 @@ def test_bitmaps_of_ext_units_that_are_lost_are_named(tmp_path):
 
 def test_an_index_that_is_made_by_assumption_is_noted(tmp_path):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=replace(SMALL, message_index_enable=False)) as store:
+    with rocketstore.open(root, "a", config=replace(CONFIG, message_index_enable=False)) as store:
         store.put_message(Message("Orders", b"x", keys=["k"]))
     forget(root, "message_index_enable")
     (note,) = rocketstore.recover(root, dry_run=True).notes
@@ -247,7 +240,7 @@ def test_an_index_that_is_made_by_assumption_is_noted(tmp_path):
 
 
 def test_a_new_store_has_all_settings_of_its_writer(tmp_path):
-    rocketstore.open(tmp_path / "store", "a", config=SMALL).close()
+    rocketstore.open(tmp_path / "store", "a", config=CONFIG).close()
     assert saved(tmp_path / "store")["message_delay_level"] == StoreConfig.message_delay_level
 
 
@@ -265,7 +258,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_records_that_a_release_cannot_read_need_a_switch(tmp_path, call):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=SMALL) as store:
+    with rocketstore.open(root, "a", config=CONFIG) as store:
         store.create_topic("Batched", queue_type="BatchCQ")
         store.put_message(Message("T" * 200, b"x"))
         store.put_message(Message("Orders", b"x", born_host="[2001:db8::1]:5"))
@@ -273,17 +266,17 @@ def test_records_that_a_release_cannot_read_need_a_switch(tmp_path, call):
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.name != "lock"}
     match = r"4\.5\.2 cannot read 2 records: 1 with IPv6 hosts .*, 1 with a topic of more than 127 bytes"
     with pytest.raises(StoreError, match=match):
-        call(root, replace(SMALL, compat="4.5.2"))
+        call(root, replace(CONFIG, compat="4.5.2"))
     assert {path: path.read_bytes() for path in before} == before
     with pytest.raises(StoreError, match=r"4\.9\.8 cannot read 1 record: 1 with a topic of"):
-        call(root, replace(SMALL, compat="4.9.8"))
-    notes = call(root, replace(SMALL, compat="4.9.8", allow_unreadable=True))
+        call(root, replace(CONFIG, compat="4.9.8"))
+    notes = call(root, replace(CONFIG, compat="4.9.8", allow_unreadable=True))
     assert notes is None or "cannot read 1 record" in notes[0]
 
 
 def test_a_dry_run_notes_records_that_a_release_cannot_read(tmp_path):
     root = tmp_path / "store"
-    with rocketstore.open(root, "a", config=SMALL) as store:
+    with rocketstore.open(root, "a", config=CONFIG) as store:
         store.put_message(Message("T" * 200, b"x"))
-    (note,) = rocketstore.recover(root, config=replace(SMALL, compat="4.9.8"), dry_run=True).notes
+    (note,) = rocketstore.recover(root, config=replace(CONFIG, compat="4.9.8"), dry_run=True).notes
     assert "cannot read 1 record" in note

@@ -19,6 +19,7 @@ from reference.record import build_record, parse_record
 from support import cut_store, damages, deleted, hostile_store, rebuilt
 from support.damages import change_log, records
 from support.hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
+from support.profiles import SMALL
 from support.puts import Pair, config_of, open_paths, path_of
 from support.sound_store import check_index, check_log_end, check_queues
 
@@ -1027,7 +1028,7 @@ def test_a_message_of_light_queues_is_lost_once(tmp_path):
 
 
 def cut_config():
-    return rocketstore.StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=97, max_index_num=400)
+    return rocketstore.StoreConfig(**SMALL)
 
 
 def test_a_salvage_needs_a_place_or_a_dry_run(root):

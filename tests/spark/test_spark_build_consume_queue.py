@@ -10,13 +10,14 @@ import subprocess
 import sys
 
 import pytest
+from support.profiles import SEVERAL_FILES
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 import pandas as pd
 from pyspark import cloudpickle
 from support.deleted import LIVE, OLD, store_with_deleted_topic
-from support.puts import SIZES, files_under
+from support.puts import files_under
 from support.rebuilt import (
     CONFIG,
     FILE,
@@ -46,7 +47,7 @@ from rocketstore.survey.survey import survey_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")]
 
-UNITS = SIZES["mapped_file_size_consume_queue"] // 20  # of a file
+UNITS = SEVERAL_FILES["mapped_file_size_consume_queue"] // 20  # of a file
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from support.places import SIZES, contents, make_backup, make_live
+from support.places import contents, make_backup, make_live
+from support.profiles import SMALL
 from support.waiting import wait_for
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
@@ -19,7 +20,7 @@ from rocketstore.spark.build.directories import working_directories
 from rocketstore.spark.source import sink
 from rocketstore.spark.source.sink import writer_of
 
-OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
+OPTIONS = {camel_case(name): str(size) for name, size in SMALL.items()}
 SCHEMA = T.StructType([T.StructField("topic", T.StringType()), T.StructField("body", T.BinaryType())])
 
 
@@ -38,7 +39,7 @@ def writer(root, **options):
 
 
 def bodies(root):
-    with rocketstore.open(root, config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(root, config=StoreConfig(**SMALL)) as store:
         return [message.body for batch in store.scan() for message in batch]
 
 
@@ -68,11 +69,11 @@ def test_the_sink_refuses_a_link_into_another_store(live, tmp_path, part):
 def test_with_the_option_the_sink_writes_to_the_other_store_under_its_lock(live, backup, monkeypatch):
     monkeypatch.setattr(sink, "attempt_name", lambda: "000000-0")
     options = {"storePathCommitLog": str(live / "commitlog"), "writeElsewhere": "true"}
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError, match=str(live)):
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)), pytest.raises(StoreLockedError, match=str(live)):
         writer(backup, **options)
     job = writer(backup, **options)
     written = job.write(iter([pa.RecordBatch.from_pylist([{"topic": "T", "body": b"more"}])]))
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError):
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)), pytest.raises(StoreLockedError):
         job.commit([written])
     assert bodies(live) == [b"body"]
 
@@ -86,26 +87,26 @@ def test_with_the_option_a_job_is_committed_to_the_other_store(live, backup, mon
 
 def test_a_build_makes_its_directory_in_a_store_under_the_lock_of_that_store(live):
     before = contents(live)
-    store = rocketstore.open(live, "a", config=StoreConfig(**SIZES))
+    store = rocketstore.open(live, "a", config=StoreConfig(**SMALL))
     with store, pytest.raises(StoreLockedError), working_directories(live / "new", None):
         pass
     assert contents(live) == before
     with working_directories(live / "new", None), pytest.raises(StoreLockedError):
-        rocketstore.open(live, "a", config=StoreConfig(**SIZES))
+        rocketstore.open(live, "a", config=StoreConfig(**SMALL))
 
 
 @pytest.mark.spark
 def test_no_build_of_spark_writes_into_a_store_that_is_open(spark, live, tmp_path):
-    next_file = live / "commitlog" / f"{SIZES['mapped_file_size_commit_log']:020}"
+    next_file = live / "commitlog" / f"{SMALL['mapped_file_size_commit_log']:020}"
     shutil.copytree(live, tmp_path / "copy")
     schema = "topic string, key string, offset long, time long"
     frame = spark.createDataFrame([("T", "k", 0, 1_700_000_000_000)], schema)
     columns = {"key": "key", "phy_offset": "offset", "store_timestamp": "time", "topic": "topic"}
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)):
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)):
         wait_for(lambda: next_file.exists() and next_file.stat().st_size)  # a thread of the store makes it
         before = contents(live)
         with pytest.raises(StoreLockedError):
-            rebuild_consume_queue(spark, tmp_path / "copy", live / "new", config=StoreConfig(**SIZES))
+            rebuild_consume_queue(spark, tmp_path / "copy", live / "new", config=StoreConfig(**SMALL))
         with pytest.raises(StoreLockedError):
             write_index(frame, live / "new", **columns)
         assert contents(live) == before

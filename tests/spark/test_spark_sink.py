@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.profiles import SEVERAL_FILES
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 import pyarrow as pa
 from pyspark.sql import types as T
-from support.puts import SIZES, files_under, index_files
+from support.puts import files_under, index_files
 from support.spark_reads import environment_of_classic, read_table
 
 import rocketstore
@@ -30,7 +31,7 @@ from rocketstore.spark.source.sink import writer_of
 from rocketstore.store import write_job
 
 TIME = 1_700_000_000_000
-OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
+OPTIONS = {camel_case(name): str(size) for name, size in SEVERAL_FILES.items()}
 DDL = (
     "topic string, body binary, keys array<string>, tags string, properties map<string,string>, queueId int, "
     "bornTimestamp timestamp"
@@ -57,7 +58,7 @@ def message_of(row):
 
 
 def serial(root, rows):
-    with rocketstore.open(root, "a", config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(root, "a", config=StoreConfig(**SEVERAL_FILES)) as store:
         store.put_messages([message_of(row) for row in rows], store_timestamp=TIME)
     return contents(root)
 
@@ -164,7 +165,7 @@ def spark_bodies(root):
 
 def test_rows_of_a_job_are_read_when_all_are_there(tmp_path, as_attempt, monkeypatch):
     writer, messages = write(tmp_path / "store", as_attempt, [[batch(("T", b"%d" % i, 0))] for i in range(3)])
-    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**SEVERAL_FILES)) as store:
         store.put_message(Message("T", b"before"))
     seen = []
 
@@ -311,7 +312,7 @@ def test_overwriting_is_refused(tmp_path):
 
 def test_a_store_that_is_open_is_refused_before_and_after_the_tasks(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
-    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES)):
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SEVERAL_FILES)):
         with pytest.raises(StoreLockedError):
             writer_of(fields("topic", "body"), {"path": str(tmp_path)}, False)
         with pytest.raises(StoreLockedError):
@@ -321,7 +322,7 @@ def test_a_store_that_is_open_is_refused_before_and_after_the_tasks(tmp_path, as
 
 
 def test_a_store_is_written_as_it_was_last_but_for_what_options_say(tmp_path):
-    rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES, compat="4.9.3")).close()
+    rocketstore.open(tmp_path, "a", config=StoreConfig(**SEVERAL_FILES, compat="4.9.3")).close()
     config = writer_of(fields("topic", "body"), {"path": str(tmp_path), "flushDiskType": "SYNC_FLUSH"}, False).config
     assert (config.compat, config.flush_disk_type, config.max_index_num) == ("4.9.3", "SYNC_FLUSH", 40)
 
@@ -405,7 +406,7 @@ def test_other_modes_than_append_are_refused(frame, tmp_path, mode):
 
 @pytest.mark.spark
 def test_a_store_that_a_writer_has_open_is_an_error_that_says_so(frame, tmp_path):
-    store = rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES))
+    store = rocketstore.open(tmp_path, "a", config=StoreConfig(**SEVERAL_FILES))
     with store, pytest.raises(Exception, match="has the store open"):
         save(frame(ROWS[:1]), tmp_path)
     assert all_messages(tmp_path) == []

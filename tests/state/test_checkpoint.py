@@ -11,7 +11,7 @@ import threading
 
 import pytest
 import reference
-from conftest import GOLDEN
+from support.stores import GOLDEN
 
 from rocketstore import StoreCheckpoint
 

@@ -8,9 +8,8 @@ import random
 import time
 
 import pytest
-from conftest import GOLDEN
 from support.broker_tables import check, extend_topics, read_topics, repair
-from support.stores import extract
+from support.stores import GOLDEN, extract
 from support.waiting import replace_sleep
 
 from rocketstore import BrokerConfig, StoreError

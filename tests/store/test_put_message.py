@@ -13,6 +13,7 @@ from reference.consume_queue import FILLER, UNIT, load
 from reference.message_store import Refused
 from reference.record import MAGIC_V1, MAGIC_V2, blank, parse_record
 from support.broker_tables import extend_topics
+from support.profiles import SEVERAL_FILES
 from support.puts import (
     BEGIN,
     COMMIT,
@@ -23,7 +24,6 @@ from support.puts import (
     PROFILES,
     ROLLBACK,
     SCHEDULE_TOPIC,
-    SIZES,
     Pair,
     assert_same_files,
     config_of,
@@ -42,7 +42,7 @@ from rocketstore.state.json_tables import JsonTables
 HEAD = 91  # of a record without body, topic and properties
 
 
-def record_at(root, phy_offset, file_size=SIZES["mapped_file_size_commit_log"]):
+def record_at(root, phy_offset, file_size=SEVERAL_FILES["mapped_file_size_commit_log"]):
     """The record at a place, as the reference reads it."""
     start = phy_offset // file_size * file_size
     parsed = parse_record(read_files(root / "commitlog")[start], phy_offset - start)
@@ -587,7 +587,7 @@ def test_a_field_of_a_wrong_type_or_out_of_range_is_refused_and_nothing_written(
 # ---- the file ----------------------------------------------------------------------------------------------
 
 
-def body_for(left, *, file_size=SIZES["mapped_file_size_commit_log"]):
+def body_for(left, *, file_size=SEVERAL_FILES["mapped_file_size_commit_log"]):
     """A body for topic T whose record leaves so many bytes of an empty file."""
     return bytes(file_size - left - HEAD - 1)
 

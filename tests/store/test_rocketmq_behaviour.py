@@ -11,17 +11,18 @@ from reference.commit_log import CommitLog, blank, build_record, read_files, wri
 from reference.message_store import make_store
 from reference.recovery import CHECKPOINT, LOGICS_OFFSET, PHYSIC, Broker
 from support import damages
-from support.puts import BEGIN, PARTS, SIZES, config_of, files_under, open_store
+from support.profiles import SEVERAL_FILES
+from support.puts import BEGIN, PARTS, config_of, files_under, open_store
 
 import rocketstore
 from rocketstore import CorruptFileError, IndexFile, Message, StoreError
 from rocketstore.config import camel_case
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
-FILE = SIZES["mapped_file_size_commit_log"]
-CQ_FILE = SIZES["mapped_file_size_consume_queue"]
+FILE = SEVERAL_FILES["mapped_file_size_commit_log"]
+CQ_FILE = SEVERAL_FILES["mapped_file_size_consume_queue"]
 CONFIG = config_of()
-BROKER_SIZES = {camel_case(name): size for name, size in SIZES.items()}
+BROKER_SIZES = {camel_case(name): size for name, size in SEVERAL_FILES.items()}
 FULL = CQ_FILE // 20  # units of a file of a queue
 SIZE = len(build_record())  # of a record without anything special
 
@@ -34,8 +35,8 @@ def store_of(root, records):
         records,
         file_size=FILE,
         cq_file_size=CQ_FILE,
-        hash_slot_num=SIZES["max_hash_slot_num"],
-        index_num=SIZES["max_index_num"],
+        hash_slot_num=SEVERAL_FILES["max_hash_slot_num"],
+        index_num=SEVERAL_FILES["max_index_num"],
     )
     return root
 

@@ -1,18 +1,15 @@
 """Stores that real brokers left, and what the Java client and mqadmin saw of each just before its stop.
 
-golden/brokers/README.md says what each store is. ``unpack`` leaves out the timer wheels, which are nearly all holes.
+golden/brokers/README.md says what each store is.
 """
 
 import base64
 import functools
-import json
-import lzma
-from pathlib import Path
 from typing import NamedTuple
 
-from support.stores import extract
+from support import stores
 
-BROKERS = Path(__file__).parent.parent / "golden" / "brokers"
+BROKERS = stores.GOLDEN / "brokers"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in BROKERS.glob("*.tar.xz"))
 COMPRESSED = 1  # of sysFlag, which the client clears as it decompresses a body
 OF_CLIENT = ("MIN_OFFSET", "MAX_OFFSET")  # properties that the client adds
@@ -24,16 +21,8 @@ class Lag(NamedTuple):
     consumer_offset: int
 
 
-def unpack(name, directory):
-    """Unpack a store into the directory and return its root."""
-    extract(BROKERS / f"{name}.tar.xz", directory, lambda file: "/timerwheel" not in file)
-    return Path(directory) / name
-
-
-@functools.cache
-def truth(name):
-    with lzma.open(BROKERS / f"{name}.truth.json.xz", "rt", encoding="utf-8") as file:
-        return json.load(file)
+unpack = functools.partial(stores.unpack_broker, group="brokers")
+truth = functools.partial(stores.truth, group="brokers")
 
 
 def rows(name, topic):

@@ -5,21 +5,17 @@ import shutil
 import subprocess
 import sys
 
+from support.profiles import SMALL
+
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-SIZES = {
-    "mapped_file_size_commit_log": 65536,
-    "mapped_file_size_consume_queue": 2000,
-    "max_hash_slot_num": 97,
-    "max_index_num": 400,
-}
 TEXT = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
 
 
 def make_live(root):
     """Make a store with one message. Return its root."""
-    with rocketstore.open(root, "a", config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(root, "a", config=StoreConfig(**SMALL)) as store:
         store.put_message(Message("T", b"body"))
     return root
 

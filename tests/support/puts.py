@@ -4,18 +4,11 @@ from pathlib import Path
 
 from reference.java import parse_number
 from reference.message_store import Placed, StoreModel
+from support.profiles import SEVERAL_FILES
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-SIZES = {
-    "mapped_file_size_commit_log": 4096,
-    "mapped_file_size_consume_queue": 200,
-    "mapper_file_size_batch_consume_queue": 230,
-    "mapped_file_size_consume_queue_ext": 128,
-    "max_hash_slot_num": 13,
-    "max_index_num": 40,
-}
 PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext")
 BEGIN = 1_700_000_000_000
 TRANSACTIONS = NOT, PREPARED, COMMIT, ROLLBACK = 0, 0x4, 0x8, 0xC
@@ -23,7 +16,7 @@ INNER_BATCH, NEED_UNWRAP = 0x80, 0x40
 
 
 def config_of(**options):
-    return StoreConfig(**{**SIZES, **options})
+    return StoreConfig(**{**SEVERAL_FILES, **options})
 
 
 def open_store(root, **options):

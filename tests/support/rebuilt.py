@@ -10,7 +10,8 @@ from reference.commit_log import CommitLog, build_record, make_commit_log, read_
 from reference.index_file import IndexFile
 from reference.record import COMMIT, INNER_BATCH, PREPARED, ROLLBACK, SCHEDULE_TOPIC
 from reference.recovery import Broker
-from support.puts import SIZES, files_under, model_of
+from support.profiles import SEVERAL_FILES
+from support.puts import files_under, model_of
 
 from rocketstore import StoreConfig, rebuild
 from rocketstore.config import camel_case
@@ -18,8 +19,8 @@ from rocketstore.recovery.plan import plan_recovery
 from rocketstore.survey.survey import survey_store
 
 QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
-CONFIG = StoreConfig(**SIZES)
-FILE = SIZES["mapped_file_size_commit_log"]
+CONFIG = StoreConfig(**SEVERAL_FILES)
+FILE = SEVERAL_FILES["mapped_file_size_commit_log"]
 START = 1_700_000_000_000
 KINDS = {}
 
@@ -356,6 +357,6 @@ def broker_config(config):
 
 def index_items(root):
     """(key hash, physical offset) of all items, in their order."""
-    sizes = SIZES["max_hash_slot_num"], SIZES["max_index_num"]
+    sizes = SEVERAL_FILES["max_hash_slot_num"], SEVERAL_FILES["max_index_num"]
     files = [IndexFile(*sizes, data=path.read_bytes()) for path in sorted((Path(root) / "index").iterdir())]
     return [file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count)]

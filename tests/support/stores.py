@@ -62,6 +62,22 @@ def unpack(name, directory):
     return Path(directory) / name
 
 
+def unpack_broker(name, directory, group):
+    """Unpack a store of a group, which a directory of ``golden`` has, without timer wheels, which are nearly all holes.
+
+    Return its root.
+    """
+    extract(GOLDEN / group / f"{name}.tar.xz", directory, lambda file: "/timerwheel" not in file)
+    return Path(directory) / name
+
+
+@functools.cache
+def truth(name, group):
+    """Return what the Java client and mqadmin saw of a store just before its stop."""
+    with lzma.open(GOLDEN / group / f"{name}.truth.json.xz", "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
 def extract(path, directory, wanted=lambda name: True):
     """Unpack the wanted files of an archive, by name. Python before 3.11.4 has no filters."""
     with tarfile.open(path) as archive:

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -15,7 +16,7 @@ PACKAGE = Path(rocketstore.__file__).parent
 
 @pytest.fixture
 def store(tmp_path):
-    config = StoreConfig(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=10, max_index_num=10)
+    config = StoreConfig(**SMALL)
     with rocketstore.open(tmp_path / "store", "a", config=config) as writer:
         writer.put_message(Message("T", b"body"))
     return tmp_path / "store"

@@ -5,7 +5,8 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from support.places import SIZES, TEXT, contents, locked, make_backup, make_live
+from support.places import TEXT, contents, locked, make_backup, make_live
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import CommitLog, Message, StoreConfig, StoreError, StoreLockedError, rebuild, recover, salvage
@@ -93,7 +94,7 @@ def test_no_writer_follows_a_link_into_another_store(live, tmp_path, part, name)
     copy.symlink_to(live / part)
     before = contents(live, tmp_path / "copy")
     with pytest.raises(StoreError, match="belongs to the store at") as caught:
-        WRITERS[name](tmp_path / "copy", StoreConfig(**SIZES))
+        WRITERS[name](tmp_path / "copy", StoreConfig(**SMALL))
     assert str(copy) in str(caught.value)
     assert str(live / part) in str(caught.value)
     assert contents(live, tmp_path / "copy") == before
@@ -108,10 +109,10 @@ def test_no_writer_changes_a_file_that_another_store_shares_by_a_hard_link(live,
     before = contents(live)
     for write in (put, WRITERS["recover"], WRITERS["rebuild"]):
         with pytest.raises(StoreError, match="is a hard link") as caught:
-            write(tmp_path / "copy", StoreConfig(**SIZES))
+            write(tmp_path / "copy", StoreConfig(**SMALL))
         assert str(tmp_path / "copy" / shared) in str(caught.value)
     assert contents(live) == before
-    put(tmp_path / "copy", StoreConfig(**SIZES, write_elsewhere=True))
+    put(tmp_path / "copy", StoreConfig(**SMALL, write_elsewhere=True))
 
 
 @pytest.mark.parametrize("part", ["batchconsumequeue", "consumequeue_ext"])
@@ -122,21 +123,21 @@ def test_a_file_of_another_kind_of_queue_may_not_lead_into_another_store(live, t
     (live / part / "T" / "0" / f"{0:020}").write_bytes(bytes(4600))
     (tmp_path / "copy" / part / "T" / "0" / f"{0:020}").symlink_to(live / part / "T" / "0" / f"{0:020}")
     with pytest.raises(StoreError, match="belongs to the store at"):
-        put(tmp_path / "copy", StoreConfig(**SIZES))
+        put(tmp_path / "copy", StoreConfig(**SMALL))
 
 
 def test_links_to_files_of_the_same_store_are_followed(live):
     queue = live / "consumequeue" / "T" / "0"
     (queue / f"{0:020}").rename(live / "moved")
     (queue / f"{0:020}").symlink_to(live / "moved")
-    put(live, StoreConfig(**SIZES))
-    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+    put(live, StoreConfig(**SMALL))
+    with rocketstore.open(live, config=StoreConfig(**SMALL)) as store:
         assert sum(len(store.consume_queue(*queue)) for queue in store.queues()) == 2
 
 
 def test_expired_files_of_another_store_are_deleted_with_the_flag_alone(tmp_path, conf):
     live = tmp_path / "live"
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)) as store:
         for _ in range(5):
             store.put_message(Message("T", bytes(40_000)))
     make_backup(live, tmp_path / "backup", "commitlog")
@@ -170,13 +171,13 @@ def test_relative_paths_lead_where_they_lead_from_the_working_directory(live, ba
     put("live", conf(f"storePathRootDir={live}\nstorePathCommitLog=./live/../live/commitlog\n"))
     monkeypatch.chdir(live)
     put(".", conf("storePathRootDir=.\nstorePathCommitLog=commitlog\n"))
-    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(live, config=StoreConfig(**SMALL)) as store:
         assert sum(len(batch) for batch in store.scan()) == 4
 
 
 def test_a_store_that_is_given_by_a_link_is_its_own(live, conf, tmp_path):
     (tmp_path / "link").symlink_to(live)
-    put(tmp_path / "link", StoreConfig(**SIZES))
+    put(tmp_path / "link", StoreConfig(**SMALL))
     put(tmp_path / "link", conf(LINES[0].format(live=live)))
     put(live, conf(LINES[0].format(live=tmp_path / "link")))
 
@@ -186,8 +187,8 @@ def test_with_the_flag_the_other_store_is_written_and_its_lock_held(live, backup
     with rocketstore.open(backup, "a", config=config) as store:
         store.put_message(Message("T", b"more"))
         with pytest.raises(StoreLockedError):
-            rocketstore.open(live, "a", config=StoreConfig(**SIZES))
-    put(live, StoreConfig(**SIZES))
+            rocketstore.open(live, "a", config=StoreConfig(**SMALL))
+    put(live, StoreConfig(**SMALL))
 
 
 def test_with_the_flag_a_lock_of_the_other_store_still_refuses(live, backup, conf):
@@ -203,14 +204,14 @@ def test_with_the_flag_a_lock_of_the_other_store_still_refuses(live, backup, con
 def test_a_log_elsewhere_that_belongs_to_no_other_store_is_written(live, conf, tmp_path):
     (live / "commitlog").rename(tmp_path / "log")
     put(live, conf(f"storePathRootDir={live}\nstorePathCommitLog={tmp_path}/log\n"))
-    put(live, StoreConfig(**SIZES, store_path_commit_log=str(tmp_path / "log")))
+    put(live, StoreConfig(**SMALL, store_path_commit_log=str(tmp_path / "log")))
     with pytest.raises(StoreError, match="belongs to the store at"):
         put(live, conf(f"storePathRootDir={tmp_path}/other\nstorePathCommitLog={tmp_path}/log\n"))
 
 
 def test_a_linked_log_is_appended_to_under_the_lock_of_its_store(live, tmp_path):
     (tmp_path / "link").symlink_to(live / "commitlog")
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError):
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)), pytest.raises(StoreLockedError):
         CommitLog.open(tmp_path / "link", "r+", mapped_file_size=65536)
 
 
@@ -237,9 +238,9 @@ def test_a_log_that_is_not_where_the_brokers_file_says_is_not_called_gone(live, 
 
 def test_a_directory_is_made_in_a_store_under_its_lock(live, tmp_path):
     shutil.copytree(live, tmp_path / "copy")
-    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)):
+    with rocketstore.open(live, "a", config=StoreConfig(**SMALL)):
         with pytest.raises(StoreLockedError):
-            rebuild(tmp_path / "copy", out=live / "new", config=StoreConfig(**SIZES))
+            rebuild(tmp_path / "copy", out=live / "new", config=StoreConfig(**SMALL))
         with pytest.raises(StoreLockedError):
-            salvage(tmp_path / "copy", live / "new", config=StoreConfig(**SIZES))
+            salvage(tmp_path / "copy", live / "new", config=StoreConfig(**SMALL))
     assert not (live / "new").exists()

@@ -5,7 +5,8 @@ import os
 import shutil
 
 import pytest
-from support.places import SIZES, TEXT
+from support.places import TEXT
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -22,7 +23,7 @@ BATCH_TOPIC = '{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.ty
 def made(tmp_path_factory):
     """A store with one message, of which each test gets a copy."""
     root = tmp_path_factory.mktemp("made") / "store"
-    with rocketstore.open(root, "a", config=StoreConfig(**SIZES)) as store:
+    with rocketstore.open(root, "a", config=StoreConfig(**SMALL)) as store:
         store.put_message(Message("T", b"body", keys=["key"]))
     return root
 

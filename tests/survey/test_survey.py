@@ -5,6 +5,7 @@ import shutil
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+from support.profiles import SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
@@ -17,13 +18,7 @@ from rocketstore.recovery.plan import plan_recovery
 from rocketstore.survey.sizes import SizeSource
 from rocketstore.survey.survey import survey_store
 
-SIZES = {
-    "mapped_file_size_commit_log": 65536,
-    "mapped_file_size_consume_queue": 2000,
-    "max_hash_slot_num": 97,
-    "max_index_num": 400,
-}
-CONFIG = StoreConfig(**SIZES)
+CONFIG = StoreConfig(**SMALL)
 
 
 def make(root, queues=1):
