@@ -99,6 +99,13 @@ def build(release, profile=""):
     return f"Maven cannot build against RocketMQ {release}: {errors[0][:300]}"
 
 
+def end_process(root):
+    """Say in ``abort`` that the process of a crashed store is gone: the JVM lives on, and has other stores open."""
+    abort = root / "abort"
+    if abort.exists() and abort.stat().st_size:
+        abort.write_text("0")
+
+
 class Java:
     """A JVM with the classes of one release."""
 
@@ -186,7 +193,10 @@ class Java:
 
     def write_store(self, root, options, messages):
         """Put messages (see stores.py) into a new store; return the answers, as dicts."""
-        return self.json_answers("write", root, json.dumps(options), rows=messages)
+        answers = self.json_answers("write", root, json.dumps(options), rows=messages)
+        for left in (root, options.get("crashCopy", root)):
+            end_process(Path(left))
+        return answers
 
     def read_store(self, root, options, requests, *, load=True):
         """Ask RocketMQ about a copy of a store; return the answers to requests, dicts with an "op", one by one.
@@ -205,7 +215,9 @@ class Java:
         start=False: load it and leave it like that. See StoreRecovery.java.
         """
         config = {"haListenPort": 0, **options["config"], "duplicationEnable": False}
-        return json.loads(self.call("recover", root, json.dumps({**options, "config": config, "start": start})))
+        answer = json.loads(self.call("recover", root, json.dumps({**options, "config": config, "start": start})))
+        end_process(Path(root))
+        return answer
 
     def start(self, root, options):
         """Start a store that runs until `stop`; return what it said after the load. See StoreRuns.java."""

@@ -169,7 +169,8 @@ def test_the_golden_store_of_a_broker(tmp_path):
     """It had crashed. Then it put a message again whose first items are in a full index file."""
     source, settings = golden.unpack("broker-5.5.0", tmp_path), golden.settings("broker-5.5.0")
     root = without_queues_and_index(source, tmp_path / "store")
-    rebuild(root, config=StoreConfig(**settings), tz="UTC")
+    with pytest.warns(UserWarning, match="messageDelayLevel is assumed"):
+        rebuild(root, config=StoreConfig(**settings), tz="UTC")
     assert queues(root) == queues(source)
     ours, theirs = (sorted((path / "index").iterdir()) for path in (root, source))
     assert [path.read_bytes() for path in ours[:-1]] == [path.read_bytes() for path in theirs[:-1]]

@@ -21,12 +21,16 @@ ONE_INDEX_FILE = {"maxIndexNum": 5000}
 MORE = {"small files": ("basic", {"mappedFileSizeCommitLog": 12 * 1024})}
 PROFILES = ("basic", "rich", "batch", "lmq", "lmq_batch", "crc", "cqext", *MORE)
 REFUSED = ("damaged_body_of_a_record", "damaged_magic_of_a_record", "wrong_size_of_a_record", "missing_log")
-NAMES = {camel_case(field.name): field.name for field in dataclasses.fields(StoreConfig)}
+NAMES = {camel_case(field.name) for field in dataclasses.fields(StoreConfig)}
 
 
 def config_of(store, release):
-    config = {NAMES[name]: value for name, value in store.options["config"].items() if name in NAMES}
-    return StoreConfig(**{**config, "duplication_enable": False}, compat=release)
+    """The settings of the store's broker, from a properties file, which states also those that it leaves out."""
+    config = {name: value for name, value in store.options["config"].items() if name in NAMES}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in config.items()}
+    path = store.root.parent / "broker.conf"
+    path.write_text("".join(f"{name}={text}\n" for name, text in {**texts, "duplicationEnable": "false"}.items()))
+    return StoreConfig.from_broker_conf(path, compat=release)
 
 
 def batch_topics(root, topics):

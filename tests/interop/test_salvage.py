@@ -1,6 +1,5 @@
 """What salvage leaves of RocketMQ's own stores: RocketMQ loads it, reads all of it, and changes none of it."""
 
-import dataclasses
 import json
 import random
 import shutil
@@ -9,22 +8,16 @@ import pytest
 
 from interop import store_checks
 from interop.conftest import Written
-from rocketstore import StoreConfig, salvage
-from rocketstore.config import camel_case
+from interop.test_recovery import config_of
+from rocketstore import salvage
 
 pytestmark = pytest.mark.interop
 
 PROFILES = [("5.5.1", profile) for profile in ("basic", "rich", "batch", "lmq", "lmq_batch", "crc", "cqext")]
 PROFILES += [("5.3.3", "basic"), ("5.3.3", "lmq")]
-NAMES = {camel_case(field.name): field.name for field in dataclasses.fields(StoreConfig)}
 LOG_FILE_SIZE = 24 * 1024
 MOVING = ("queue_offset", "phy_offset", "msg_id")  # what another place changes, and
 WHERE = ("INNER_MULTI_QUEUE_OFFSET", "INNER_BASE", "__CRC32#")  # these properties, with them the size
-
-
-def config_of(store):
-    config = {NAMES[name]: value for name, value in store.options["config"].items() if name in NAMES}
-    return StoreConfig(**{**config, "duplication_enable": False}, compat=store.java.release)
 
 
 def plain(row):
@@ -70,7 +63,7 @@ def files(root):
 
 def test_rocketmq_reads_all_that_was_found(case, tmp_path, seed):
     store, damaged, expected = case
-    report = salvage(damaged, tmp_path / "new", config=config_of(store))
+    report = salvage(damaged, tmp_path / "new", config=config_of(store, store.java.release))
     assert 0 < len(report.lost) <= 5  # neighbours are one range
     new = Written(store.java, tmp_path / "new", store.options, store.messages, [])
     rows = store_checks.expected_rows(store_checks.java_records(new))
@@ -82,7 +75,7 @@ def test_rocketmq_reads_all_that_was_found(case, tmp_path, seed):
 
 def test_each_message_is_given_once_to_a_consumer_from_the_beginning(case, tmp_path):
     store, damaged, _ = case
-    salvage(damaged, tmp_path / "new", config=config_of(store))
+    salvage(damaged, tmp_path / "new", config=config_of(store, store.java.release))
     new = Written(store.java, tmp_path / "new", store.options, store.messages, [])
     rows = store_checks.expected_rows(store_checks.java_records(new))
     queues = store_checks.java_queues(new, load=True)
@@ -110,7 +103,7 @@ def test_each_message_is_given_once_to_a_consumer_from_the_beginning(case, tmp_p
 
 def test_a_start_of_rocketmq_changes_nothing(case, tmp_path):
     store, damaged, _ = case
-    salvage(damaged, tmp_path / "new", config=config_of(store))
+    salvage(damaged, tmp_path / "new", config=config_of(store, store.java.release))
     before = files(tmp_path / "new")
     store.java.recover(tmp_path / "new", store.options)
     after = files(tmp_path / "new")
