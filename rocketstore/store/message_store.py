@@ -289,17 +289,15 @@ class MessageStore(Previewed, StoreReader, Closable):
                 raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
             self._writer.busy.require_idle("close")
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
-            databases = self._queue_database, self._index_database
-            for part in (self.__dict__.get("commit_log"), self._index, *databases):
-                if part is not None:
-                    stack.callback(part.close)
+            for part in (self._log, self._index, self._queues):
+                stack.callback(part.close)
+            stack.callback(self._end_reads)
             if self._writer is not None:
-                stack.callback(vars(self).update, _closed=True)
                 self._writer.close()
+
+    def _end_reads(self) -> None:
+        """Let later reads and writes raise StoreClosedError."""
         self._closed = True
-        while self._queues:
-            self._queues.popitem()[1].close()
-        self._mappings.clear()
 
     def __del__(self) -> None:
         writer = self.__dict__.get("_writer")

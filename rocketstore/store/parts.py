@@ -4,58 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.file_run_reader import Mappings
-from rocketstore.disk.rocksdb.reader_program import find_missing_reader
-from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.storage import is_remote
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, UnsupportedFormatError
-from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.index.key_lookup import KeyIndex
-from rocketstore.index.rocks_index import RocksIndex
-from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_evidence import UnfinishedRecords
-from rocketstore.log.log_end import StoreState
 from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
-from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
-from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
-from rocketstore.queue.file_queues import FileQueues
-from rocketstore.queue.light_queues_beside import LightQueuesBeside
-from rocketstore.queue.queue_source import QueueSource, StoredQueue
-from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
+from rocketstore.store.opened_index import OpenedIndex
+from rocketstore.store.opened_log import OpenedLog
+from rocketstore.store.opened_queues import OpenedQueues
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
-from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
-from rocketstore.survey.cut_proof import StoreEvidence
 from rocketstore.survey.formats import StoreFormats, find_formats
-from rocketstore.survey.open_log import find_uncommitted, open_log
-from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
-from rocketstore.survey.store_index import open_store_index
-from rocketstore.tier.joined_queue import JoinedQueues
 from rocketstore.tier.places import TierPlaces
-from rocketstore.tier.segments import open_tier_log
 
 if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
-
-
-MAX_QUEUES = 256  # queues that are kept open
-MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 
 
 @made_by("rocketstore.open(path)")
@@ -83,13 +60,9 @@ class StoreParts:
         self.tiered = tiered
         self.compacted = compacted
         self._writer = writer
-        self._queues: OrderedDict[tuple[str, int], StoredQueue] = OrderedDict()
-        self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
-        self._index: IndexService | None = None
-        self._queue_database: RocksQueues | None = None
-        self._index_database: RocksIndex | None = None
-        self._formats: StoreFormats | None = None
-        self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
+        self._log = OpenedLog(places, config, writer, leftovers=leftovers)
+        self._index = OpenedIndex(places, config, self._log, writer)
+        self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         keeps = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._stamped = StampedValues(places) if keeps else None
@@ -100,29 +73,12 @@ class StoreParts:
     @lazy_property
     def commit_log(self) -> CommitLog:
         """The commit log. Raises: FileNotFoundError."""
-        self._require_open()
-        if self._writer is not None:
-            return open_log(self.places, self.config, whole_to=self._writer.phy_offset)
-        evidence = None if self.leftovers else self._evidence
-        return open_log(self.places, self.config, evidence=evidence, unfinished=self._find_unfinished())
-
-    def _find_unfinished(self) -> UnfinishedRecords | None:
-        """Return what finds the records at the end of the log that readers leave out."""
-        if not self.leftovers:
-            uncommitted = find_uncommitted(self.places, self.config, self._evidence.find_store_state)
-            if uncommitted is not None:
-                return uncommitted
-        return None if is_remote(self.path) else UncommittedRecords(self.path)  # Spark's sink writes local stores
-
-    @lazy_property
-    def _evidence(self) -> StoreEvidence:
-        return StoreEvidence(self.places, self.config)
+        return self._log.log
 
     @property
     def is_bounded(self) -> bool:
         """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
-        is_read = self._writer is None and not self.leftovers
-        return is_read and self._evidence.find_store_state() != StoreState.CRASHED
+        return self._log.is_bounded
 
     # ---- index ---------------------------------------------------------------------------------------------
 
@@ -133,7 +89,8 @@ class StoreParts:
         Raises: UnsupportedFormatError for an index in RocksDB; CorruptFileError for a damaged file; ValueError if no
         file shows its geometry.
         """
-        index = self._readable_index
+        self._require_open()
+        index = self._index.find_files()
         if index is not None and index.damaged:
             raise next(iter(index.damaged.values()))
         return index
@@ -144,39 +101,8 @@ class StoreParts:
 
         Raises: UnsupportedFormatError for an index in RocksDB, without its extra.
         """
-        path = None if self._writer is not None else find_formats(self.places, self.config).index_database
-        if path is None or find_missing_reader() is not None or self._has_index_files():
-            return self._readable_index
-        if self._index_database is None:
-            database = RocksDatabase(path, remote_copy_limit=self.config.remote_copy_limit)
-            self._index_database = RocksIndex(database, self.commit_log)
-        return self._index_database
-
-    def _has_index_files(self) -> bool:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return bool(index_paths(self.places.index))
-        return False
-
-    @property
-    def _readable_index(self) -> IndexService | None:
-        """The index without its damaged files."""
         self._require_open()
-        if self._writer is not None:
-            self._writer.dispatch_pending()
-            return self._writer.index
-        index = self._index
-        if index is not None:
-            with contextlib.suppress(FileNotFoundError, ValueError):  # it was renamed, or shows no geometry
-                index.refresh()
-                return index
-        directory = self.places.index
-        with contextlib.suppress(FileNotFoundError):  # the directory was renamed between the calls
-            if directory.is_dir() and index_paths(directory):
-                # The previous index is dropped, not closed: a query of another thread may still use it.
-                self._index = index = open_store_index(self.places, self.config)
-                return index
-        self.formats.require_file_index()
-        return None
+        return self._index.find()
 
     # ---- small files ---------------------------------------------------------------------------------------
 
@@ -225,7 +151,7 @@ class StoreParts:
         """
         self._require_open()
         self._dispatch_pending()
-        return self._queue_source.queues()
+        return self._queues.served.queues()
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic.
@@ -234,10 +160,7 @@ class StoreParts:
         """
         self._require_open()
         self._dispatch_pending()
-        found = self._queue_source.queue_ids(topic)
-        if not found and self._formats is not None:
-            self._formats.require_readable_queues(topic)
-        return found
+        return self._queues.find_ids(topic)
 
     def consume_queue(self, topic: str, queue_id: int) -> StoredQueue:
         """Open a queue. Some hundred queues stay open; use a queue at once, or keep it and close it.
@@ -249,14 +172,7 @@ class StoreParts:
         """
         self._require_open()
         self._dispatch_pending()
-        key = topic, operator.index(queue_id)
-        queue = self._queues.pop(key, None)
-        if queue is None or not queue.directory.is_dir():
-            queue = self._open_queue(*key)
-        self._queues[key] = queue
-        if len(self._queues) > MAX_QUEUES:
-            self._queues.popitem(last=False)
-        return queue
+        return self._queues.open(QueueId(topic, operator.index(queue_id)))
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
         """Open the ext files of a queue. Raises: KeyError if they are missing."""
@@ -276,92 +192,20 @@ class StoreParts:
         """
         self._require_open()
         self._dispatch_pending()
-        if topic not in self._compacted_topics and not self.tiered:
-            return self.consume_queue(topic, queue_id)
-        return self._require_queue(self._queues_of_log.open(topic, queue_id), topic, queue_id)
-
-    def _open_queue(self, topic: str, queue_id: int) -> StoredQueue:
-        return self._require_queue(self._queue_source.open(topic, queue_id), topic, queue_id)
-
-    def _require_queue(self, queue: StoredQueue | None, topic: str, queue_id: int) -> StoredQueue:
-        if queue is not None:
-            return queue
-        if self._formats is not None:
-            self._formats.require_readable_queues(topic)
-        raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
-
-    @property
-    def _queue_source(self) -> QueueSource[StoredQueue]:
-        """The queues as consumers read them. With ``tiered``, also their messages that are only in the tier."""
-        queues = self._served_queues
-        if not self.tiered:
-            return queues
-        places = self.tier
-        return JoinedQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self.config))
+        return self._queues.open_of_log(QueueId(topic, operator.index(queue_id)))
 
     @property
     def reads_other_logs(self) -> bool:
         """Whether scans also read compacted topics or tiered storage."""
         return self.tiered or self.compacted
 
-    @lazy_property
+    @property
     def tier(self) -> TierPlaces:
         """Where the broker's files are in tiered storage, as it was found first.
 
         Raises: ValueError if no path is known; StoreError; OSError.
         """
-        return open_tier(self.places, self.config)
-
-    @property
-    def _served_queues(self) -> QueueSource[StoredQueue]:
-        topics = self._compacted_topics
-        if not topics:
-            return self._queues_of_log
-        directories = self.places.compacted_queues, self.places.compacted_logs
-        return CompactedQueues(
-            self._queues_of_log,
-            topics,
-            directories,
-            lambda path: open_compacted_log(path, self.config),
-            self._mappings,
-        )
-
-    @property
-    def _compacted_topics(self) -> frozenset[str]:
-        """The topics whose consumers are served from the compaction. A writer reads what it writes."""
-        if self._writer is not None:
-            return frozenset()
-        names = self._find_readable_formats().compacted_topics
-        if self._chosen_topics[0] != names:
-            self._chosen_topics = names, choose_compacted_topics(self.places, self.config, names)
-        return self._chosen_topics[1]
-
-    @property
-    def _queues_of_log(self) -> QueueSource[StoredQueue]:
-        """The queues whose units lead into the commit log, in the format from which consumers are served."""
-        formats = self._find_readable_formats()
-        if formats.queue_database is not None and formats.are_queues_in_database:
-            return self._open_queue_database(formats.queue_database)
-        if formats.queue_database is not None and formats.has_light_queues and find_missing_reader() is None:
-            return LightQueuesBeside(self._file_queues, self._open_queue_database(formats.queue_database))
-        return self._file_queues
-
-    @property
-    def _file_queues(self) -> FileQueues:
-        directories = {kind: self.places.queues(kind) for kind in QUEUE_KINDS}
-        sizes = {kind: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
-        return FileQueues(directories, sizes, lambda: commit_log_or_none(self), self._mappings)
-
-    def _open_queue_database(self, path: StorePath) -> RocksQueues:
-        if self._queue_database is None or self._queue_database.database.path != path:
-            database = RocksDatabase(path, remote_copy_limit=self.config.remote_copy_limit)
-            self._queue_database = RocksQueues(database, lambda: commit_log_or_none(self), self._find_end_of_units)
-        return self._queue_database
-
-    def _find_end_of_units(self) -> int | None:
-        """Return the physical offset from which on units are leftovers, None if all units count."""
-        log = commit_log_or_none(self) if self.is_bounded else None
-        return None if log is None or not log.file_run.files else log.max_phy_offset
+        return self._queues.tier
 
     def find_missing_units(self) -> list[str]:
         """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
@@ -369,30 +213,8 @@ class StoreParts:
         A broker writes units without RocksDB's write-ahead log: the last ones are only in its memory, and are lost if
         it is killed. Raises: StoreError, OSError.
         """
-        formats = self.formats
-        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
-            return []
-        checkpoint, log = self._open_queue_database(formats.queue_database).read_checkpoint(), commit_log_or_none(self)
-        begin = None if log is None else max(checkpoint or 0, log.min_phy_offset)
-        if log is None or begin is None or begin >= log.max_phy_offset:
-            return []
-        return [
-            f"{formats.queue_database}: the messages of the log from byte {begin} to {log.max_phy_offset} are not in "
-            "these queues: their units are in the broker's memory, or were lost when it was killed. The log has them, "
-            "and rebuild makes queues in files"
-        ]
-
-    def _find_readable_formats(self) -> StoreFormats:
-        """Find in which formats the queues are.
-
-        A store without any RocksDB is checked only once, since this is called for each queue that is opened.
-
-        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
-        """
-        if self._formats is None or not self._formats.is_plain:
-            self._formats = find_formats(self.places, self.config)
-        self._formats.require_readable_queues()
-        return self._formats
+        self._require_open()
+        return self._queues.find_missing_units()
 
     # ---- state ---------------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class StoreReader(StoreParts):
     @property
     def queues_elsewhere(self) -> frozenset[QueueId]:
         """The queues whose messages are read from the compaction in place of the log."""
-        queues = self._served_queues if self.compacted else None
+        queues = self._queues.local if self.compacted else None
         return queues.compacted() if isinstance(queues, CompactedQueues) else frozenset()
 
     def plan_other_logs(
@@ -130,7 +130,7 @@ class StoreReader(StoreParts):
         if not self.reads_other_logs:
             return []
         self._require_open()
-        source = self._queue_source
+        source = self._queues.served
         return plan_other_logs(source, choose_queues(source.queues(), topics, queue_ids), self.queues_elsewhere)
 
     def dataset(
@@ -429,7 +429,7 @@ class StoreReader(StoreParts):
         """Find the messages of a key that consumers of a compacted topic get, by a scan of its log."""
         conditions = {"topics": [topic], "tags" if index_type == "T" else "keys": [key]}
         queues = [queue for queue in sorted(self.queues_elsewhere) if queue.topic == topic]
-        others = plan_other_logs(self._served_queues, queues, queues)
+        others = plan_other_logs(self._queues.local, queues, queues)
         batches = [batch for scan in scan_other_logs(others, conditions) for batch in scan.adapted(warns=False)]
         found = MessageBatch.join([empty_batch(message_fields()), *batches])
         rows = [

@@ -1,0 +1,194 @@
+"""OpenedQueues: the queues of a store, in the format from which its consumers are served."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.file_run_reader import Mappings
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
+from rocketstore.disk.store_path import StorePath
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.lazy import lazy_property
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.compacted_queue import CompactedQueues
+from rocketstore.queue.file_queues import FileQueues
+from rocketstore.queue.light_queues_beside import LightQueuesBeside
+from rocketstore.queue.queue_source import QueueSource, StoredQueue
+from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.store.opened_log import OpenedLog
+from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
+from rocketstore.survey.formats import StoreFormats, find_formats
+from rocketstore.survey.open_tier import open_tier
+from rocketstore.survey.places import AnyPlaces
+from rocketstore.tier.joined_queue import JoinedQueues
+from rocketstore.tier.places import TierPlaces
+from rocketstore.tier.segments import open_tier_log
+
+MAX_QUEUES = 256  # queues that are kept open
+MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
+
+
+class OpenedQueues:
+    """The queues of a store. Some hundred of them stay open."""
+
+    def __init__(
+        self, places: AnyPlaces, config: StoreConfig, log: OpenedLog, *, is_written: bool, is_tiered: bool
+    ) -> None:
+        """Parameters: is_written: whether this process writes the store: it reads what it writes, and no compaction.
+
+        is_tiered: whether messages that are only in tiered storage are read too.
+        """
+        self._places = places
+        self._config = config
+        self._log = log
+        self._is_written = is_written
+        self._is_tiered = is_tiered
+        self._opened: OrderedDict[QueueId, StoredQueue] = OrderedDict()
+        self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
+        self._database: RocksQueues | None = None
+        self._formats: StoreFormats | None = None
+        self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def find_ids(self, topic: str) -> list[int]:
+        """Return the sorted queue ids of a topic on disk, none for an unknown topic. Raises: UnsupportedFormatError."""
+        found = self.served.queue_ids(topic)
+        if not found and self._formats is not None:
+            self._formats.require_readable_queues(topic)
+        return found
+
+    def open(self, queue_id: QueueId) -> StoredQueue:
+        """Open a queue as consumers read it, or return it if it is open. Raises: KeyError; UnsupportedFormatError."""
+        queue = self._opened.pop(queue_id, None)
+        if queue is None or not queue.directory.is_dir():
+            queue = self._require(self.served.open(*queue_id), queue_id)
+        self._opened[queue_id] = queue
+        if len(self._opened) > MAX_QUEUES:
+            self._opened.popitem(last=False)
+        return queue
+
+    def open_of_log(self, queue_id: QueueId) -> StoredQueue:
+        """Open the queue whose units lead into the commit log. Raises: KeyError; UnsupportedFormatError."""
+        if queue_id.topic not in self._compacted_topics and not self._is_tiered:
+            return self.open(queue_id)
+        return self._require(self._of_log.open(*queue_id), queue_id)
+
+    def _require(self, queue: StoredQueue | None, queue_id: QueueId) -> StoredQueue:
+        if queue is not None:
+            return queue
+        if self._formats is not None:
+            self._formats.require_readable_queues(queue_id.topic)
+        raise KeyError(f"{self._places.root}: there is no queue {queue_id.queue_id} of topic {queue_id.topic!r}")
+
+    # ---- sources -------------------------------------------------------------------------------------------
+
+    @property
+    def served(self) -> QueueSource[StoredQueue]:
+        """The queues as consumers read them; with ``is_tiered`` also their messages that are only in the tier."""
+        queues = self.local
+        if not self._is_tiered:
+            return queues
+        places = self.tier
+        return JoinedQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self._config))
+
+    @property
+    def local(self) -> QueueSource[StoredQueue]:
+        """The queues as consumers read them, without tiered storage: those of compacted topics are the compaction's."""
+        topics = self._compacted_topics
+        if not topics:
+            return self._of_log
+        directories = self._places.compacted_queues, self._places.compacted_logs
+        return CompactedQueues(
+            self._of_log,
+            topics,
+            directories,
+            lambda path: open_compacted_log(path, self._config),
+            self._mappings,
+        )
+
+    @lazy_property
+    def tier(self) -> TierPlaces:
+        """Where the broker's files are in tiered storage, as it was found first. Raises: as ``open_tier``."""
+        return open_tier(self._places, self._config)
+
+    @property
+    def _compacted_topics(self) -> frozenset[str]:
+        """The topics whose consumers are served from the compaction."""
+        if self._is_written:
+            return frozenset()
+        names = self._find_readable_formats().compacted_topics
+        if self._chosen_topics[0] != names:
+            self._chosen_topics = names, choose_compacted_topics(self._places, self._config, names)
+        return self._chosen_topics[1]
+
+    @property
+    def _of_log(self) -> QueueSource[StoredQueue]:
+        """The queues whose units lead into the commit log, in the format from which consumers are served."""
+        formats = self._find_readable_formats()
+        if formats.queue_database is not None and formats.are_queues_in_database:
+            return self._open_database(formats.queue_database)
+        if formats.queue_database is not None and formats.has_light_queues and find_missing_reader() is None:
+            return LightQueuesBeside(self._in_files, self._open_database(formats.queue_database))
+        return self._in_files
+
+    @property
+    def _in_files(self) -> FileQueues:
+        directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
+        sizes = {kind: getattr(self._config, kind.size_name) for kind in QUEUE_KINDS}
+        return FileQueues(directories, sizes, self._log.find, self._mappings)
+
+    def _open_database(self, path: StorePath) -> RocksQueues:
+        if self._database is None or self._database.database.path != path:
+            database = RocksDatabase(path, remote_copy_limit=self._config.remote_copy_limit)
+            self._database = RocksQueues(database, self._log.find, self._find_end_of_units)
+        return self._database
+
+    def _find_end_of_units(self) -> int | None:
+        """Return the physical offset from which on units are leftovers, None if all units count."""
+        log = self._log.find() if self._log.is_bounded else None
+        return None if log is None or not log.file_run.files else log.max_phy_offset
+
+    def _find_readable_formats(self) -> StoreFormats:
+        """Find in which formats the queues are.
+
+        A store without any RocksDB is checked only once, since this is called for each queue that is opened.
+
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
+        """
+        if self._formats is None or not self._formats.is_plain:
+            self._formats = find_formats(self._places, self._config)
+        self._formats.require_readable_queues()
+        return self._formats
+
+    # ---- missing units, and closing ------------------------------------------------------------------------
+
+    def find_missing_units(self) -> list[str]:
+        """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
+
+        Raises: StoreError, OSError.
+        """
+        formats = find_formats(self._places, self._config)
+        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
+            return []
+        checkpoint, log = self._open_database(formats.queue_database).read_checkpoint(), self._log.find()
+        begin = None if log is None else max(checkpoint or 0, log.min_phy_offset)
+        if log is None or begin is None or begin >= log.max_phy_offset:
+            return []
+        return [
+            f"{formats.queue_database}: the messages of the log from byte {begin} to {log.max_phy_offset} are not in "
+            "these queues: their units are in the broker's memory, or were lost when it was killed. The log has them, "
+            "and rebuild makes queues in files"
+        ]
+
+    def close(self) -> None:
+        """Close the queues that are open."""
+        try:
+            if self._database is not None:
+                self._database.close()
+        finally:
+            while self._opened:
+                self._opened.popitem()[1].close()
+            self._mappings.clear()
