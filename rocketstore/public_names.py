@@ -53,6 +53,9 @@ from rocketstore.store.expiry import ExpiredFiles as ExpiredFiles
 from rocketstore.store.message_store import MessageStore as MessageStore
 from rocketstore.store.overview.lag import ConsumerLag as ConsumerLag
 from rocketstore.store.overview.summary import StoreSummary as StoreSummary
+from rocketstore.store.pending.pending_message import PendingMessage as PendingMessage
+from rocketstore.store.pending.pending_message import PendingMessages as PendingMessages
+from rocketstore.store.pending.pending_message import PendingTotal as PendingTotal
 from rocketstore.store.scan_polars import scan_polars as scan_polars
 from rocketstore.store.topic import Topic as Topic
 from rocketstore.survey.broker_config import BrokerConfig as BrokerConfig

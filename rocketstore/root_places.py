@@ -151,6 +151,11 @@ class RootPlaces(Generic[AnyPath]):
         return self.root / "rocksdbstore"
 
     @property
+    def pop_database(self) -> AnyPath:
+        """The RocksDB of messages that consumers popped. Source: PopConsumerRocksdbStore."""
+        return self.root / "kvStore"
+
+    @property
     def compaction(self) -> AnyPath:
         return self.root / "compaction"
 

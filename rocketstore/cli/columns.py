@@ -52,6 +52,22 @@ LAGS = (
 )
 LAG_TOTALS = ("group", "topics", "queues", "lag", "oldestTimestamp", AGE)
 
+PENDING = (
+    "kind",
+    "topic",
+    "queueId",
+    "keys",
+    "uniqKey",
+    "dueTimestamp",
+    "checkTimes",
+    "group",
+    "queueOffset",
+    "poppedTopic",
+    "bornTimestamp",
+    "phyOffset",
+)
+PENDING_TOTALS = ("kind", "topic", "hourTimestamp", "messages")
+
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 RECOVERY_STEPS = ("what", "path", "offset", "size")

@@ -27,6 +27,7 @@ COMMANDS = {  # name: text, in the order of --help
     "info": "Summarize a store or index files.",
     "ls": "List topics and queues.",
     "lag": "Show how far consumers are behind.",
+    "pending": "Show the messages that wait, and until when.",
     "offset": "Find the offset of a time.",
     "query": "Find messages by key, tag, id or time.",
     "get": "Show messages of a queue by offset.",

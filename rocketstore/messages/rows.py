@@ -10,7 +10,7 @@ import numpy as np
 
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.message_columns import Field
-from rocketstore.kernels.value_columns import StringColumn
+from rocketstore.kernels.value_columns import ListColumn, StringColumn
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.preview import Preview, Previewed, first_of
@@ -63,7 +63,10 @@ def export_rows(fields: Sequence[Field], rows: Sequence[Any]) -> object:
 
 
 def column_of(field: Field, values: Sequence[Any]) -> Any:
-    """Make the column of a field: of strings, or of numbers, which are masked where a value is None."""
+    """Make the column of a field: of strings, lists of strings, or numbers, which are masked where a value is None."""
+    if field.format == "+l":
+        inner = column_of(Field(field.name, "u"), [text for texts in values for text in texts])
+        return ListColumn(np.array([0, *accumulate(map(len, values))], np.int32), inner)
     if field.format != "u":
         given = np.array([0 if value is None else value for value in values], DTYPES[field.format])
         missing = np.array([value is None for value in values], np.bool_)

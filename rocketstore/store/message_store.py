@@ -23,14 +23,17 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview, Previewed
 from rocketstore.store.expiry import ExpiredFiles
-from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
+from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_names, explain_unknown_topic
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
+from rocketstore.store.pending.find_pending import PendingFilter, find_names, find_pending
+from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
+from rocketstore.text_values import Time, epoch_ms
 
 if TYPE_CHECKING:
     from rocketstore.dispatch.reput import OwnDispatcher
@@ -254,6 +257,48 @@ class MessageStore(Previewed, StoreReader, Closable):
         if group is not None and (text := explain_unknown_group(self, group)) is not None:
             warnings.warn(text, stacklevel=2)
         return consumer_lag(self, group)
+
+    def pending(
+        self,
+        *,
+        topic: str | Iterable[str] | None = None,
+        group: str | Iterable[str] | None = None,
+        kind: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int | None = None,
+    ) -> PendingMessages:
+        """Return the messages that wait: delayed, for a time, for a transaction, for a retry, or invisible to a pop.
+
+        The broker's checkpoints tell which messages are delivered. A broker that was killed is further than its
+        checkpoints; a message behind them is left out if the topic to which it goes has it.
+
+        Parameters: topic, group, kind: one or several; PendingMessage has the kinds. since, until: due times, from the
+        first to before the second; half messages have none and are left out then. limit: the largest number of
+        messages, the first by due time. An unknown topic or group gives a warning, if no message is found.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` say
+        why it may be incomplete. Raises: ValueError for an unknown kind or a wrong time; UnsupportedFormatError for
+        queues in RocksDB, without its extra; CorruptFileError.
+        Source: ScheduleMessageService, TimerMessageStore, TransactionalMessageServiceImpl, PopReviveService.
+
+        Examples:
+        >>> rocketstore.open("demo").pending(topic="Orders")
+        <Rows: 0>
+        """
+        self._require_open()
+        kinds = find_names(kind, "kind")
+        for name in kinds or ():
+            if name not in KINDS:
+                raise ValueError(f"kind={name!r:.80}: must be one of {', '.join(KINDS)}")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit={limit} must not be negative")
+        begin = None if since is None else epoch_ms(since, "since")
+        end = None if until is None else epoch_ms(until, "until")
+        wanted = PendingFilter(find_names(topic, "topic"), find_names(group, "group"), kinds, begin, end)
+        found = find_pending(self, wanted, limit)
+        for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
+            warnings.warn(text, stacklevel=2)
+        return found
 
     # ---- topics --------------------------------------------------------------------------------------------
 

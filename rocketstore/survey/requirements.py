@@ -217,6 +217,7 @@ ENTRIES: dict[str, Entry] = {
     "lag": Entry((*READ, readable_offsets)),
     "ls": Entry(READ_QUEUES),
     "offset": Entry(READ_QUEUES),
+    "pending": Entry(READ_QUEUES),
     "query": Entry(READ_ANY),
     "report": Entry(READ),  # a part that cannot be read has the error instead of its charts
     # Spark

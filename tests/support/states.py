@@ -1,4 +1,4 @@
-"""Stores of brokers with compaction or tiered storage, and what the Java client sent and read.
+"""Stores of brokers with compaction, tiered storage or waiting messages, and what the Java client sent and read.
 
 golden/states/README.md says what each store is.
 """

@@ -222,6 +222,7 @@ CALLS = {
     "lag": [command("lag")],
     "ls": [command("ls")],
     "offset": [command("offset", after=("--time", "0"))],
+    "pending": [command("pending")],
     "query": [command("query", "--topic", "T", "--key", "key")],
     "report": [command("report")],
     "spark read": [spark_read("read")],

@@ -35,6 +35,13 @@ def explain_unknown_group(store: StoreParts, group: str) -> str | None:
     return f"{store.path}: no group {group!r:.80} in {config.offsets_file}: {hint}"
 
 
+def explain_unknown_names(store: StoreParts, topics: Iterable[str], groups: Iterable[str]) -> list[str]:
+    """Return a text about each topic and each consumer group that the store does not have."""
+    texts = [explain_unknown_topic(store, topic) for topic in sorted(topics)]
+    texts += [explain_unknown_group(store, group) for group in sorted(groups)]
+    return [text for text in texts if text is not None]
+
+
 def warn_unknown_topics(store: StoreParts, topics: Iterable[str], stacklevel: int = 3) -> None:
     """Give a UserWarning for each topic that the store does not have. The answer of the caller has no message of it."""
     for topic in topics:

@@ -1,0 +1,64 @@
+"""``rocketstore pending``: show the messages that wait, and until when."""
+
+import time
+import warnings
+from collections.abc import Sequence
+
+from rocketstore.cli.columns import PENDING, PENDING_TOTALS
+from rocketstore.cli.formats import RowsView, finish, is_table, write_rows
+from rocketstore.cli.text import note
+from rocketstore.messages.text_rows import Row
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.known_names import explain_unknown_names
+from rocketstore.text_values import format_duration
+
+
+def run(
+    store: MessageStore,
+    topic: tuple[str, ...],
+    group: tuple[str, ...],
+    kind: tuple[str, ...],
+    since: int | None,
+    until: int | None,
+    overdue: bool,
+    totals: bool,
+    view: RowsView,
+) -> None:
+    """Run the command with the values of its options."""
+    now = time.time_ns() // 1_000_000
+    end = min(now, now if until is None else until) if overdue else until
+    with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
+        found = store.pending(topic=topic or None, group=group or None, kind=kind or None, since=since, until=end)
+    problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
+    if not totals:
+        rows: list[Row] = [dict(zip(PENDING, (*row[:3], [*row.keys], *row[4:]), strict=True)) for row in found]
+        write_rows(rows, view, lambda shown: for_people(shown, now), columns=PENDING)
+    if totals or (found and is_table(view.output_format) and view.columns is None):
+        sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]
+        write_rows(sums, view, columns=PENDING_TOTALS)
+    if not found and not problems:
+        note(f"{store.path}: no such message waits")
+    finish(problems)
+
+
+def for_people(rows: Sequence[Row], now: int) -> list[Row]:
+    """Return the rows of a table. Parameters: now: epoch ms."""
+    return [
+        {
+            "kind": row["kind"],
+            "topic": row["topic"],
+            "queueId": row["queueId"],
+            "group": row["group"],
+            "dueTimestamp": row["dueTimestamp"],
+            "checkTimes": row["checkTimes"],
+            "age": age_text(row["bornTimestamp"], now),
+            "uniqKey": row["uniqKey"],
+            "keys": " ".join(row["keys"]),
+        }
+        for row in rows
+    ]
+
+
+def age_text(born_timestamp: int | None, now: int) -> str | None:
+    """Return the time since the producer sent a message. Parameters: born_timestamp, now: epoch ms."""
+    return None if born_timestamp is None else format_duration(max(now - born_timestamp, 0) // 1000)
