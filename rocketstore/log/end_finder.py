@@ -9,7 +9,7 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.commit_log import HALF
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
-from rocketstore.log.log_end import EndCandidate, LogEnd, LogView, SoundEnd, StoreState, Why
+from rocketstore.log.log_end import EndCandidate, Leftovers, LogEnd, LogView, SoundEnd, StoreState, Why
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
@@ -177,8 +177,9 @@ class EndFinder:
         """
         if self._planned is not None:
             return self._planned.records_end
-        end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
-        return min(end, self.find_end()) if self._is_behind(phy_offset) else end
+        if phy_offset < self._committed_end:
+            return LONG_MAX
+        return self.find_end() if self._is_behind(phy_offset) else self.find_limit()
 
     def _is_behind(self, offset: int) -> bool:
         """Return whether an offset is at or behind the end. False without evidence, and for a remote log."""
@@ -189,6 +190,20 @@ class EndFinder:
             return False
         end = self.find_end()
         return offset >= end and self.is_end_before_leftovers(end)
+
+    def find_leftovers(self) -> Leftovers | None:
+        """Find the records behind the end of the log that are not read; None if none are known.
+
+        None too without evidence, and for a remote log, which would be read to its end.
+        """
+        if self.evidence is None or self._is_remote:
+            return None
+        view = self.look()
+        are_old = view.why == Why.GROWING and self.is_end_before_leftovers(view.end)
+        if not are_old and view.why not in (Why.CUT, Why.UNCOMMITTED):
+            return None
+        first = self._log.find_later(view.end, LONG_MAX)
+        return None if first is None else Leftovers(view.end, first, view.why)
 
     def is_end_before_leftovers(self, offset: int) -> bool:
         """Return whether the log ends at an offset that has no record, although records follow behind it."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rocketstore.disk.storage import is_remote
-from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import StoreState
+from rocketstore.log.log_end import Why
 from rocketstore.log.tail import find_tails
 
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
@@ -28,14 +27,11 @@ def describe_leftovers(log: CommitLog) -> str | None:
 
     Beside a running broker nothing proves that they are old.
     """
-    if log.end_finder.evidence is None or is_remote(log.directories[0]):
+    found = log.end_finder.find_leftovers()
+    if found is None or found.why == Why.UNCOMMITTED:
         return None
-    end = log.max_phy_offset
-    later = log.reader.find_later(end, LONG_MAX)
-    if later is None or not log.end_finder.is_end_before_leftovers(end):
-        return None
-    if log.reader.find_store_state() == StoreState.RUNNING:
-        reason = f"a broker writes at {end}. Records behind it, the first at {later}, seem to be old and are not read"
-    else:
-        reason = f"a broker cut the log at {end}. Old records behind it, the first at {later}, are not read"
-    return f"{log.directories[0]}: {reason}"
+    if found.why == Why.GROWING:
+        where = f"a broker writes at {found.end}. Records behind it, the first at {found.first}, seem to be old"
+        return f"{log.directories[0]}: {where} and are not read"
+    where = f"a broker cut the log at {found.end}. Old records behind it, the first at {found.first}, are not read"
+    return f"{log.directories[0]}: {where}"

@@ -80,6 +80,19 @@ class LogEnd(NamedTuple):
     why: Why
 
 
+class Leftovers(NamedTuple):
+    """Records behind the end of a log that are not read.
+
+    Attributes: end: of the log, a physical offset, bytes. first: where the first of the records begins. why: CUT: it is
+    proved that a broker cut them off. GROWING: they are older than the start of the running broker. UNCOMMITTED: their
+    write was not committed.
+    """
+
+    end: int
+    first: int
+    why: Why
+
+
 class LogView(NamedTuple):
     """A frozen bound of what is read of a log. All offsets are physical offsets, in bytes.
 

@@ -25,7 +25,7 @@ from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_end import Why
+from rocketstore.log.log_end import Leftovers
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
@@ -150,7 +150,7 @@ class Verification:
         dledger = find_dledger(self.places, self.config) if log.reader.framing else None
         if dledger is not None and not self.is_locked:
             check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
-        cut = self._find_cut(log)
+        leftovers = self._find_leftovers(log)
         files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
         light = with_light_queues(
             self.config, [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
@@ -164,7 +164,7 @@ class Verification:
         queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics)
         index = IndexVerifier(log, self.findings, files.index_files())
         checked = LogVerifier(log, self.config, self.findings, queues, index)
-        checked.run(stop, cut, quick, threads, progress)
+        checked.run(stop, leftovers, quick, threads, progress)
         self.is_locked = self.is_locked or is_lock_held(self.places.lock)  # a broker may have started meanwhile
         if self.is_locked:
             self.findings.add("lock-held", self.places.lock, 0, "another process holds the lock")
@@ -210,16 +210,15 @@ class Verification:
             return count_queues(store.log_queue, list(store.queues()), [])[0]
         return 0
 
-    def _find_cut(self, log: CommitLog) -> int | None:
-        """Find where a broker cut the log before it was stopped cleanly; None if no record is behind its end."""
+    def _find_leftovers(self, log: CommitLog) -> Leftovers | None:
+        """Find the records behind the end of the log of a cleanly stopped broker; None without any."""
         if not self.last_exit_ok or self.is_locked or not log.file_run.files:
             return None
         try:
             with MessageStore(self.places, self.config) as store:
-                view = store.commit_log.look()
+                return store.commit_log.end_finder.find_leftovers()
         except CorruptFileError:  # the checks of log and intent report the damage
             return None
-        return view.end if view.why in (Why.CUT, Why.UNCOMMITTED) else None
 
     # ---- state -----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import Leftovers
 from rocketstore.log.record_heads import find_record_end
 from rocketstore.log.tail import find_tails
 from rocketstore.verify.findings import Findings
@@ -46,16 +47,21 @@ class LogVerifier:
         self._unreadable: list[tuple[int, int]] = []  # physical offsets, begin and end
 
     def run(
-        self, stop: int | None, cut: int | None, quick: bool, threads: int, progress: Callable[[int, int], None] | None
+        self,
+        stop: int | None,
+        leftovers: Leftovers | None,
+        quick: bool,
+        threads: int,
+        progress: Callable[[int, int], None] | None,
     ) -> None:
         """Check the whole log, or only samples.
 
-        Parameters: stop: the end of the log while a broker is appending to it. cut: the end of the log if a broker cut
-        it and left old records behind the end.
+        Parameters: stop: the end of the log while a broker is appending to it. leftovers: records behind the end that a
+        broker cut off, or whose write was not committed.
         """
         self.is_sampled = quick
         self._check_files()
-        limit = min(LONG_MAX if stop is None else stop, LONG_MAX if cut is None else cut)
+        limit = min(LONG_MAX if stop is None else stop, LONG_MAX if leftovers is None else leftovers.end)
         chunks = list(self._samples(limit) if quick else self._chunks(limit))
         workers: queue.SimpleQueue[ChunkChecker] = queue.SimpleQueue()
 
@@ -90,10 +96,10 @@ class LogVerifier:
         self.end = max(place, self.begin)
         if quick and chunks and place < chunks[-1][0]:  # all samples are in one large record
             self.end = self.log.max_phy_offset
-        if cut is None:
+        if leftovers is None:
             self._check_end(stop)
         else:
-            self._add_leftovers(cut)
+            self._add_leftovers(leftovers)
 
     # ---- parts -----------------------------------------------------------------------------------------------
 
@@ -193,10 +199,9 @@ class LogVerifier:
             reason = f"{name}: {reason}"
         self._add(kind, begin, f"{reason}; the next record is at {end}")
 
-    def _add_leftovers(self, end: int) -> None:
-        later = self.log.reader.find_later(end, LONG_MAX)
-        for tail in find_tails(self.log, end):
-            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {later}"
+    def _add_leftovers(self, leftovers: Leftovers) -> None:
+        for tail in find_tails(self.log, leftovers.end):
+            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {leftovers.first}"
             self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
 
     def _check_end(self, stop: int | None) -> None:
