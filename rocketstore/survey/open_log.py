@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.remote.remote_file_run import open_file_run
+from rocketstore.disk.storage import held_lists
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import FRAMING, UncommittedEntries
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
@@ -36,26 +37,27 @@ def open_log(
     where a broker ends the log; None to read all records, also old ones. unfinished: records to leave out.
     Raises: FileNotFoundError if no directory exists, or none of DLedger's log; OSError; StoreError.
     """
-    dledger = find_dledger(places, config)
-    named = [*(() if dledger is None else dledger.data), *places.log_directories]
-    directories = [path for path in named if path.is_dir()]
-    if dledger is not None and not any(path in directories for path in dledger.data):
-        reason = f"{os.strerror(errno.ENOENT)}: the broker's log is DLedger's, and was here"
-        raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
-    # The root has no files of a log.
-    instead = [places.root] if may_be_missing else named
-    file_run = open_file_run(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
-    options = log_options(config) | {"framing": 0 if dledger is None else FRAMING}
-    log = CommitLog(
-        file_run,
-        options,
-        whole_to=whole_to,
-        trusts_file_times=trusts_file_times,
-        evidence=evidence,
-        unfinished=unfinished,
-    )
-    log.refresh()
-    return log
+    with held_lists(places.root):  # each directory is listed once
+        dledger = find_dledger(places, config)
+        named = [*(() if dledger is None else dledger.data), *places.log_directories]
+        directories = [path for path in named if path.is_dir()]
+        if dledger is not None and not any(path in directories for path in dledger.data):
+            reason = f"{os.strerror(errno.ENOENT)}: the broker's log is DLedger's, and was here"
+            raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
+        # The root has no files of a log.
+        instead = [places.root] if may_be_missing else named
+        file_run = open_file_run(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
+        options = log_options(config) | {"framing": 0 if dledger is None else FRAMING}
+        log = CommitLog(
+            file_run,
+            options,
+            whole_to=whole_to,
+            trusts_file_times=trusts_file_times,
+            evidence=evidence,
+            unfinished=unfinished,
+        )
+        log.refresh()
+        return log
 
 
 def log_options(config: StoreConfig) -> dict[str, Any]:
