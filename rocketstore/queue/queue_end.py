@@ -11,10 +11,11 @@ import numpy as np
 from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.consume_queue import read_unit
+from rocketstore.kernels.layout import UNIT, read_field
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LOOK_BACK
-from rocketstore.queue.unit_run import Span, UnitRun
+from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 
 
 class QueueEnd(NamedTuple):
@@ -175,6 +176,31 @@ def find_own_end(spans: Sequence[Span], unit_size: int, is_own: Callable[[int], 
             units = range(begin, end, unit_size)
             return units[bisect.bisect_left(units, True, key=lambda position: not is_own(position))]
     return 0
+
+
+def find_written_spans(run: UnitRun, flushed: int) -> tuple[Span, ...]:
+    """Return where units begin and end in each file, up to the first unit that was not written.
+
+    Only two kinds of files are read: those that may not be on the disk, and the last files, in which a writer searches
+    the end of the queue: it would end the queue at a bad unit there.
+
+    Parameters: flushed: units that lead to records before this physical offset were on the disk.
+    """
+    written: list[Span] = []
+    for number, file in enumerate(run.files):
+        is_next = not written or file.file_from_offset == run.files[number - 1].file_from_offset + run.file_size
+        if file.size == 0 or not is_next:
+            break
+        begin, end, limit = file.file_from_offset, run.limit(file), run.limit(file)
+        last = run.file_run.pread(limit - run.unit_size, UNIT.itemsize)
+        is_flushed = read_field(last, UNIT, "size") and 0 <= read_field(last, UNIT, "phy_offset") < flushed
+        if number >= len(run.files) - RECOVERED_FILES or not is_flushed:
+            end = find_invalid_unit(run.file_run.pread, begin, limit, run.unit_size)
+        if end > begin:
+            written.append((begin, end))
+        if end < limit:
+            break
+    return tuple(written)
 
 
 def find_end_of_records(run: UnitRun, spans: Sequence[Span], log_end: int) -> int | None:

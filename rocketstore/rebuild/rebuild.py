@@ -27,8 +27,8 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.queue_directories import topics_in
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
+from rocketstore.queue.queue_directories import queue_directories, topics_in
 from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of
 from rocketstore.rebuild.builder import Builder
 from rocketstore.rebuild.files import (
@@ -42,9 +42,8 @@ from rocketstore.rebuild.files import (
 )
 from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
-from rocketstore.recovery.plan import RecoveryPlan, plan_files
+from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import LogRepair, describe_saved_records, plan_log
-from rocketstore.recovery.queues import find_queues
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
@@ -334,13 +333,13 @@ class Rebuilder:
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
         now = survey_store(self.root, self.survey.given)
         rest = open_store_files(now, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
-        return plan_files(rest, thorough=True, deleted=self.options.deleted)
+        return plan_recovery(rest, thorough=True, deleted=self.options.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
         """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
         if rest is not None:
             with rest.store.log:
-                self.rest_assumptions = rest.with_assumptions(rest.report(), self.settings).assumptions
+                self.rest_assumptions = rest.with_assumptions(rest.report(), Assumptions(self.settings)).assumptions
                 apply_plan(rest)
         has_index = self.config.message_index_enable
         ends = [header.end_timestamp for header in index_headers(self.places.index)] if has_index else []
@@ -358,10 +357,10 @@ class Rebuilder:
     ) -> RebuildReport:
         headers = index_headers(StorePlaces.of(out).index) if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
-        queues = (
-            [queue.queue for queue in find_queues(StorePlaces.of(out), self.config)] if self.build.consume_queue else []
-        )
-        count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
+        places = StorePlaces.of(out)
+        queues = [path for kind in QUEUE_KINDS for path in queue_directories(places.queues(kind))]
+        wanted = [path for path in queues if self.build.topics is None or path.parent.name in self.build.topics]
+        count = len(wanted) if self.build.consume_queue else 0
         notes += tuple(self.survey.formats.left_behind()) if self.build.consume_queue else ()
         return RebuildReport(
             log.min_phy_offset,

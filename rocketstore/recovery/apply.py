@@ -95,7 +95,7 @@ def _sync_files(plan: RecoveryPlan) -> None:
     if not store.last_exit_ok:
         for queue in plan.queues.queues:
             paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
-        paths += paths_of_index(store.local_places.index)
+        paths += paths_of_index(store)
     for path in paths:
         sync_path(path)
 
@@ -154,7 +154,7 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         if compat.has_logics_physical_offset:
             checkpoint.logics_physical_offset = last_phy_offset
     checkpoint.clear_negative_numbers()
-    for path in paths_of_index(store.local_places.index)[:-1]:  # a broker deletes newer full files
+    for path in paths_of_index(store)[:-1]:  # a broker deletes newer full files
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()

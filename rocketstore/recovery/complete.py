@@ -11,7 +11,8 @@ from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_records
 from rocketstore.recovery.recovery_report import RecoveryReport
-from rocketstore.recovery.settings import BrokerSettings, find_settings
+from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings
+from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.sizes import has_messages, read_saved, save_settings
 from rocketstore.survey.survey import Survey
 
@@ -28,9 +29,10 @@ def complete_store(
     Raises: as ``plan_recovery``; StoreError if the release cannot read records of the log; OSError.
     """
     settings = settings or find_settings(survey.places, config)
-    plan = plan_recovery(survey, settings.config, thorough=False)
-    with plan.store.log:
-        report = plan.with_assumptions(plan.report(), settings)
+    store = open_store_files(survey, settings.config)
+    with store.log:
+        plan = plan_recovery(store, thorough=False)
+        report = plan.with_assumptions(plan.report(), Assumptions(settings))
         unreadable = plan.count_unreadable(_first_unchecked(plan)).require_none(
             survey.root, allow=config.allow_unreadable
         )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_after_stop
 from rocketstore.recovery.plan_log import (
     LogRepair,
@@ -30,10 +28,9 @@ from rocketstore.recovery.plan_queues import (
 )
 from rocketstore.recovery.queues import empty_ext_files
 from rocketstore.recovery.recovery_report import RecoveryAction, RecoveryReport
-from rocketstore.recovery.settings import Assumptions, BrokerSettings
-from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+from rocketstore.recovery.settings import Assumptions
+from rocketstore.recovery.store_files import StoreFiles, check_queue_types
 from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable
-from rocketstore.survey.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -67,48 +64,37 @@ class RecoveryPlan:
         log = self.store.log
         return count_unreadable(log, self.store.config.compat, max(begin, log.min_phy_offset), self.log.end)
 
-    def with_assumptions(self, report: RecoveryReport, settings: BrokerSettings[StoreConfig]) -> RecoveryReport:
+    def with_assumptions(self, report: RecoveryReport, assumed: Assumptions) -> RecoveryReport:
         """Return a report with the settings that are assumed for the records that are dispatched.
 
-        Call this before the plan is applied. Parameters: report: of this plan.
+        Call this before the plan is applied. Parameters: report: of this plan. assumed: new, of the settings.
         """
-        assumed, log, end = Assumptions(settings), self.store.log, self.log.end
+        log, end = self.store.log, self.log.end
         index_begin = min(self.index.begin, end)
         assumed.add_log(log, self.queues.begin, index_begin)
         assumed.forget_items()
         assumed.add_log(log, index_begin, end)
-        is_noticed = not settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
+        is_noticed = not assumed.settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
         notes = assumed.index_notes() if is_noticed else ()
         return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))
 
 
 def plan_recovery(
-    survey: Survey, config: SizedConfig, *, thorough: bool = True, cut_at_damage: bool = False, deleted: bool = False
+    store: StoreFiles, *, thorough: bool = True, cut_at_damage: bool = False, deleted: bool = False
 ) -> RecoveryPlan:
-    """Open a store, and plan what to do to it.
+    """Plan what to do to a store. Close ``store.log`` afterwards.
 
-    Parameters: survey: made under the lock, unless for a dry run.
-    thorough: read the whole log, and all queues and index files also after a clean
-    stop. cut_at_damage: as for ``plan_log_from``. deleted: make units of records of deleted topics too, with
-    ``thorough``.
+    Parameters: thorough: read the whole log, and all queues and index files also after a clean stop. cut_at_damage: as
+    for ``plan_log_from``. deleted: make units of records of deleted topics too, with ``thorough``.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
-    store = open_store_files(survey, config)
-    return plan_files(store, thorough=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
-
-
-def plan_files(
-    store: StoreFiles, *, thorough: bool, cut_at_damage: bool = False, deleted: bool = False
-) -> RecoveryPlan:
-    """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
-    empty = empty_ext_files(store.local_places, store.config)
-    is_clean = store.last_exit_ok and store.has_checkpoint and not empty
+    is_clean = store.last_exit_ok and store.has_checkpoint and not empty_ext_files(store)
     plan = None if thorough or not is_clean else _plan_from_ends(store)
     if plan is not None:
         return plan
-    return _plan_from_everything(store, empty, whole_log=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
+    return _plan_from_everything(store, whole_log=thorough, cut_at_damage=cut_at_damage, deleted=deleted)
 
 
 def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
@@ -124,12 +110,10 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
 
 
-def _plan_from_everything(
-    store: StoreFiles, empty: list[Path], *, whole_log: bool, cut_at_damage: bool, deleted: bool
-) -> RecoveryPlan:
+def _plan_from_everything(store: StoreFiles, *, whole_log: bool, cut_at_damage: bool, deleted: bool) -> RecoveryPlan:
     """Plan from all units and items, and from the log behind the first of their ends, or from the whole log.
 
-    Parameters: empty: ext files that never got their length. deleted: as for ``plan_recovery``.
+    Parameters: deleted: as for ``plan_recovery``.
     """
     queues = find_queue_ends(store)
     begin = store.log.min_phy_offset  # the log is cut at the first damage in any file
@@ -138,7 +122,7 @@ def _plan_from_everything(
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
     index = plan_index(store, log, whole_log=whole_log)
-    queue_repair = plan_queues(store, log, queues, empty, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
+    queue_repair = plan_queues(store, log, queues, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
     return _plan_of(store, log, queue_repair, index)
 
 

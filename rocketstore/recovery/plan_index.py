@@ -42,8 +42,9 @@ class IndexRepair:
     cuts: tuple[IndexCut, ...] = ()
 
 
-def paths_of_index(directory: Path) -> list[Path]:
+def paths_of_index(store: StoreFiles) -> list[Path]:
     """Return the index files of a store, oldest first; none without the directory."""
+    directory = store.local_places.index
     return index_paths(directory) if directory.is_dir() else []
 
 
@@ -52,7 +53,7 @@ def plan_index_after_stop(store: StoreFiles, log: LogRepair, last: int) -> Index
 
     Parameters: last: where the record of the newest queue unit ends.
     """
-    paths = paths_of_index(store.local_places.index)
+    paths = paths_of_index(store)
     if _empty_files(paths):
         return None
     if not store.config.message_index_enable:
@@ -79,7 +80,7 @@ def plan_index(store: StoreFiles, log: LogRepair, *, whole_log: bool) -> IndexRe
     The newest record may lack some of its items after a crash. Parameters: whole_log: also search the log for records
     without items between the index files.
     """
-    paths = paths_of_index(store.local_places.index)
+    paths = paths_of_index(store)
     if not store.config.message_index_enable:
         return IndexRepair(LONG_MAX, tuple(IndexCut(path, 0, 0, 0) for path in _empty_files(paths)))
     files = [_find_items(store, log.end, path) for path in paths]

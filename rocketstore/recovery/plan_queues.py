@@ -11,7 +11,15 @@ from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
-from rocketstore.recovery.queues import MissingUnits, RecoveredQueue, find_missing, find_queues, step_back, units_agree
+from rocketstore.recovery.queues import (
+    MissingUnits,
+    RecoveredQueue,
+    empty_ext_files,
+    find_missing,
+    find_queues,
+    step_back,
+    units_agree,
+)
 from rocketstore.recovery.recovery_report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.survey.owners import require_log_directory
@@ -35,7 +43,7 @@ class QueueRepair:
 
 def find_last_units(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last units, where a clean stop leaves them."""
-    return [queue.at_last_file() for queue in find_queues(store.local_places, store.config)]
+    return [queue.at_last_file() for queue in find_queues(store)]
 
 
 def are_ends_sound(store: StoreFiles, log: LogRepair, queues: list[RecoveredQueue]) -> bool:
@@ -64,7 +72,7 @@ def find_newest_end(queues: list[RecoveredQueue]) -> int:
 def find_queue_ends(store: StoreFiles) -> list[RecoveredQueue]:
     """Return the queues with their last sound units, by the units alone. Raises: StoreError if the log is missing."""
     flushed, minimum = store.checkpoint.logics_physical_offset, store.log.min_phy_offset
-    queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store.local_places, store.config, flushed)]
+    queues = [queue.before(LONG_MAX, minimum) for queue in find_queues(store, flushed)]
     if not store.log.file_run.files and any(path for queue in queues for path in queue.files()):
         require_log_directory(store.places, store.config)
         raise StoreError(
@@ -78,7 +86,6 @@ def plan_queues(
     store: StoreFiles,
     log: LogRepair,
     queues: list[RecoveredQueue],
-    empty: list[Path],
     *,
     index_begin: int,
     whole_log: bool,
@@ -86,9 +93,9 @@ def plan_queues(
 ) -> QueueRepair:
     """Plan to cut each queue behind its last unit that agrees with its record, and to dispatch the missing records.
 
-    Parameters: queues: as ``find_queue_ends`` returns them. empty: ext files that never got their length. index_begin:
-    where records lack items; those that lack units too are found from there on. whole_log: look for missing units in
-    the whole log. deleted: dispatch the records of deleted topics too.
+    Parameters: queues: as ``find_queue_ends`` returns them. index_begin: where records lack items; those that lack
+    units too are found from there on. whole_log: look for missing units in the whole log. deleted: dispatch the records
+    of deleted topics too.
     """
     minimum = store.log.min_phy_offset
     queues = [_before_wrong_unit(queue, store, log.end) for queue in queues]
@@ -108,7 +115,7 @@ def plan_queues(
         lives = None if deleted else TopicLives(store.known_topics)
         missing = _find_missing(store, log.end, minimum, queues, lives)
     left_out = DeletedTopics() if lives is None else lives.result(missing.left_out)
-    return QueueRepair(tuple(queues), missing.first, lives, left_out, tuple(_queue_steps(queues, empty)))
+    return QueueRepair(tuple(queues), missing.first, lives, left_out, tuple(_queue_steps(store, queues)))
 
 
 def _before_wrong_unit(queue: RecoveredQueue, store: StoreFiles, end: int) -> RecoveredQueue:
@@ -138,15 +145,15 @@ def _find_missing(
     """
     if begin >= end:
         return MissingUnits(begin, set(), {})
-    missing = find_missing(store.log, store.config, begin, end, queues, store.batch_topics, lives, others_begin)
+    missing = find_missing(store, begin, end, queues, lives, others_begin)
     if begin == store.log.min_phy_offset and others_begin == 0:
         wrong = missing.wrong & {queue.queue for queue in queues if queue.unit is not None}
         return missing._replace(wrong=wrong)
     return missing
 
 
-def _queue_steps(queues: list[RecoveredQueue], empty: list[Path]) -> Iterator[RecoveryAction]:
-    yield from (RecoveryAction(path, "delete") for path in empty)
+def _queue_steps(store: StoreFiles, queues: list[RecoveredQueue]) -> Iterator[RecoveryAction]:
+    yield from (RecoveryAction(path, "delete") for path in empty_ext_files(store))
     for queue in queues:
         for start, name, size in reversed(queue.files()):
             path, kept = Path(name), queue.end - start

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -29,11 +28,12 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.queue.queue_end import find_end_of_records
-from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
+from rocketstore.queue.queue_end import find_end_of_records, find_written_spans
+from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
-from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.survey.places import StorePlaces
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
@@ -79,8 +79,9 @@ class RecoveredQueue:
 
     def before(self, end: int, min_phy_offset: int) -> RecoveredQueue:
         """Return the queue that ends with the last unit of a record that ends by ``end``, a physical offset."""
+        self.files()  # raises an error for a file of another length
         with self._open_run() as run:
-            written = self._find_written()
+            written = find_written_spans(run, self.flushed)
             last = find_end_of_records(run, written, end)
             if last is None:
                 return replace(self.emptied(), written=written)
@@ -96,29 +97,6 @@ class RecoveredQueue:
     def emptied(self) -> RecoveredQueue:
         """Return the queue without units, so that it is built again."""
         return replace(self, end=0, unit=None, begins_at=0)
-
-    def _find_written(self) -> tuple[Span, ...]:
-        """Return where units begin and end in each file, up to the first unit that was not written.
-
-        Only two kinds of files are read: those that the checkpoint does not know to be on the disk, and the last files,
-        in which a writer searches the end of the queue: it would end the queue at a bad unit there.
-        """
-        written: list[Span] = []
-        files, size = self.files(), self.kind.unit_size
-        for number, (start, path, length) in enumerate(files):
-            if length == 0 or (written and start != files[number - 1][0] + self.mapped_file_size):
-                break
-            end = limit = start + length // size * size
-            with _reader(path, start) as read:
-                last = read(limit - size, UNIT.itemsize)
-                is_flushed = read_field(last, UNIT, "size") and 0 <= read_field(last, UNIT, "phy_offset") < self.flushed
-                if number >= len(files) - RECOVERED_FILES or not is_flushed:
-                    end = find_invalid_unit(read, start, limit, size)
-            if end > start:
-                written.append((start, end))
-            if end < limit:
-                break
-        return tuple(written)
 
     def at_last_file(self) -> RecoveredQueue:
         """Return the queue with its last unit where a clean stop leaves it; without a unit if it is not there."""
@@ -195,9 +173,9 @@ def _reader(path: str, start: int) -> Iterator[Callable[[int, int], bytes]]:
         yield lambda position, size: read_at(file.fileno(), size, position - start, path)
 
 
-def find_queues(places: LocalPlaces, config: StoreConfig, flushed: int = 0) -> list[RecoveredQueue]:
+def find_queues(store: StoreFiles, flushed: int = 0) -> list[RecoveredQueue]:
     """Return the queues of a store, without their ends. Parameters: flushed: as in ``RecoveredQueue``."""
-    found = []
+    places, config, found = store.local_places, store.config, []
     for kind in QUEUE_KINDS:
         size = getattr(config, kind.size_name)
         for directory in queue_directories(places.queues(kind)):
@@ -209,14 +187,14 @@ def find_queues(places: LocalPlaces, config: StoreConfig, flushed: int = 0) -> l
     return found
 
 
-def empty_ext_files(places: LocalPlaces, config: StoreConfig) -> list[Path]:
+def empty_ext_files(store: StoreFiles) -> list[Path]:
     """Return the ext files that never got their length, also of missing queues. Raises: CorruptFileError.
 
     The ext files of a missing queue are opened when the queue is made again.
     """
-    size = config.mapped_file_size_consume_queue_ext or 0
-    ext = places.queues(ConsumeQueueExt)
-    directories = queue_directories(ext) if config.enable_consume_queue_ext else ()
+    size = store.config.mapped_file_size_consume_queue_ext or 0
+    ext = store.local_places.queues(ConsumeQueueExt)
+    directories = queue_directories(ext) if store.config.enable_consume_queue_ext else ()
     return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
 
 
@@ -286,12 +264,10 @@ class MissingUnits(NamedTuple):
 
 
 def find_missing(
-    log: CommitLog,
-    config: StoreConfig,
+    store: StoreFiles,
     begin: int,
     end: int,
     queues: Iterable[RecoveredQueue],
-    batch_topics: Collection[str],
     lives: TopicLives | None = None,
     others_begin: int = 0,
 ) -> MissingUnits:
@@ -303,14 +279,14 @@ def find_missing(
     everywhere, records without a valid queue offset.
     Raises: CorruptFileError for bytes that are not a record.
     """
-    known = list(queues)
+    log, config, known = store.log, store.config, list(queues)
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in known}
     late = {queue.queue: queue.begins_at for queue in known if queue.begins_at}
     while True:
         pieces = RequestChunks(log, config, begin, end)
         search = _Search(ends, dict(late), lives, others_begin)
         for piece in pieces:
-            search.add(*with_more(log, config, piece.requests, pieces.queues, batch_topics))
+            search.add(*with_more(log, config, piece.requests, pieces.queues, store.batch_topics))
         if lives is None or not lives.finish():
             return MissingUnits(search.first, search.wrong, search.left_out)
 

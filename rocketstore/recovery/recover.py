@@ -107,9 +107,10 @@ def _plan_only(survey: Survey, config: SizedConfig, policy: str, cut_at_damage: 
     learned = find_settings(survey.places, config)
     if policy == "broker":
         return _with_assumptions(dry_run_as_broker(survey, learned.config), survey, learned)
-    plan = plan_recovery(survey, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
-    with plan.store.log:
-        report = plan.with_assumptions(plan.report(dry_run=True), learned)
+    store = open_store_files(survey, learned.config)
+    with store.log:
+        plan = plan_recovery(store, cut_at_damage=cut_at_damage, deleted=deleted)
+        report = plan.with_assumptions(plan.report(dry_run=True), Assumptions(learned))
         return replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
 
 
@@ -120,9 +121,10 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
     if policy == "broker":
         report = _with_assumptions(recover_as_broker(now, learned.config), now, learned)
     else:
-        plan = plan_recovery(now, learned.config, cut_at_damage=cut_at_damage, deleted=deleted)
-        with plan.store.log:
-            report = plan.with_assumptions(plan.report(), learned)
+        store = open_store_files(now, learned.config)
+        with store.log:
+            plan = plan_recovery(store, cut_at_damage=cut_at_damage, deleted=deleted)
+            report = plan.with_assumptions(plan.report(), Assumptions(learned))
             unreadable = plan.count_unreadable().require_none(now.root, allow=config.allow_unreadable)
             saved = describe_saved_records(plan.log, apply_plan(plan))
             report = replace(report, notes=(*saved, *report.notes, *unreadable))

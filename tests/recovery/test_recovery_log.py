@@ -16,6 +16,7 @@ import rocketstore
 from rocketstore import CorruptFileError, Message, StoreCheckpoint, recover
 from rocketstore.recovery import saved_tails
 from rocketstore.recovery.plan import plan_recovery
+from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.survey import survey_store
 
 
@@ -198,12 +199,12 @@ def test_files_of_another_length_are_refused(store):
     root = store()
     os.truncate(root / "commitlog" / f"{0:020d}", FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_recovery(survey_store(root, CONFIG), CONFIG)
+        plan_recovery(open_store_files(survey_store(root, CONFIG), CONFIG))
     other = store("other")
     path = min(damages.queue_directories(other)[0].iterdir())
     os.truncate(path, CQ_FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_recovery(survey_store(other, CONFIG), CONFIG)
+        plan_recovery(open_store_files(survey_store(other, CONFIG), CONFIG))
 
 
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)

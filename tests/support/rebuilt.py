@@ -16,6 +16,7 @@ from support.puts import files_under, model_of
 from rocketstore import StoreConfig, rebuild
 from rocketstore.config import camel_case
 from rocketstore.recovery.plan import plan_recovery
+from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.survey import survey_store
 
 QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
@@ -332,7 +333,8 @@ def assert_survives(root, config=CONFIG, batch_topics=()):
     assert not (root / "abort").exists()
     assert not (root / "rocketstore-rebuild").exists()
     # What has no unit at the end, as a transaction that is not committed, is dispatched again.
-    assert all(step.what == "dispatch" for step in plan_recovery(survey_store(root), config, thorough=False).steps)
+    store = open_store_files(survey_store(root), config)
+    assert all(step.what == "dispatch" for step in plan_recovery(store, thorough=False).steps)
     for was_killed in (False, True):
         copy = shutil.copytree(root, root.with_name(f"{root.name}-started-{was_killed}"))
         if was_killed:

@@ -15,6 +15,7 @@ from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.recovery import recover as recover_module
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery
+from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.sizes import SizeSource
 from rocketstore.survey.survey import survey_store
 
@@ -136,7 +137,7 @@ def crashed(root):
     """A store whose recovery has something to do, and its plan."""
     make(root)
     survey_store(root).places.abort.touch()
-    plan = plan_recovery(survey_store(root), survey_store(root).find_sized_config())
+    plan = plan_recovery(open_store_files(survey_store(root), survey_store(root).find_sized_config()))
     plan.store.log.close()
     return plan
 
