@@ -43,6 +43,17 @@ def test_a_missing_log_is_an_error_or_an_empty_log(tmp_path):
         assert log.max_phy_offset == 0
 
 
+def test_a_remote_directory_of_the_log_is_listed_once_when_it_is_opened(store, monkeypatch):
+    pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    from support.remote import counted
+
+    monkeypatch.setattr("rocketstore.disk.remote.remote_path.LISTED", 0.0)
+    path = counted(store)
+    with open_log(StorePlaces.of(path), StoreConfig()) as log:
+        assert log.file_run.files
+    assert sorted(path.fs.lists) == [str(store), str(store / "commitlog")]
+
+
 def test_no_module_but_open_log_chooses_options_for_a_log():
     opens = {
         path.relative_to(PACKAGE).as_posix()
