@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
+from typing import IO, Any, Protocol
 
 from rocketstore.disk.remote.blocks import Blocks
 from rocketstore.disk.remote.directory_lists import DirectoryLists, Listing
@@ -24,6 +24,26 @@ CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "cre
 VERSION = ("ETag", "etag", "generation")
 KEPT = ("name", "type", "size", *CHANGED, *VERSION)
 Entry = dict[str, Any]
+
+
+class FileSystem(Protocol):
+    """What a RemotePath uses of a file system of fsspec."""
+
+    root_marker: str
+
+    def unstrip_protocol(self, path: str, /) -> str: ...
+
+    def invalidate_cache(self, path: str, /) -> None: ...
+
+    def ls(self, path: str, /, *, detail: bool) -> list[Entry]: ...
+
+    def info(self, path: str, /) -> Entry: ...
+
+    def open(self, path: str, mode: str, /, **options: Any) -> IO[bytes]: ...
+
+    def cat_file(self, path: str, /, *, start: int, end: int, **options: Any) -> bytes: ...
+
+    def cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], /, **options: Any) -> list[Any]: ...
 
 
 class RemotePath:
@@ -45,9 +65,10 @@ class RemotePath:
 
     def __init__(self, fs: Any, path: str, parent: RemotePath | None = None, entry: Entry | None = None) -> None:
         """Parameters: fs: a file system of fsspec or of pyarrow.fs. path: as the file system names it."""
-        if not hasattr(fs, "cat_ranges"):
-            fs = import_extra("fsspec.implementations.arrow", "remote").ArrowFSWrapper(fs)
-        self.fs = fs
+        is_arrow = not hasattr(fs, "cat_ranges")
+        self.fs: FileSystem = (
+            import_extra("fsspec.implementations.arrow", "remote").ArrowFSWrapper(fs) if is_arrow else fs
+        )
         self.path = path.rstrip("/")
         self._entry = entry
         self._is_as_listed = False  # it answers from its entry, without a new list
@@ -259,7 +280,7 @@ class RemotePath:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
         return self.pread(0, status.st_size)
 
-    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+    def open(self, mode: str = "rb", buffering: int = -1) -> IO[bytes]:
         """Open the file for reading. Parameters: buffering: 0 fetches only the bytes that are read. Raises: OSError."""
         with self.named():
             return self.fs.open(self.path, mode, cache_type="readahead" if buffering else "none", **self.reading)
