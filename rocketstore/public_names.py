@@ -51,6 +51,9 @@ from rocketstore.salvage.salvage import salvage as salvage
 from rocketstore.state.checkpoint import StoreCheckpoint as StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles as ExpiredFiles
 from rocketstore.store.message_store import MessageStore as MessageStore
+from rocketstore.store.overview.dead_letters import DeadMessage as DeadMessage
+from rocketstore.store.overview.dead_letters import DeadMessages as DeadMessages
+from rocketstore.store.overview.dead_letters import DeadTotal as DeadTotal
 from rocketstore.store.overview.lag import ConsumerLag as ConsumerLag
 from rocketstore.store.overview.summary import StoreSummary as StoreSummary
 from rocketstore.store.pending.pending_message import PendingMessage as PendingMessage

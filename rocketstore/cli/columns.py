@@ -67,6 +67,23 @@ PENDING = (
     "phyOffset",
 )
 PENDING_TOTALS = ("kind", "topic", "hourTimestamp", "messages")
+DEAD = (
+    "group",
+    "topic",
+    "queueId",
+    "keys",
+    "uniqKey",
+    "originMessageId",
+    "reconsumeTimes",
+    "bornTimestamp",
+    "storeTimestamp",
+    "storedTopic",
+    "storedQueueId",
+    "queueOffset",
+    "phyOffset",
+    "isConsumed",
+)
+DEAD_TOTALS = ("group", "topic", "messages", "beginTimestamp", "endTimestamp")
 
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")

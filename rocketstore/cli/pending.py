@@ -31,7 +31,7 @@ def run(
         found = store.pending(topic=topic or None, group=group or None, kind=kind or None, since=since, until=end)
     problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
     if not totals:
-        rows: list[Row] = [dict(zip(PENDING, (*row[:3], [*row.keys], *row[4:]), strict=True)) for row in found]
+        rows: list[Row] = [dict(zip(PENDING, row, strict=True)) | {"keys": [*row.keys]} for row in found]
         write_rows(rows, view, lambda shown: for_people(shown, now), columns=PENDING)
     if totals or (found and is_table(view.output_format) and view.columns is None):
         sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]

@@ -22,6 +22,12 @@ def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:
     return texts
 
 
+def text_set(value: str | Iterable[str] | None, name: str) -> frozenset[str] | None:
+    """Return an argument that is one text or several as a set; None for None. Parameters, raises: as ``text_list``."""
+    texts = text_list(value, name)
+    return None if texts is None else frozenset(texts)
+
+
 def integer_list(value: Any) -> Iterable[int] | None:
     """Return an argument that is one integer or several as an iterable; None for None."""
     return [value] if hasattr(value, "__index__") else value

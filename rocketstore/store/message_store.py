@@ -16,6 +16,7 @@ from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
+from rocketstore.messages.arguments import text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -23,11 +24,12 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview, Previewed
 from rocketstore.store.expiry import ExpiredFiles
+from rocketstore.store.overview.dead_letters import DeadFilter, DeadMessages, find_dead_letters
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_names, explain_unknown_topic
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
-from rocketstore.store.pending.find_pending import PendingFilter, find_names, find_pending
+from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.topic import Topic
@@ -286,16 +288,50 @@ class MessageStore(Previewed, StoreReader, Closable):
         <Rows: 0>
         """
         self._require_open()
-        kinds = find_names(kind, "kind")
+        kinds = text_set(kind, "kind")
         for name in kinds or ():
             if name not in KINDS:
                 raise ValueError(f"kind={name!r:.80}: must be one of {', '.join(KINDS)}")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit={limit} must not be negative")
+        require_limit(limit)
         begin = None if since is None else epoch_ms(since, "since")
         end = None if until is None else epoch_ms(until, "until")
-        wanted = PendingFilter(find_names(topic, "topic"), find_names(group, "group"), kinds, begin, end)
+        wanted = PendingFilter(text_set(topic, "topic"), text_set(group, "group"), kinds, begin, end)
         found = find_pending(self, wanted, limit)
+        for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
+            warnings.warn(text, stacklevel=2)
+        return found
+
+    def dead_letters(
+        self,
+        *,
+        topic: str | Iterable[str] | None = None,
+        group: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int | None = None,
+        retry: bool = False,
+    ) -> DeadMessages:
+        """Return the messages that consumer groups could not process, from the topics of dead letters (%DLQ%).
+
+        Parameters: topic, group: one or several; the topic is that to which a message was sent. since, until: store
+        times, from the first to before the second. limit: the largest number of messages. retry: return the messages of
+        the retry topics (%RETRY%) instead, also those that were consumed. An unknown topic or group gives a warning, if
+        no message is found.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` say
+        why it may be incomplete. Raises: ValueError for a wrong time or limit; UnsupportedFormatError for queues in
+        RocksDB, without its extra; CorruptFileError.
+        Source: AbstractSendMessageProcessor.consumerSendMsgBack.
+
+        Examples:
+        >>> rocketstore.open("demo").dead_letters(group="billing")
+        <Rows: 0>
+        """
+        self._require_open()
+        require_limit(limit)
+        begin = None if since is None else epoch_ms(since, "since")
+        end = None if until is None else epoch_ms(until, "until")
+        wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
+        found = find_dead_letters(self, wanted, retry=retry)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
             warnings.warn(text, stacklevel=2)
         return found
@@ -357,3 +393,9 @@ class MessageStore(Previewed, StoreReader, Closable):
 
     def _preview(self) -> Preview:
         return Preview(f"MessageStore {str(self.path)!r}, closed") if self._closed else preview_store(self)
+
+
+def require_limit(limit: int | None) -> None:
+    """Raise ValueError for a negative number of rows."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit={limit} must not be negative")

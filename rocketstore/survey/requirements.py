@@ -209,6 +209,7 @@ ENTRIES: dict[str, Entry] = {
     "config check": Entry((a_store_or_its_config,)),
     "config repair": Entry((*CONFIG, own_places)),
     "config repair dry run": Entry(CONFIG),
+    "dlq": Entry(READ_QUEUES),
     "export": Entry(READ),
     "get": Entry(READ_QUEUES),
     "hexdump": Entry(READ),

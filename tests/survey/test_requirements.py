@@ -214,6 +214,7 @@ CALLS = {
     "config check": [command("config", "check", has_conf=False)],
     "config repair": [command("config", "repair", has_conf=False)],
     "config repair dry run": [command("config", "repair", "--dry-run", has_conf=False)],
+    "dlq": [command("dlq")],
     "export": [command("export", after=("-",))],
     "get": [command("get", after=("T", 0, 0))],
     "hexdump": [command("hexdump", after=("log:0",))],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rocketstore.messages.arguments import text_list
 from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.delayed import find_delayed
 from rocketstore.store.pending.half import find_half, find_half_in_rocksdb
@@ -64,12 +63,6 @@ def _checkpoint_problems(store: StoreParts) -> list[str]:
     names = {*CHECKPOINTS, config.offsets_file}
     damaged = [f"{path}: {what}" for path, what in config.problems if path.name.removesuffix(".bak") in names]
     return [*damaged, *store.find_missing_units()]
-
-
-def find_names(given: str | Iterable[str] | None, name: str) -> frozenset[str] | None:
-    """Return an argument that is one text or several as a set; None for None. Raises: TypeError."""
-    texts = text_list(given, name)
-    return None if texts is None else frozenset(texts)
 
 
 def unique(texts: Iterable[str]) -> list[str]:

@@ -1,0 +1,34 @@
+"""The options of ``rocketstore dlq``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import DEAD, DEAD_TOTALS
+from rocketstore.cli.completion import complete_groups, complete_topics
+from rocketstore.cli.options import rows_options, store_argument, time_options
+
+
+@click.command()
+@store_argument
+@click.option(
+    "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to it. May be repeated."
+)
+@click.option("--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. As --topic.")
+@time_options
+@click.option("--retry", is_flag=True, help="Show the messages of retry topics instead, also those that were consumed.")
+@click.option("--totals", is_flag=True, help="Only show the number of messages by group and topic.")
+@rows_options(*dict.fromkeys([*DEAD, *DEAD_TOTALS]))
+def dlq(**options: Any) -> None:
+    """Show the messages that consumer groups could not process: those of %DLQ% topics.
+
+    topic and queueId are where a message was sent; queueId is empty if that record is not found. originMessageId is the
+    id that the client noted: the offset message id of that record, or the unique key for an orderly consumer.
+    reconsumeTimes are failures. bornTimestamp is the time of the send, storeTimestamp that of the last failure.
+    storedTopic and queueOffset are the place of the message. Why a message died is not on the disk.
+
+    The exit status is 1 if the answer may be incomplete.
+    """
+    from rocketstore.cli.dlq import run
+
+    run(**options)
