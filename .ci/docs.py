@@ -37,7 +37,7 @@ INTERNAL = {
     "MappedFile": "allocate_holes check_file reading",
     "Message": "of_fields",
     "MessageBatch": "stored_columns to_put",
-    "MessageStore": "formats is_bounded of_entry of_plan of_survey of_writing_entry",
+    "MessageStore": "formats is_bounded of_entry of_survey of_writing_entry",
     "PutMessagesResult": "join of",
     "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
     "Scan": "adapted",

@@ -150,11 +150,12 @@ def python_of(page):
     return "\n".join(block for language, block in blocks_of(page.read_text(encoding="utf-8")) if language == "python")
 
 
-@pytest.fixture
-def environment(tmp_path):
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
     """The environment of a shell that has the command ``rocketstore``."""
     pytest.importorskip("click", reason="needs click, from the extra 'cli'")
-    program = tmp_path / "bin" / "rocketstore"
+    directory = tmp_path_factory.mktemp("environment")
+    program = directory / "bin" / "rocketstore"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rocketstore "$@"\n', encoding="utf-8")
     program.chmod(0o755)
@@ -163,9 +164,23 @@ def environment(tmp_path):
         "PYTHONPATH": f"{TREE}{os.pathsep}{os.environ['PYTHONPATH']}",  # where Spark finds pyspark_rocketstore
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_CONF_DIR": str(write_spark_settings(tmp_path / "spark-settings")),
+        "SPARK_CONF_DIR": str(write_spark_settings(directory / "spark-settings")),
     }
     return {**os.environ, **settings}
+
+
+@pytest.fixture(scope="module")
+def after_quick_start(tmp_path_factory, environment):
+    """The directory after the fences of the quick start ran there."""
+    directory = tmp_path_factory.mktemp("quick-start")
+    run_code(DOCS / "quick-start.md", directory, environment)
+    return directory
+
+
+@pytest.fixture
+def started(after_quick_start, tmp_path):
+    """A directory of this test, with what the quick start left."""
+    return Path(shutil.copytree(after_quick_start, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture
@@ -192,22 +207,18 @@ def test_the_code_of_the_pages_runs(tmp_path, environment):
 
 def run_page(page, directory, environment):
     """Run the fences of a page in their order as one program. The page itself imports what its fences use."""
-    program = ["import subprocess"]
-    for language, block in blocks_of(page.read_text(encoding="utf-8")):
-        program.append(block if language == "python" else shell_call(block))
-    assert len(program) > 1, page
-    run_block("python", "\n".join(program), directory, environment)
+    run_block("python", program_of(page), directory, environment)
 
 
-def test_the_code_of_the_page_about_parquet_runs(tmp_path, environment, libraries):
-    run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_page(DOCS / "how-to" / "lake.md", tmp_path, environment)
+def program_of(page):
+    """The fences of a page as one program."""
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    assert blocks, page
+    return "\n".join(["import subprocess", *(b if language == "python" else shell_call(b) for language, b in blocks)])
 
 
-@pytest.mark.spark
-def test_the_code_of_the_page_about_large_logs_runs(tmp_path, environment, java):
-    run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_page(DOCS / "how-to" / "spark-large.md", tmp_path, environment)
+def test_the_code_of_the_page_about_parquet_runs(started, environment, libraries):
+    run_page(DOCS / "how-to" / "lake.md", started, environment)
 
 
 def test_the_questions_in_chinese_are_those_in_english():
@@ -225,24 +236,36 @@ def test_the_recipes_run(tmp_path, environment, libraries):
     run_code(page, tmp_path, environment, first_lines=blocks_of(page.read_text(encoding="utf-8"))[0][1])
 
 
-def test_the_examples_of_the_page_about_python_run(tmp_path, environment, libraries):
-    run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_block("python", python_of(DOCS / "python.md"), tmp_path, environment)
+def test_the_examples_of_the_page_about_python_run(started, environment, libraries):
+    run_block("python", python_of(DOCS / "python.md"), started, environment)
 
 
 @pytest.mark.spark
-def test_the_examples_of_the_page_about_spark_run_as_one_program(tmp_path, environment, java):
-    run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_block("python", python_of(DOCS / "spark.md"), tmp_path, environment)
-    with rocketstore.open(tmp_path / "spark-copy") as store:
+def test_the_code_of_the_readme_and_of_the_pages_about_spark_runs(started, tmp_path, environment, libraries, java):
+    """Each page is a program of its own. They share one JVM, whose start takes longest, but no session."""
+    readme = tmp_path / "readme"
+    readme.mkdir()
+    large = shutil.copytree(started / "demo", tmp_path / "large" / "demo").parent
+    programs = {
+        readme: python_of(TREE / "README.md"),
+        started: python_of(DOCS / "spark.md"),
+        large: program_of(DOCS / "how-to" / "spark-large.md"),
+    }
+    run_with_spark(programs, environment)
+    with rocketstore.open(readme / "copy") as store:
+        assert len(store["Orders"]) == 999
+    with rocketstore.open(started / "spark-copy") as store:
         assert len(store["Orders"]) == 1100  # of the example that writes, and of the stream
 
 
-@pytest.mark.spark
-def test_the_python_of_the_readme_runs_as_one_program(tmp_path, environment, libraries, java):
-    run_block("python", python_of(TREE / "README.md"), tmp_path, environment)
-    with rocketstore.open(tmp_path / "copy") as store:
-        assert len(store["Orders"]) == 999
+def run_with_spark(programs, environment):
+    """Run programs, each in its directory, one after the other in one process. Parameters: programs: by directory."""
+    lines = ["import os", "from pyspark.sql import SparkSession"]
+    for directory, program in programs.items():
+        lines.append(f"os.chdir({str(directory)!r})")
+        lines.append(f"exec({program!r}, {{'__name__': '__main__'}})")
+        lines.append("SparkSession.getActiveSession().stop()")
+    run_block("python", "\n".join(lines), next(iter(programs)), environment)
 
 
 def test_the_examples_of_the_readme_run_without_spark(tmp_path, environment, libraries):
