@@ -17,18 +17,19 @@ pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
 
 # ---- real processes, really killed -------------------------------------------------------------------------
 
-KILLS = 10  # of each form
-FORMS = [("SYNC_FLUSH", 1), ("ASYNC_FLUSH", 3)]
+KILLS = 4  # of each form; of the slow ones 10
+FORMS = [("SYNC_FLUSH", 1, KILLS), ("ASYNC_FLUSH", 3, KILLS)]
+FORMS += [pytest.param(*form[:2], 10, marks=pytest.mark.slow) for form in FORMS]
 OPERATIONS = 400
 
 
-@pytest.mark.parametrize(("flush_disk_type", "threads"), FORMS)
-def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threads, tmp_path, seed):
+@pytest.mark.parametrize(("flush_disk_type", "threads", "kills"), FORMS)
+def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threads, kills, tmp_path, seed):
     """One store, written by one process after the other; every second is killed early, even while it opens."""
     rng = random.Random(f"{seed}/kill/{flush_disk_type}")
     root, config, acks = tmp_path / "store", store_config(flush_disk_type), []
     ends = []
-    for session in range(KILLS):
+    for session in range(kills):
         run = run_writer(
             root,
             session=f"s{session}",

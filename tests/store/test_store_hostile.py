@@ -220,8 +220,15 @@ CUT_FILES += [f"batchconsumequeue/Batch/0/{0:020}", "index/20240101000000000"]
 
 
 @pytest.mark.parametrize("name", CUT_FILES)
-@pytest.mark.parametrize("size", [0, 100])
-@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize(
+    ("settled", "size"),
+    [
+        (True, 100),
+        (False, 0),
+        pytest.param(True, 0, marks=pytest.mark.slow),
+        pytest.param(False, 100, marks=pytest.mark.slow),
+    ],
+)
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_or_an_answer_and_kills_nobody(name, size, settled, tmp_path):
     """Settled: the directories are that old that the list of their files is believed for a second."""
     hostile_store.build(tmp_path / "store")
