@@ -43,7 +43,8 @@ from rocketstore.rebuild.files import (
 from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
-from rocketstore.recovery.plan_log import LogRepair, describe_saved_records, plan_log
+from rocketstore.recovery.plan_log import LogRepair, describe_saved_tails, plan_log
+from rocketstore.recovery.saved_tails import SavedTail
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
@@ -264,12 +265,12 @@ class Rebuilder:
                 raise StoreError(f"{root}: {reason}: {RUN_AGAIN}") from error
             if rest is not None:
                 deleted = deleted.joined(rest.queues.deleted)
-            notes = describe_saved_records(repair, saved)
+            notes = describe_saved_tails(repair, saved)
             return self._report(store.log, repair.end, root, backups, deleted, notes)
 
     def _swap(
         self, root: Path, store: StoreFiles, repair: LogRepair, staging: Path
-    ) -> tuple[tuple[Path, ...], RecoveryPlan | None, list[Path]]:
+    ) -> tuple[tuple[Path, ...], RecoveryPlan | None, list[SavedTail]]:
         """Replace the old directories with the new ones. After an error rename all of them back.
 
         Returns: the backups of the old directories, the plan for the parts that were not built, and the files with the

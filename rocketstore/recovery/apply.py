@@ -19,15 +19,15 @@ from rocketstore.recovery.plan import RecoveryPlan
 from rocketstore.recovery.plan_index import paths_of_index
 from rocketstore.recovery.plan_log import LogRepair
 from rocketstore.recovery.recovery_report import RecoveryAction
-from rocketstore.recovery.saved_tails import save_tail
+from rocketstore.recovery.saved_tails import SavedTail, save_tail
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.state.abort import make_abort
 
 
-def apply_plan(plan: RecoveryPlan) -> list[Path]:
+def apply_plan(plan: RecoveryPlan) -> list[SavedTail]:
     """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays.
 
-    Returns: the files in ``rocketstore-cut`` that have the tails of the log.
+    Returns: the tails of the log, as they were saved.
     Raises: StoreError if the store is not the one, or not in the state, that was planned for; OSError.
 
     The process may be killed at any moment. ``abort`` is made before anything is changed, so that the next recovery
@@ -52,10 +52,10 @@ def apply_plan(plan: RecoveryPlan) -> list[Path]:
     return saved
 
 
-def apply_log_repair(store: StoreFiles, repair: LogRepair) -> list[Path]:
+def apply_log_repair(store: StoreFiles, repair: LogRepair) -> list[SavedTail]:
     """Change the files of the log only. Call ``finish_repair`` afterwards.
 
-    Returns: the files in ``rocketstore-cut`` that have the tails of the log.
+    Returns: the tails of the log, as they were saved.
     Raises: StoreError if the store is not the one, or not in the state, that was planned for; OSError.
     """
     store.survey.require_unchanged()
@@ -69,7 +69,7 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
         repair.write.remove_intent()
 
 
-def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> list[Path]:
+def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> list[SavedTail]:
     if not store.places.abort.exists():
         make_abort(store.local_places.abort)
     saved = [save_tail(store.local_places.saved_cuts, tail) for tail in repair.tails]

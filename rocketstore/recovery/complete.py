@@ -9,7 +9,7 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.disk.storage import local_path
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import RecoveryPlan, plan_recovery
-from rocketstore.recovery.plan_log import describe_saved_records
+from rocketstore.recovery.plan_log import describe_saved_tails
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings
 from rocketstore.recovery.store_files import open_store_files
@@ -40,7 +40,7 @@ def complete_store(
         save_settings(survey.local_places, config, is_new=not has_messages(survey.places))
         for path in config.commit_log_paths(survey.root, writable=True):
             make_directory(local_path(path))
-        saved = describe_saved_records(plan.log, apply_plan(plan))
+        saved = describe_saved_tails(plan.log, apply_plan(plan))
     return replace(report, notes=(*saved, *report.notes))
 
 

@@ -9,7 +9,7 @@ from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_
 from rocketstore.recovery.plan_log import (
     LogRepair,
     check_log_files,
-    describe_saved_records,
+    describe_tails_to_save,
     find_file_before,
     find_flushed_record,
     find_tail_begin,
@@ -53,7 +53,7 @@ class RecoveryPlan:
             log.end,
             self.steps,
             dry_run,
-            notes=describe_saved_records(log) if dry_run else (),
+            notes=describe_tails_to_save(log) if dry_run else (),
             lost=log.lost,
             deleted=deleted.messages,
             undeclared=deleted.undeclared,

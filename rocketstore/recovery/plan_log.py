@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rocketstore.compat import Compat
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
@@ -16,7 +15,7 @@ from rocketstore.log.tail import Tail, find_tails
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.recovery_report import RecoveryAction
-from rocketstore.recovery.saved_tails import is_saved
+from rocketstore.recovery.saved_tails import SavedTail, is_saved
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.root_places import SAVED_CUTS
 
@@ -219,21 +218,25 @@ def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
 
 
-def describe_saved_records(repair: LogRepair, saved: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Return a note for each tail that has records: what they are, and where they are saved.
-
-    Parameters: saved: the file of each tail in ``rocketstore-cut``; empty before the plan is applied.
-    """
-    reasons = {Why.CUT: "a broker cut the log", Why.DAMAGED: "the log is cut at damaged bytes"}
-    reason = reasons.get(repair.why)
-    if reason is None:
-        return ()
-    places = [f"are saved in {path}" for path in saved] or [f"will be saved in {SAVED_CUTS}"] * len(repair.tails)
+def describe_tails_to_save(repair: LogRepair) -> tuple[str, ...]:
+    """Return a note for each tail that has records: what they are, and that they will be saved."""
     return tuple(
-        f"{tail.file.path}: {reason} at {repair.end}. The bytes from {tail.begin} to {tail.end} {place}, and "
-        "overwritten with zeros"
-        for tail, place in zip(repair.tails, places, strict=True)
+        filter(None, (_describe_tail(repair, tail, f"will be saved in {SAVED_CUTS}") for tail in repair.tails))
     )
+
+
+def describe_saved_tails(repair: LogRepair, saved: Sequence[SavedTail]) -> tuple[str, ...]:
+    """Return a note for each tail that has records: what they are, and where they are saved."""
+    return tuple(filter(None, (_describe_tail(repair, tail, f"are saved in {path}") for tail, path in saved)))
+
+
+def _describe_tail(repair: LogRepair, tail: Tail, place: str) -> str | None:
+    """Return None for a tail without sound records."""
+    reasons = {Why.CUT: "a broker cut the log", Why.DAMAGED: "the log is cut at damaged bytes"}
+    if repair.why not in reasons:
+        return None
+    cut = f"{tail.file.path}: {reasons[repair.why]} at {repair.end}"
+    return f"{cut}. The bytes from {tail.begin} to {tail.end} {place}, and overwritten with zeros"
 
 
 def _log_steps(

@@ -13,7 +13,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
-from rocketstore.recovery.plan_log import describe_saved_records
+from rocketstore.recovery.plan_log import describe_saved_tails
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
@@ -126,7 +126,7 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
             plan = plan_recovery(store, cut_at_damage=cut_at_damage, deleted=deleted)
             report = plan.with_assumptions(plan.report(), Assumptions(learned))
             unreadable = plan.count_unreadable().require_none(now.root, allow=config.allow_unreadable)
-            saved = describe_saved_records(plan.log, apply_plan(plan))
+            saved = describe_saved_tails(plan.log, apply_plan(plan))
             report = replace(report, notes=(*saved, *report.notes, *unreadable))
     if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
         save_settings(places, now.find_sized_config())

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,15 @@ from rocketstore.log.tail import Tail
 CHUNK = 1 << 20
 
 
-def save_tail(directory: Path, tail: Tail) -> Path:
-    """Copy a tail to a new file that is named by the time and the physical offset, flush it, and return its path.
+class SavedTail(NamedTuple):
+    """A tail of the log, and the file in ``rocketstore-cut`` that has its bytes."""
+
+    tail: Tail
+    path: Path
+
+
+def save_tail(directory: Path, tail: Tail) -> SavedTail:
+    """Copy a tail to a new file that is named by the time and the physical offset, and flush it.
 
     Parameters: directory: ``StorePlaces.saved_cuts``; it is made if it is missing.
     """
@@ -40,7 +48,7 @@ def save_tail(directory: Path, tail: Tail) -> Path:
             path.unlink()
             raise
     sync_path(path.parent)
-    return path
+    return SavedTail(tail, path)
 
 
 def is_saved(directory: StorePath, tail: Tail) -> bool:
