@@ -8,7 +8,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    rs_acquire_fence,
     rs_load_be32,
     rs_load_be64,
 )
@@ -16,8 +15,6 @@ from rocketstore.kernels.record cimport (
     BAD_CUT,
     BAD_HALF,
     BAD_MAGIC,
-    BAD_PHY_OFFSET,
-    BAD_SIZE,
     BODY_CRC,
     BORN_HOST,
     BORN_HOST_V6,
@@ -40,11 +37,10 @@ from rocketstore.kernels.record cimport (
     Record,
     fetch_following,
     fill_delays,
-    head_size,
     is_entry_head,
     java_text,
     next_magic,
-    parse_framed,
+    parse_at,
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
@@ -241,51 +237,6 @@ cdef class RecordScanner:
                     return False
                 n = 0
         return self.columns.append(self.block, n)
-
-
-# How much of a record is written; a writer may be writing it now.
-cdef enum Written:
-    WHOLE
-    WHOLE_IF_NO_PROPERTIES
-    HALF_WRITTEN
-
-
-cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept nogil:
-    """Check the end of a record before the rest is read. It is written last, and zeros were there before."""
-    cdef int64_t size
-    if remaining < MIN_RECORD:
-        return WHOLE
-    size = <int32_t>rs_load_be32(data)
-    if size < MIN_RECORD or size > remaining:
-        return HALF_WRITTEN  # or no record, unless the head is written before the next read
-    if data[size - 1] != 0 or (remaining - size >= 4 and rs_load_be32(data + size) != 0):
-        return WHOLE
-    # Without properties the record ends with their length, 0, after the topic.
-    return WHOLE_IF_NO_PROPERTIES if data[size - 3] != 0 else HALF_WRITTEN
-
-
-cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int framing, int todo,
-                         bint at_rest, PropertyReader *reader, const DelayTable *delays,
-                         Record *record) noexcept nogil:
-    """Find the fields of the record or entry at `pos` in a file of `size` bytes, and check its physical offset."""
-    cdef Written written = WHOLE
-    cdef int64_t head
-    cdef int status
-    if not at_rest:
-        head = head_size(data + pos, size - pos, framing)
-        written = how_written(data + pos + head, size - pos - head)
-    rs_acquire_fence()
-    status = parse_framed(data + pos, size - pos, from_offset + pos, framing, todo, reader, delays, record)
-    if status == RECORD_OK:
-        if record.phy_offset != from_offset + (record.data - data):
-            return BAD_PHY_OFFSET
-        if written == WHOLE or (written == WHOLE_IF_NO_PROPERTIES and record.properties.size == 0):
-            return RECORD_OK
-        return BAD_HALF
-    # A blank fills its file. If the file was cut, the size of the blank may be larger than the rest.
-    if status == RECORD_BLANK and (record.size < 8 or record.size < size - pos):
-        return BAD_SIZE
-    return status
 
 
 def checked_framing(int framing):

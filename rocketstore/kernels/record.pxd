@@ -6,6 +6,7 @@ from libc.string cimport memcmp
 from rocketstore.kernels.csrc cimport (
     RS_MORE_SEPARATORS,
     RS_PREFETCH_R,
+    rs_acquire_fence,
     rs_find_magic,
     rs_find_space,
     rs_keyed_hash,
@@ -173,6 +174,51 @@ cdef inline bint is_entry_head(const uint8_t *data, int64_t place, int64_t recor
 cdef inline int64_t head_size(const uint8_t *data, int64_t remaining, int framing) noexcept nogil:
     """Return the bytes before the record at `data`: ENTRY_HEAD if the magic of an entry is there, else 0."""
     return ENTRY_HEAD if framing and remaining >= ENTRY_HEAD and rs_load_be32(data) == ENTRY_MAGIC else 0
+
+
+# How much of a record is written; a writer may be writing it now.
+cdef enum Written:
+    WHOLE
+    WHOLE_IF_NO_PROPERTIES
+    HALF_WRITTEN
+
+
+cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept nogil:
+    """Check the end of a record before the rest is read. It is written last, and zeros were there before."""
+    cdef int64_t size
+    if remaining < MIN_RECORD:
+        return WHOLE
+    size = <int32_t>rs_load_be32(data)
+    if size < MIN_RECORD or size > remaining:
+        return HALF_WRITTEN  # or no record, unless the head is written before the next read
+    if data[size - 1] != 0 or (remaining - size >= 4 and rs_load_be32(data + size) != 0):
+        return WHOLE
+    # Without properties the record ends with their length, 0, after the topic.
+    return WHOLE_IF_NO_PROPERTIES if data[size - 3] != 0 else HALF_WRITTEN
+
+
+cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int framing, int todo,
+                         bint at_rest, PropertyReader *reader, const DelayTable *delays,
+                         Record *record) noexcept nogil:
+    """Find the fields of the record or entry at `pos` in a file of `size` bytes, and check its physical offset."""
+    cdef Written written = WHOLE
+    cdef int64_t head
+    cdef int status
+    if not at_rest:
+        head = head_size(data + pos, size - pos, framing)
+        written = how_written(data + pos + head, size - pos - head)
+    rs_acquire_fence()
+    status = parse_framed(data + pos, size - pos, from_offset + pos, framing, todo, reader, delays, record)
+    if status == RECORD_OK:
+        if record.phy_offset != from_offset + (record.data - data):
+            return BAD_PHY_OFFSET
+        if written == WHOLE or (written == WHOLE_IF_NO_PROPERTIES and record.properties.size == 0):
+            return RECORD_OK
+        return BAD_HALF
+    # A blank fills its file. If the file was cut, the size of the blank may be larger than the rest.
+    if status == RECORD_BLANK and (record.size < 8 or record.size < size - pos):
+        return BAD_SIZE
+    return status
 
 
 cdef inline bint is_text(const Slice *text, const char *wanted, int32_t size) noexcept nogil:

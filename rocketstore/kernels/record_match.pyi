@@ -6,6 +6,9 @@ from numpy.typing import NDArray
 
 from rocketstore.kernels.buffer import Buffer
 
+NO_HIT: int
+HIT: int
+HALF_HIT: int
 ANY_KEY: int
 UNIQ_KEY: int
 TAGS: int

@@ -5,13 +5,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.keys cimport TextColumn, text_column
 from rocketstore.kernels.record cimport (
+    BAD_HALF,
     FIND_PROPERTIES,
     RECORD_OK,
     PropertyReader,
     Record,
     Slice,
     next_word,
-    parse_record,
+    parse_at,
 )
 from rocketstore.kernels.record_columns cimport VarValues
 from rocketstore.kernels.record_filter cimport equals_decoded
@@ -29,6 +30,12 @@ cdef extern from "Python.h":
 
 cdef enum:
     PIECE = 4096  # records between two checks for signals
+
+# Whether a candidate is a hit. The record of a half hit would be one, but its writer may still be writing it.
+cpdef enum:
+    NO_HIT
+    HIT
+    HALF_HIT
 
 # The fields of a record that a key is compared with.
 cpdef enum:
@@ -100,8 +107,8 @@ def match_records(windows, const int32_t[::1] window_of, const int64_t[::1] offs
 
     Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each
     candidate's key, and of its topic unless one topic is given for all. kind: ANY_KEY compares with the words of KEYS
-    and with UNIQ_KEY. begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with 0
-    and 1.
+    and with UNIQ_KEY. begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with
+    NO_HIT, HIT and HALF_HIT.
     Raises: IndexError for a row out of range; StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
@@ -126,26 +133,34 @@ def match_records(windows, const int32_t[::1] window_of, const int64_t[::1] offs
         first = stop
 
 
-cdef bint matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int64_t row, Utf8Texts topics,
-                  Utf8Texts keys, int kind, int64_t begin_timestamp, int64_t end_timestamp,
-                  PropertyReader *reader) noexcept nogil:
+cdef int matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int64_t row, Utf8Texts topics,
+                 Utf8Texts keys, int kind, int64_t begin_timestamp, int64_t end_timestamp,
+                 PropertyReader *reader) noexcept nogil:
     cdef Record record
     cdef Slice wanted
     cdef int64_t remaining
+    cdef int status
     cdef const uint8_t *data = windows.place_of(offsets, i, &remaining)
-    if data == NULL or parse_record(data, remaining, FIND_PROPERTIES, reader, NULL, &record) != RECORD_OK:
-        return False
-    if record.phy_offset != offsets[i] or not begin_timestamp <= record.store_timestamp <= end_timestamp:
-        return False
+    if data == NULL:
+        return NO_HIT
+    status = parse_at(data, 0, remaining, offsets[i], 0, FIND_PROPERTIES, False, reader, NULL, &record)
+    if status not in (RECORD_OK, BAD_HALF) or not begin_timestamp <= record.store_timestamp <= end_timestamp:
+        return NO_HIT
     topics.get(row if topics.length > 1 else 0, &wanted)
     if not equals_decoded(&record.topic, wanted.data, wanted.size):
-        return False
+        return NO_HIT
     keys.get(row, &wanted)
+    if not has_key(&record, &wanted, kind):
+        return NO_HIT
+    return HIT if status == RECORD_OK else HALF_HIT
+
+
+cdef bint has_key(const Record *record, const Slice *wanted, int kind) noexcept nogil:
     if kind == TAGS:
         return record.tags.data != NULL and equals_decoded(&record.tags, wanted.data, wanted.size)
     if record.uniq_key.data != NULL and equals_decoded(&record.uniq_key, wanted.data, wanted.size):
         return True
-    return kind == ANY_KEY and has_word(&record.keys, &wanted)
+    return kind == ANY_KEY and has_word(&record.keys, wanted)
 
 
 cdef bint has_word(const Slice *text, const Slice *wanted) noexcept nogil:

@@ -310,13 +310,16 @@ class CommitLog(Closable):
         windows, window_of = self.reader.windows_of(offsets)
         if len(offsets):
             window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1
-        for at_rest in (False, True):
+        scanner = self.reader.scanner(fields, verify_crc=verify_crc)
+        statuses = np.full(len(offsets), END, np.uint8)
+        scanner.gather(windows, window_of, offsets, statuses)
+        half = np.flatnonzero(statuses == HALF)
+        is_written = np.array([not self.reader.is_at_rest(offset) for offset in offsets[half].tolist()], np.bool_)
+        if not is_written.all():  # some are complete, and end in zeros
+            window_of[half[is_written]] = -1
             scanner = self.reader.scanner(fields, verify_crc=verify_crc)
-            statuses = np.full(len(offsets), END, np.uint8)
-            scanner.gather(windows, window_of, offsets, statuses, at_rest=at_rest)
-            half = np.flatnonzero(statuses == HALF)
-            if not len(half) or not self.reader.is_at_rest(int(offsets[half[0]])):
-                break
+            scanner.gather(windows, window_of, offsets, statuses, at_rest=True)
+            statuses[half[is_written]] = HALF
         return lazy_batch_of(scanner.take(), fields), statuses
 
     def pickup_store_timestamp(self, phy_offset: int, size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.commit_log import BLANK, END, HALF, bad_reason
+from rocketstore.kernels.commit_log import BLANK, END, bad_reason
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.record_reader import RecordReader
 
@@ -16,7 +16,7 @@ def read_error(log: RecordReader, end_finder: EndFinder, offset: int, status: in
     file = log.file_run.find(offset)
     if file is None:
         return _no_file_error(log, end_finder, offset)
-    if status in (END, BLANK, HALF):
+    if status in (END, BLANK):
         field, reason = "magic", "no message begins here: the end of the log, or of what its file holds"
     else:
         field, reason = bad_reason(status)

@@ -15,9 +15,9 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.index.index_service import index_key_prefix
 from rocketstore.index.key_lookup import IndexPart
 from rocketstore.index.rocks_index import RocksIndex
-from rocketstore.kernels.commit_log import END, HALF, OK
+from rocketstore.kernels.commit_log import END, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
-from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
+from rocketstore.kernels.record_match import ANY_KEY, HALF_HIT, HIT, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
@@ -199,7 +199,7 @@ def _match_few(log: CommitLog, phy_offsets: list[int], topic: str, key: str, tim
     window_of, matched = np.arange(n, dtype=np.int32), np.zeros(n, np.uint8)
     texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "keys")
     match_records(windows, window_of, offsets, rows, *texts, kind, *times, matched)
-    return matched.tobytes() == b"\1" * n
+    return matched.tobytes() == bytes([HIT]) * n
 
 
 def query_messages(
@@ -337,7 +337,9 @@ class _Search:
         else:
             with ThreadPoolExecutor(self.threads, "rocketstore-query") as pool:
                 list(pool.map(match, parts))
-        hits = matched.view(np.bool_)
+        hits = matched == HIT
+        for row in np.flatnonzero(matched == HALF_HIT).tolist():
+            hits[row] = self.log.reader.is_at_rest(int(phy_offsets[row]))
         if not hits.all():
             self.note_damage(rows[~hits], phy_offsets[~hits])
             rows, phy_offsets = rows[hits], phy_offsets[hits]
@@ -350,12 +352,15 @@ class _Search:
             self.counts += np.bincount(rows, minlength=len(self.counts))
 
     def note_damage(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
-        """Mark the keys of candidates whose records are damaged or lost: these may have been messages of the keys."""
+        """Mark the keys of candidates whose records are damaged or lost: these may have been messages of the keys.
+
+        A record that may be half written may become a message of the key.
+        """
         if not len(rows):
             return
         statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])[1]
         is_damaged = statuses != OK
-        is_missing = np.isin(statuses, (END, HALF))
+        is_missing = statuses == END
         is_damaged[is_missing] = self.are_inside(phy_offsets[is_missing])
         self.damaged[rows[is_damaged]] = True
         if is_damaged.any() and self.log.directories[0] not in self.damages:

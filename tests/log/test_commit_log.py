@@ -905,3 +905,15 @@ def test_the_length_of_a_log_s_files_is_not_found_out_anew_for_each_of_them(tmp_
         assert list(log.scan()) == []
         assert log.mapped_file_size == 1024
     assert sum(asked) <= 1000
+
+
+def test_half_written_records_are_judged_file_by_file(tmp_path):
+    half = {"properties": b"KEYS\1k\2x\1\0\0\0"}
+    for start in (0, 600):
+        make_commit_log(tmp_path, 600, [half], first_offset=start)
+    os.utime(tmp_path / f"{600:020}", (1_700_000_000, 1_700_000_000))
+    log = CommitLog.open(tmp_path)
+    for offsets in ([0, 600], [600, 0]):
+        batch, statuses = log.find_messages(np.array(offsets, np.int64))
+        assert batch.phy_offset.tolist() == [600]
+        assert [status == 0 for status in statuses] == [offset == 600 for offset in offsets]

@@ -74,6 +74,20 @@ def write_index(root, *files):
         (root / "index" / str(FIRST_INDEX_NAME + number)).write_bytes(file.data)
 
 
+@pytest.mark.parametrize("is_lone", [True, False])
+def test_a_message_that_may_be_half_written_is_a_reason_and_no_hit(is_lone, tmp_path):
+    half = {**message(at=1), "properties": b"KEYS\1k\2x\1\0\0\0"}
+    store, log = store_of(tmp_path, [message("k"), half])
+    with store:
+        assert query(store, "k") == [offset for offset, _ in reversed(log.records)]  # nobody writes it any more
+    (tmp_path / "abort").touch()
+    with rocketstore.open(tmp_path) as store:
+        found = store.query_message("TopicTest", "k") if is_lone else store.query_messages("TopicTest", "k")
+        assert (offsets_of(found), bool(found.complete)) == ([0], False)
+        assert f"message at {log.records[1][0]}" in found.reasons[-1]
+        assert "end in zeros: the record is being written" in found.reasons[-1]
+
+
 # ---- RocketMQ's own answers --------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import QueueView
+from rocketstore.store import stamped_values
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue of topic")
 CONFIG = StoreConfig.small()
@@ -39,6 +40,7 @@ def root(tmp_path):
 def made(monkeypatch):
     """Record each view of the index and of a queue that is made."""
     calls = []
+    monkeypatch.setattr(stamped_values, "MAX_AGE", 1 << 60)
     look, of_queue = Coverage.look, QueueView.of_queue
     monkeypatch.setattr(Coverage, "look", lambda *args: calls.append("index") or look(*args))
     monkeypatch.setattr(QueueView, "of_queue", lambda *args: calls.append("queue") or of_queue(*args))
