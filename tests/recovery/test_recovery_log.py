@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 
 import pytest
 from reference.commit_log import read_files
@@ -14,7 +15,6 @@ from support.recovered import CONFIG, CQ_FILE, FILE, SIZES, assert_complete, com
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreCheckpoint, recover
-from rocketstore.recovery import saved_tails
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.survey import survey_store
@@ -70,10 +70,14 @@ def test_of_a_tail_that_the_disk_has_no_room_for_nothing_is_left(store, seed, mo
     damages.noise_instead_of_the_last_record(root, random.Random(seed))
     log = read_files(root / "commitlog")
 
-    def fail(fd):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    real = os.fsync
 
-    monkeypatch.setattr(saved_tails, "sync", fail)
+    def fail(fd):
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
         recover(root, config=CONFIG)
     assert not list((root / "rocketstore-cut").iterdir())

@@ -27,7 +27,6 @@ from support.times import make_old
 
 import rocketstore
 from rocketstore import CorruptFileError
-from rocketstore.queue import queue_directories
 
 T0 = 1_700_000_000_000
 LOG = f"{0:020d}"
@@ -288,15 +287,15 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
 
 
 def test_a_topic_that_cannot_be_listed_is_an_error_and_not_treated_as_missing(tmp_path, monkeypatch):
-    scandir = queue_directories.scandir
+    scandir = os.scandir
 
-    def refuse(path):
-        if path.name == "T1":
+    def refuse(path="."):
+        if Path(str(path)).name == "T1":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
         return scandir(path)
 
     with rocketstore.open(small_store(tmp_path)) as store:
-        monkeypatch.setattr(queue_directories, "scandir", refuse)
+        monkeypatch.setattr(os, "scandir", refuse)
         for call in (store.queues, lambda: store.get_offset_by_time("T1", T0)):
             with pytest.raises(OSError, match="T1"):
                 call()
@@ -902,11 +901,23 @@ def by_time(root, *times):
     return rocketstore.open(root)
 
 
+def watch_queue_lists(monkeypatch):
+    """Return a list that gets the name of ``consumequeue``, or of a directory in it, when this directory is listed."""
+    listed, scandir = [], os.scandir
+
+    def watch(path="."):
+        if "consumequeue" in Path(str(path)).parts[-2:]:
+            listed.append(Path(str(path)).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watch)
+    return listed
+
+
 def test_by_time_of_a_topic_no_other_topic_is_looked_at(tmp_path, monkeypatch):
-    scandir, listed = queue_directories.scandir, []
     with rocketstore.open(small_store(tmp_path)) as store:
         expected = {queue_id: store.get_offset_by_time("T1", T0 + 6000, queue_id) for queue_id in range(3)}
-        monkeypatch.setattr(queue_directories, "scandir", lambda path: listed.append(path.name) or scandir(path))
+        listed = watch_queue_lists(monkeypatch)
         assert store.get_offset_by_time("T1", T0 + 6000) == expected
         assert set(listed) == {"T1"}
         for topic in ("T", "", "..", "../consumequeue/T1", "T1/0", "\0"):
@@ -1068,8 +1079,7 @@ def test_a_queue_that_is_not_there_is_not_looked_for_in_every_directory(monkeypa
     small_store(tmp_path)
     for number in range(100):
         (tmp_path / f"consumequeue/More{number}/0").mkdir(parents=True)
-    listed, real = [], queue_directories.scandir
-    monkeypatch.setattr(queue_directories, "scandir", lambda path: listed.append(path) or real(path))
+    listed = watch_queue_lists(monkeypatch)
     with rocketstore.open(tmp_path) as store:
         assert store.get_message("Gone", 0, 0).status == "NO_MATCHED_LOGIC_QUEUE"
     assert len(listed) < 10
