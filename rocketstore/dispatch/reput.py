@@ -13,7 +13,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.queue_ids import QueueIds
 from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.log_files import LogFileWriter
 from rocketstore.log.writer_failure import WriterFailure
 from rocketstore.messages.message_batch import MessageBatch
 
@@ -36,7 +36,7 @@ class ReputMessageService:
         self,
         dispatcher: Dispatcher,
         log: CommitLog,
-        log_writer: LogWriter,
+        log_files: LogFileWriter,
         queue_ids: QueueIds,
         lock: threading.Lock,
         failure: WriterFailure,
@@ -44,17 +44,17 @@ class ReputMessageService:
     ) -> None:
         """Start where the log ends.
 
-        Parameters: log: reads what log_writer appends. queue_ids: is saved after each round. lock: as the attribute.
+        Parameters: log: reads what is written to log_files. queue_ids: is saved after each round. lock: as attribute.
         failure: notes the exception that ends the thread. busy: of the writer; this thread is busy except while it
         calls the user's own dispatchers.
         """
         self.lock = lock
-        self.dispatched = phy_offset = log_writer.phy_offset
+        self.dispatched = phy_offset = log_files.phy_offset
         self._own_dispatched = phy_offset
         self._own: list[OwnDispatcher] = []
         self._dispatcher = dispatcher
         self._log = log
-        self._log_writer = log_writer
+        self._log_files = log_files
         self._queue_ids = queue_ids
         self._failure = failure
         self._busy = busy
@@ -70,7 +70,7 @@ class ReputMessageService:
 
         Parameters: own: wait for the user's own dispatchers too.
         """
-        end = self._log_writer.phy_offset
+        end = self._log_files.phy_offset
         if self.is_current:
             self._dispatch()
             return
@@ -122,7 +122,7 @@ class ReputMessageService:
 
     def _dispatch(self) -> None:
         with self.lock:
-            end = self._log_writer.phy_offset
+            end = self._log_files.phy_offset
             if self.dispatched < end:
                 self._dispatcher.dispatch(self.dispatched, end)
                 self.dispatched = end

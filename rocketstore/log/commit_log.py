@@ -154,7 +154,7 @@ class CommitLog(Closable):
             parts = [part for root in beside for part in (root.plain_queues, root.batch_queues)]
             end = whole.max_phy_offset
             writer = StandaloneLogWriter.of_log(whole.reader, end, config or StoreConfig(), parts)
-            self = cls(file_run, options, mode, whole_to=writer.phy_offset, writer=writer, locks=locks)
+            self = cls(file_run, options, mode, whole_to=end, writer=writer, locks=locks)
             weakref.finalize(self, stack.pop_all().close)
         return self
 

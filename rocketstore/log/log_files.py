@@ -90,7 +90,7 @@ class LogFileWriter:
 
     # ---- files ---------------------------------------------------------------------------------------------
 
-    def _roll(self) -> None:
+    def roll(self) -> None:
         """Append to the next file from now on. Raises: OSError if it cannot be made; the log is then unchanged."""
         start = self._next_start
         file = self._ahead.take(start) if self._ahead is not None else None

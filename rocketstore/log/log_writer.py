@@ -66,11 +66,12 @@ class EncodedMessages(NamedTuple):
     queue_ids: list[int]
 
 
-class LogWriter(LogFileWriter):
+class LogWriter:
     """Appends messages to the last file of a commit log.
 
-    Attributes: lock: the caller of ``append`` and similar methods holds it. is_sync: whether a put waits for the disk.
-    plain_put: appends plain messages without the lock, once it is opened.
+    Attributes: files: the files that are written, and their flush. lock: the caller of ``append`` and similar methods
+    holds it. is_sync: whether a put waits for the disk. plain_put: appends plain messages without the lock, once it is
+    opened.
     Source: CommitLog.asyncPutMessage.
     """
 
@@ -98,14 +99,14 @@ class LogWriter(LogFileWriter):
         self._confirms = Compat.of(config.compat).has_confirm_phy_offset
         self._store_host = config.store_host
         self._max_message_size = config.max_message_size
-        self._has_light_queues = config.enable_lmq or config.enable_multi_dispatch
         self._encoder = encoder_of(config, queues.next_queue_id)
-        super().__init__(
+        self._appender = Appender()
+        self.files = LogFileWriter(
             directories,
             read_only,
             vars(config)["mapped_file_size_commit_log"],
             phy_offset,
-            Appender(),
+            self._appender,
             allocates_ahead=config.allocate_file_ahead,
             busy=busy,
             root=root,
@@ -135,17 +136,17 @@ class LogWriter(LogFileWriter):
     def _roll(self) -> None:
         """Append to the next file from now on, after a checkpoint: without one, only the last file may end torn."""
         if self._checkpoint is not None and self._checkpoint.physic_msg_timestamp <= 0:
-            self.flush()
+            self.files.flush()
             self.save_checkpoint()
-        super()._roll()
+        self.files.roll()
 
     def save_checkpoint(self) -> None:
         """Save how much of the log is on the disk. Recovery does not blame a crash for damage before that offset."""
         checkpoint = self._checkpoint
         if checkpoint is None:
             return
-        if self.last_flushed is not None:
-            phy_offset, checkpoint.physic_msg_timestamp = self.last_flushed
+        if self.files.last_flushed is not None:
+            phy_offset, checkpoint.physic_msg_timestamp = self.files.last_flushed
             if self._confirms:
                 checkpoint.confirm_phy_offset = phy_offset
         checkpoint.flush()

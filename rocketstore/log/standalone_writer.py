@@ -52,8 +52,17 @@ class LogQueueNumbers:
         return 0
 
 
-class StandaloneLogWriter(LogWriter):
-    """Appends to a log alone. It checks messages as a store does, and completes inner batches of any topic."""
+class StandaloneLogWriter:
+    """Appends to a log alone. It checks messages as a store does, and completes inner batches of any topic.
+
+    Attributes: log_writer: appends what was checked, and has the files. busy: the threads that are in a call.
+    """
+
+    def __init__(self, log_writer: LogWriter, *, has_light_queues: bool) -> None:
+        """Parameters: has_light_queues: whether a broker with this configuration has light queues."""
+        self.log_writer = log_writer
+        self.busy = log_writer.files.busy
+        self._has_light_queues = has_light_queues
 
     @classmethod
     def of_log(cls, log: RecordReader, end: int, config: StoreConfig, queue_parts: Sequence[Path]) -> Self:
@@ -72,48 +81,50 @@ class StandaloneLogWriter(LogWriter):
             if nonzero_end(file.path, begin, file.size) > begin:
                 raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
         config = replace(config, mapped_file_size_commit_log=size)
-        return cls(map(local_path, log.directories), config, end, LogQueueNumbers(log, end, queue_parts))
+        numbers = LogQueueNumbers(log, end, queue_parts)
+        log_writer = LogWriter(map(local_path, log.directories), config, end, numbers)
+        return cls(log_writer, has_light_queues=config.enable_lmq or config.enable_multi_dispatch)
 
     @marks_thread_busy("append")
     def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Append a message; with sync flush wait for the disk. Raises: as ``append``."""
-        with self.lock:
+        with self.log_writer.lock:
             result = self._put_one(message, store_timestamp)
-        if self.is_sync:
-            self.flush(result.phy_offset + result.size)
+        if self.log_writer.is_sync:
+            self.log_writer.files.flush(result.phy_offset + result.size)
         return result
 
     @marks_thread_busy("append_batch")
     def put_all(self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp) -> PutMessagesResult:
         """Append messages in order; if a message is refused, none. With sync flush wait for the disk."""
-        with self.lock:
-            encoded = self.encode(messages, store_timestamp)
+        with self.log_writer.lock:
+            encoded = self.log_writer.encode(messages, store_timestamp)
             if encoded.are_incomplete:
                 singles = list(with_queue_ids(messages, encoded.queue_ids))
                 check_each(singles, self._check)
                 result = PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
             else:
-                result = self.append_together(encoded)
-        if self.is_sync and result:
-            self.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
+                result = self.log_writer.append_together(encoded)
+        if self.log_writer.is_sync and result:
+            self.log_writer.files.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
     @marks_thread_busy("flush")
     def flush_all(self) -> None:
         """Write the log to the disk. Raises: as ``flush``."""
-        self.flush()
+        self.log_writer.files.flush()
 
     @marks_thread_busy("close")
     def close(self) -> None:
-        super().close()
+        self.log_writer.files.close()
 
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         if not is_incomplete(message):
-            return self.append(message, store_timestamp)
+            return self.log_writer.append(message, store_timestamp)
         message = with_flags_and_properties(message)
-        queue_id = self.choose_queue(message)
+        queue_id = self.log_writer.choose_queue(message)
         number = self._check(message)
-        return self.append_completed(self.completed(message, queue_id), store_timestamp, number)
+        return self.log_writer.append_completed(self.log_writer.completed(message, queue_id), store_timestamp, number)
 
     def _check(self, message: Message) -> int:
         """Return the number of messages in a message. Raises: PutMessageError."""

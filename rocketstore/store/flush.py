@@ -9,7 +9,7 @@ from collections import deque
 from rocketstore.config import SizedConfig
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
-from rocketstore.log.log_writer import LogWriter
+from rocketstore.log.log_files import LogFileWriter
 from rocketstore.log.writer_failure import WriterFailure
 from rocketstore.store.parts_flush import PartsFlush
 
@@ -25,7 +25,7 @@ class FlushService:
 
     def __init__(
         self,
-        log: LogWriter,
+        log_files: LogFileWriter,
         config: SizedConfig,
         parts: PartsFlush,
         failure: WriterFailure,
@@ -36,7 +36,7 @@ class FlushService:
         Parameters: parts: flushes the log, and queues and index with it. failure: notes the error that ends the thread.
         busy: of the writer.
         """
-        self._log = log
+        self._log_files = log_files
         self._interval = config.flush_interval_commit_log / 1000
         self._least = config.flush_commit_log_least_pages * PAGE
         self._thorough = config.flush_commit_log_thorough_interval / 1000
@@ -59,7 +59,7 @@ class FlushService:
     def wait(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset, or the thread has failed."""
         is_done = None
-        while self._log.flushed_where < end and self._thread.is_alive:
+        while self._log_files.flushed_where < end and self._thread.is_alive:
             if is_done is None:
                 is_done = Wakeup()
                 self._callers.append(is_done)
@@ -95,7 +95,7 @@ class FlushService:
         try:
             while not self._is_stopped:
                 self._wake.wait(self._interval)
-                self._log.check_file()
+                self._log_files.check_file()
                 now = time.monotonic()
                 self._is_busy = True
                 with contextlib.suppress(IndexError):  # the callers take each other from it too
@@ -103,7 +103,7 @@ class FlushService:
                         self._flushed.popleft().set()
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
-                if callers or self._log.phy_offset - self._log.flushed_where >= least:
+                if callers or self._log_files.phy_offset - self._log_files.flushed_where >= least:
                     self._parts.flush_log(has_waiting_puts=bool(callers))
                     last_log = now
                 self._flushed.extend(callers)

@@ -34,7 +34,7 @@ class PartsFlush:
         dispatcher, checkpoint = self._dispatcher, self._checkpoint
         with self._reput.lock:
             phy_offset, timestamp = dispatcher.last_phy_offset, dispatcher.last_store_timestamp
-            self._log.flush(self._reput.dispatched)
+            self._log.files.flush(self._reput.dispatched)
             dispatcher.flush()
             self._queue_ids.save()
             if phy_offset >= 0:
@@ -48,7 +48,7 @@ class PartsFlush:
 
         Otherwise save the checkpoint.
         """
-        self._log.flush(self._log.phy_offset)
+        self._log.files.flush(self._log.files.phy_offset)
         if has_waiting_puts:
             self._queue_ids.save()
         else:

@@ -95,13 +95,13 @@ class StoreWriter:
         self._closed = False  # the user's dispatchers may still put until the writer is sealed
         self._is_sealed = False
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
-            stack.callback(self._log.close)
+            stack.callback(self._log.files.close)
             self.reput = ReputMessageService(
-                dispatcher, log, self._log, self._queue_ids, dispatch_lock, self._failure, busy
+                dispatcher, log, self._log.files, self._queue_ids, dispatch_lock, self._failure, busy
             )
             stack.callback(self.reput.stop)
             self._parts = PartsFlush(self._log, self.reput, dispatcher, self._queue_ids, checkpoint, self._compat)
-            self._flusher = FlushService(self._log, config, self._parts, self._failure, busy)
+            self._flusher = FlushService(self._log.files, config, self._parts, self._failure, busy)
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
         if not self._log.is_sync:
@@ -110,7 +110,7 @@ class StoreWriter:
     @property
     def phy_offset(self) -> int:
         """Where the next record goes, bytes."""
-        return self._log.phy_offset
+        return self._log.files.phy_offset
 
     # ---- put -----------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class StoreWriter:
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
         self._flusher.wait(end)
-        if self._log.flushed_where < end and not self._failure.is_set:
+        if self._log.files.flushed_where < end and not self._failure.is_set:
             self._fail(StoreError(f"{self.root}: was closed before what was put was on the disk"))
         if isinstance(error := self._flusher.error, OSError):
             self._failure.note(error, is_raised=True)
@@ -293,7 +293,7 @@ class StoreWriter:
         """
         if self.lock_file.owned:
             self.busy.require_idle("a query")
-            if self.reput.dispatched < self._log.phy_offset:
+            if self.reput.dispatched < self._log.files.phy_offset:
                 self._wait_for_query()
 
     @marks_thread_busy("a query")
@@ -312,7 +312,7 @@ class StoreWriter:
 
     def _flush_all(self) -> None:
         with self._noting_errors():
-            self._log.check_file()
+            self._log.files.check_file()
         self._wait_for_dispatch()
         with self._noting_errors():
             self._parts.flush_dispatched()
@@ -329,14 +329,14 @@ class StoreWriter:
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
                 self._read_log.file_run.files,
-                self._log.phy_offset,
+                self._log.files.phy_offset,
                 writers,
                 self.index,
                 self.config,
                 hours,
                 before_phy_offset,
                 dry_run,
-                self._log.held,
+                self._log.files.held,
             )
 
     @contextlib.contextmanager
@@ -394,10 +394,10 @@ class StoreWriter:
     def _seal(self) -> None:
         """Wait until the user's dispatchers, which may put as well, put no more messages; then refuse all puts."""
         while not self._is_sealed:
-            end = self._log.phy_offset
+            end = self._log.files.phy_offset
             self.reput.wait(own=True)
             with self._log.lock:
-                self._is_sealed = self._log.phy_offset == end
+                self._is_sealed = self._log.files.phy_offset == end
 
     def _end(self) -> None:
         """Stop the threads, close all parts, and release the locks last. Each step runs even if another step raises.
@@ -405,7 +405,7 @@ class StoreWriter:
         If Ctrl-C ends a step, or comes between two, the lock is held until this is called again.
         """
         index = [] if self.index is None else [self.index.close]  # a dispatcher without the index does not close it
-        parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
+        parts = [self._log.files.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self.lock_file)]
         with contextlib.ExitStack() as stack:
             for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks, self.place.close]):

@@ -252,7 +252,7 @@ def test_a_writer_whose_file_faults_is_stopped_and_says_so(root, disk):
     path = max((root / "commitlog").iterdir())
     store = rocketstore.open(root, "a", config=CONFIG)
     page = (store.commit_log.max_phy_offset - int(path.name)) // PAGE + 1
-    disk.exchange(store._writer._log._file._map, range(page, 16))
+    disk.exchange(store._writer._log.files._file._map, range(page, 16))
     acknowledged = []
     with pytest.raises(DiskReadError) as caught:
         put_some(store, acknowledged)

@@ -28,6 +28,7 @@ from rocketstore import (
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter, read_blocks
+from rocketstore.log.log_files import LogFileWriter
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
@@ -323,7 +324,7 @@ def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
     with monkeypatch.context() as patched:
         openings = iter([write_job.open_writer])
         patched.setattr(write_job, "open_writer", lambda *args: next(openings, fail)(*args))
-        patched.setattr(LogWriter, "flush", fail)
+        patched.setattr(LogFileWriter, "flush", fail)
         with pytest.raises(OSError, match="No space") as raised:
             write_into(base, JOB, make_pieces(base, parts), TIME)
     assert "The next opening for writing cuts off the records" in raised.value.__notes__[0]

@@ -65,9 +65,9 @@ def synced(monkeypatch):
 
 def test_no_file_is_made_before_the_first_message(tmp_path):
     writer = writer_of(tmp_path / "log", allocate_file_ahead=True)
-    assert writer.phy_offset == 0
-    writer.flush()
-    writer.close()
+    assert writer.files.phy_offset == 0
+    writer.files.flush()
+    writer.files.close()
     assert list((tmp_path / "log").iterdir()) == []  # directories are made when the writer is opened
 
 
@@ -75,28 +75,28 @@ def test_messages_roll_over_files(tmp_path):
     writer = writer_of(tmp_path)
     offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(10)]
     assert offsets == [SIZE * (i // 4) + RECORD * (i % 4) for i in range(10)]
-    assert writer.phy_offset == offsets[-1] + RECORD
-    writer.close()
+    assert writer.files.phy_offset == offsets[-1] + RECORD
+    writer.files.close()
     assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
 
 
 @pytest.mark.parametrize("phy_offset", [0, SIZE, 7 * SIZE, (1 << 40)])
 def test_a_log_continues_at_the_beginning_of_a_file_that_is_not_there(phy_offset, tmp_path):
     writer = writer_of(tmp_path, phy_offset=phy_offset)
-    assert writer.phy_offset == phy_offset
+    assert writer.files.phy_offset == phy_offset
     assert writer.append(message(), BEGIN).phy_offset == phy_offset
-    writer.close()
+    writer.files.close()
     assert sorted(read_files(tmp_path)) == [phy_offset]
 
 
 def test_a_log_continues_in_a_file_that_is_there(tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     writer = writer_of(tmp_path, phy_offset=RECORD)
-    assert writer.phy_offset == writer.flushed_where == RECORD
+    assert writer.files.phy_offset == writer.files.flushed_where == RECORD
     assert writer.append(message(), BEGIN).phy_offset == RECORD
-    writer.close()
+    writer.files.close()
 
 
 def test_a_next_file_that_got_no_more_than_its_name_is_made_again(tmp_path):
@@ -106,7 +106,7 @@ def test_a_next_file_that_got_no_more_than_its_name_is_made_again(tmp_path):
         (tmp_path / f"{start:020}").touch()
         results = [writer.append(message(), BEGIN) for _ in range(4)]
     assert results[-1].phy_offset == SIZE + 3 * RECORD
-    writer.close()
+    writer.files.close()
     assert [len(data) for data in read_files(tmp_path).values()] == [SIZE, SIZE]
 
 
@@ -117,7 +117,7 @@ def test_the_next_file_is_made_ahead_and_removed_by_closing(tmp_path):
             writer.append(message(), BEGIN)
         wait_for(lambda number=number: read_files(tmp_path).get((number + 1) * SIZE) == bytes(SIZE))
         assert sorted(read_files(tmp_path)) == [SIZE * i for i in range(number + 2)]
-    writer.close()
+    writer.files.close()
     assert sorted(read_files(tmp_path)) == [0, SIZE, 2 * SIZE]
 
 
@@ -133,8 +133,8 @@ def test_a_log_whose_thread_cannot_be_started_makes_files_when_they_are_needed(m
     writer = writer_of(tmp_path, allocate_file_ahead=True)
     offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(10)]
     assert sorted(read_files(tmp_path)) == [0, SIZE, 2 * SIZE]
-    writer.flush()
-    writer.close()
+    writer.files.flush()
+    writer.files.close()
     assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
 
 
@@ -160,17 +160,17 @@ class Interrupting:
 def test_ctrl_c_while_a_file_is_exchanged_loses_and_overwrites_nothing(part, name, when, synced, tmp_path):
     writer = writer_of(tmp_path, allocate_file_ahead=True)
     offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(4)]
-    writer.flush()
-    setattr(writer, part, Interrupting(getattr(writer, part), name, when))
+    writer.files.flush()
+    setattr(writer.files, part, Interrupting(getattr(writer.files, part), name, when))
     with pytest.raises(KeyboardInterrupt):
         writer.append(message(), BEGIN)
     offsets += [writer.append(message(), BEGIN).phy_offset for _ in range(9)]
     assert offsets == [SIZE * (i // 4) + RECORD * (i % 4) for i in range(13)]
     synced.clear()
-    writer.flush()
+    writer.files.flush()
     assert {f"{tmp_path}/{SIZE * i:020}" for i in (1, 2, 3)} <= set(synced)
-    assert writer.flushed_where == offsets[-1] + RECORD
-    writer.close()
+    assert writer.files.flushed_where == offsets[-1] + RECORD
+    writer.files.close()
     assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
 
 
@@ -181,7 +181,7 @@ def test_a_file_left_ahead_by_a_crash_is_used(tmp_path):
     inode = (tmp_path / f"{SIZE:020}").stat().st_ino
     for _ in range(4):
         writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     assert (tmp_path / f"{SIZE:020}").stat().st_ino == inode
 
 
@@ -191,7 +191,7 @@ def test_files_go_to_several_directories_in_turn_of_their_names(count, tmp_path)
     writer = writer_of(*directories, phy_offset=5 * SIZE, allocate_file_ahead=True)
     for _ in range(4 * 7):
         writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     names = sorted("cab"[:count])
     for number, name in enumerate(names):
         assert sorted(read_files(tmp_path / name)) == [i * SIZE for i in range(5, 12) if i % count == number]
@@ -200,7 +200,7 @@ def test_files_go_to_several_directories_in_turn_of_their_names(count, tmp_path)
 def test_directories_are_sorted_as_texts(tmp_path):
     writer = writer_of(tmp_path / "m" / "x", tmp_path / "m-1" / "x")
     writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     assert list(read_files(tmp_path / "m-1" / "x")) == [0]
 
 
@@ -218,7 +218,7 @@ def test_the_bytes_are_the_reference_s(seed, tmp_path):
         else:
             writer.append(message_of(rows[0]), BEGIN)
             model.put(with_host(rows[0], config), BEGIN)
-    writer.close()
+    writer.files.close()
     expected = {start: bytes(data).ljust(SIZE, b"\0") for start, data in model.files.items()}
     assert read_files(tmp_path) == expected
 
@@ -228,7 +228,7 @@ def test_a_message_of_more_than_a_given_size_is_refused(tmp_path):
     with pytest.raises(PutMessageError, match="1000"):
         writer.append_completed(message(), BEGIN, 1, RECORD - 1)
     assert writer.append_completed(message(), BEGIN, 1, RECORD).phy_offset == 0
-    writer.close()
+    writer.files.close()
 
 
 # ---- flush -------------------------------------------------------------------------------------------------
@@ -240,15 +240,15 @@ def test_a_flush_syncs_the_files_that_changed_and_each_once(synced, tmp_path):
     for _ in range(10):
         writer.append(message(), BEGIN)
     synced.clear()
-    writer.flush()
+    writer.files.flush()
     assert sorted(synced) == [str(tmp_path / f"{SIZE * i:020}") for i in range(3)]
-    assert writer.flushed_where == writer.phy_offset
-    assert writer.last_flushed == (2 * SIZE + RECORD, BEGIN)
+    assert writer.files.flushed_where == writer.files.phy_offset
+    assert writer.files.last_flushed == (2 * SIZE + RECORD, BEGIN)
     writer.append(message(), BEGIN + 1)
     synced.clear()
-    writer.flush()
+    writer.files.flush()
     assert synced == [str(tmp_path / f"{2 * SIZE:020}")]
-    writer.close()
+    writer.files.close()
 
 
 @linux_only
@@ -257,21 +257,21 @@ def test_the_name_of_a_file_is_on_the_disk_before_it_is_used(synced, tmp_path):
     writer.append(message(), BEGIN)
     assert str(tmp_path / "new" / "log") in synced
     assert str(tmp_path / "new") in synced
-    writer.close()
+    writer.files.close()
 
 
 @linux_only
 def test_nothing_is_synced_up_to_where_it_is_on_the_disk(synced, tmp_path):
     writer = writer_of(tmp_path)
     end = writer.append(message(), BEGIN).phy_offset + RECORD
-    writer.flush(end)
+    writer.files.flush(end)
     synced.clear()
     for at in (0, 1, end):
-        writer.flush(at)
+        writer.files.flush(at)
     assert synced == []
-    writer.flush(end + 1)
+    writer.files.flush(end + 1)
     assert len(synced) <= 1
-    writer.close()
+    writer.files.close()
 
 
 @linux_only
@@ -285,14 +285,14 @@ def test_a_failed_flush_is_not_treated_as_done(monkeypatch, tmp_path):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="gone") as first:
-        writer.flush()
+        writer.files.flush()
     monkeypatch.setattr(os, "fsync", real)  # which would succeed now: the system takes the pages for written
     for end in (None, RECORD):
         with pytest.raises(StoreError, match="flush has failed") as later:
-            writer.flush(end)
+            writer.files.flush(end)
         assert later.value.__cause__ is first.value
-    assert (writer.flushed_where, writer.last_flushed) == (0, None)
-    writer.close()
+    assert (writer.files.flushed_where, writer.files.last_flushed) == (0, None)
+    writer.files.close()
 
 
 @linux_only
@@ -310,7 +310,7 @@ def test_a_failed_flush_fails_all_its_waiters_and_none_tries_again(monkeypatch, 
 
     def flush():
         try:
-            writer.flush(RECORD)
+            writer.files.flush(RECORD)
         except (OSError, StoreError) as error:
             errors.append(type(error))
 
@@ -324,7 +324,7 @@ def test_a_failed_flush_fails_all_its_waiters_and_none_tries_again(monkeypatch, 
         thread.join()
     assert sorted(errors, key=str) == [OSError, StoreError, StoreError, StoreError]
     assert len(calls) == 1
-    writer.close()
+    writer.files.close()
 
 
 def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
@@ -334,9 +334,9 @@ def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
 
     def flush():
         while not stop.is_set():
-            writer.flush()
-            if writer.last_flushed is not None:
-                said.append((writer.last_flushed[0], writer.flushed_where))
+            writer.files.flush()
+            if writer.files.last_flushed is not None:
+                said.append((writer.files.last_flushed[0], writer.files.flushed_where))
 
     thread = threading.Thread(target=flush)
     thread.start()
@@ -345,7 +345,7 @@ def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
             put_together(writer, *[message(64 << 10)] * 8)
     stop.set()
     thread.join()
-    writer.close()
+    writer.files.close()
     assert said
     assert all(record < where for record, where in said)
 
@@ -361,15 +361,15 @@ def test_appending_continues_while_a_flush_waits_for_the_disk(monkeypatch, tmp_p
         real(fd)
 
     monkeypatch.setattr(os, "fsync", wait)
-    thread = threading.Thread(target=writer.flush)
+    thread = threading.Thread(target=writer.files.flush)
     thread.start()
     assert started.wait(20)
     with writer.lock:
         assert writer.append(message(), BEGIN).phy_offset == RECORD
     finish.set()
     thread.join()
-    assert writer.flushed_where == RECORD  # not what came later
-    writer.close()
+    assert writer.files.flushed_where == RECORD  # not what came later
+    writer.files.close()
 
 
 # ---- failures ----------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(ahead, monkeypatch, tmp_path):
     wait_for(lambda: len(read_files(tmp_path)) == 1 + ahead)
     for _ in range(4 * ahead):
         writer.append(message(), BEGIN)  # in the file that was made before
-    end = writer.phy_offset
+    end = writer.files.phy_offset
     real, left = os.posix_fallocate, [1 << 30]
 
     def full(fd, offset, size):
@@ -406,7 +406,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(ahead, monkeypatch, tmp_path):
     assert all(len(data) == SIZE for data in files.values())
     result = writer.append(message(), BEGIN)
     assert result.phy_offset == end // SIZE * SIZE + SIZE
-    writer.close()
+    writer.files.close()
     assert [offset for offset, _ in scan(read_files(tmp_path))][-1] == result.phy_offset
 
 
@@ -414,24 +414,24 @@ def test_a_full_disk_leaves_the_log_as_it_was(ahead, monkeypatch, tmp_path):
 def test_a_file_that_is_taken_away_is_seen_by_a_flush(replaced, tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
-    writer.check_file()
+    writer.files.check_file()
     path = tmp_path / f"{0:020}"
     path.rename(tmp_path / "old")
     if replaced:
         path.write_bytes((tmp_path / "old").read_bytes())
-    for call in (writer.check_file, writer.flush):
+    for call in (writer.files.check_file, writer.files.flush):
         with pytest.raises(StoreError, match="removed or replaced"):
             call()
     (tmp_path / "old").replace(path)
     with pytest.raises(StoreError, match="flush has failed"):
-        writer.flush()
-    writer.close()
+        writer.files.flush()
+    writer.files.close()
 
 
 def test_after_closing_nothing_is_appended(tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     with pytest.raises(StoreClosedError):
         writer.append(message(), BEGIN)
     assert [offset for offset, _ in scan(read_files(tmp_path))] == [0]
@@ -441,12 +441,12 @@ def test_closing_twice_takes_no_file_from_another_writer(tmp_path):
     closed, writer = (writer_of(tmp_path, allocate_file_ahead=True) for _ in range(2))
     closed.append(message(), BEGIN)
     wait_for((tmp_path / f"{SIZE:020}").exists)
-    closed.close()
+    closed.files.close()
     writer.append(message(), BEGIN)
     wait_for((tmp_path / f"{SIZE:020}").exists)
-    closed.close()
+    closed.files.close()
     assert (tmp_path / f"{SIZE:020}").exists()
-    writer.close()
+    writer.files.close()
 
 
 @linux_only
@@ -454,7 +454,7 @@ def test_closing_leaves_no_descriptor(tmp_path):
     writer = writer_of(tmp_path, allocate_file_ahead=True)
     for _ in range(20):
         writer.append(message(), BEGIN)
-    writer.close()
+    writer.files.close()
     assert open_paths(tmp_path) == []
 
 
@@ -515,12 +515,12 @@ def test_a_log_alone_refuses_what_a_store_does(bad, reason, tmp_path):
 def test_a_log_alone_is_on_the_disk_when_append_returns_under_sync_flush(flush_disk_type, is_sync, tmp_path):
     with CommitLog.open(tmp_path, "a", config=config_of(flush_disk_type=flush_disk_type)) as log:
         log.append(message())
-        assert log.writer.flushed_where == RECORD * is_sync
+        assert log.writer.log_writer.files.flushed_where == RECORD * is_sync
         log.append_batch([message()] * 2)
-        assert log.writer.flushed_where == 3 * RECORD * is_sync
+        assert log.writer.log_writer.files.flushed_where == 3 * RECORD * is_sync
         log.append_batch([])
         log.flush()
-        assert log.writer.flushed_where == 3 * RECORD
+        assert log.writer.log_writer.files.flushed_where == 3 * RECORD
 
 
 def test_a_log_alone_acknowledges_nothing_after_a_flush_has_failed_under_sync_flush(tmp_path, monkeypatch):
@@ -576,7 +576,7 @@ def test_a_handler_of_a_signal_cannot_close_a_log_that_its_thread_flushes(tmp_pa
     """It would wait for itself."""
     log = CommitLog.open(tmp_path, "a", config=config_of())
     with monkeypatch.context() as patched:
-        patched.setattr(log.writer, "check_file", log.close)  # as a signal handler in the call
+        patched.setattr(log.writer.log_writer.files, "check_file", log.close)  # as a signal handler in the call
         with pytest.raises(RuntimeError, match="close is refused, because this thread is in flush"):
             log.flush()
     log.flush()
@@ -712,7 +712,7 @@ def test_the_offset_of_a_queue_is_found_once(tmp_path):
     assert put_together(writer, other, message()).queue_offsets.tolist() == [41, 42]
     assert writer.append(message(), BEGIN).queue_offset == 43
     assert queues.asked == [("T", 0), ("Other", 3)]
-    writer.close()
+    writer.files.close()
 
 
 def test_nothing_is_written_if_the_offset_of_a_queue_cannot_be_found(tmp_path):
@@ -722,6 +722,6 @@ def test_nothing_is_written_if_the_offset_of_a_queue_cannot_be_found(tmp_path):
         put_together(writer, message(), bad, message())
     with pytest.raises(ValueError, match="no such queue"):
         writer.append(bad, BEGIN)
-    assert writer.phy_offset == 0
+    assert writer.files.phy_offset == 0
     assert put_together(writer, message()).queue_offsets.tolist() == [40]
-    writer.close()
+    writer.files.close()

@@ -119,7 +119,8 @@ def test_a_finalizer_in_a_thread_of_the_writer_is_refused(place, monkeypatch, tm
         return lambda *arguments: (call_all(), function(*arguments))[1]
 
     monkeypatch.setattr(store._writer.dispatcher, "dispatch", running(store._writer.dispatcher.dispatch))
-    monkeypatch.setattr(store._writer._log, "check_file", running(store._writer._log.check_file))
+    files = store._writer._log.files
+    monkeypatch.setattr(files, "check_file", running(files.check_file))
     monkeypatch.setattr(log_files, "sync_path", running(log_files.sync_path))
     monkeypatch.setattr(IndexFile, "flush", running(IndexFile.flush))
     for number in range(60):

@@ -197,7 +197,7 @@ def test_a_store_that_waits_for_the_disk_takes_no_plain_message(tmp_path):
     with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH") as store:
         for _ in range(2):
             end = store.put_message(plain_message())
-            assert store._writer._log.flushed_where >= end.phy_offset + end.size
+            assert store._writer._log.files.flushed_where >= end.phy_offset + end.size
         assert store._writer.put_plain(plain_message()) is None
 
 

@@ -59,7 +59,7 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
         def flush_when_a_message_waits():
             while not flusher._callers and not flusher._is_stopped:
                 time.sleep(0.001)
-            store._writer._log.flush()
+            store._writer._log.files.flush()
 
         store.put_message(Message("T", b""))
         with monkeypatch.context() as patch:  # the store flushes the queues itself when it is closed
