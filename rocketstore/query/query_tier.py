@@ -31,6 +31,7 @@ def query_tier(
     times: tuple[int, int],
     index_type: str | None,
     open_files: Sequence[StorePath],
+    slots: int | None,
 ) -> TierHits:
     """Find the messages of a key by all segments of the tier's index, and verify each message on its record.
 
@@ -38,16 +39,15 @@ def query_tier(
 
     Parameters: open_log: opens the log of a queue in the tier. times: the first and the last store time, epoch ms, both
     inclusive. index_type: "U" searches only UNIQ_KEY; "T" finds nothing, since the tier indexes no tags. open_files:
-    index files of the tier that are still in the store.
+    index files of the tier that are still in the store. slots: of such a file; None if the files must show it.
     Source: TieredMessageStore.queryMessageAsync, MessageStoreFetcherImpl.queryMessageAsync.
     """
     if index_type == "T":
         return TierHits([], ["the index of tiered storage has no tags"])
-    index = TierIndex(places.index)
+    index = TierIndex(places.index, open_files, slots)
     with closing(index):
         positions = index.find(topic, key)
         reasons = list(index.problems) if len(index) else [f"{places.index}: tiered storage has no index"]
-    reasons += [f"{path}: this index file of tiered storage is not full yet, and is not read" for path in open_files]
     queues: dict[int, list[int]] = {}
     for queue_id, position in positions:
         queues.setdefault(queue_id, []).append(position)

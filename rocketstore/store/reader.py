@@ -52,10 +52,11 @@ from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.store.overview.known_names import warn_unknown_topics
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.parts import StoreParts
+from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.text_values import Time, end_ms, epoch_ms
 from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.open_index import list_open_files
 from rocketstore.tier.segments import open_tier_log
-from rocketstore.tier.tier_index import list_open_files
 from rocketstore.tier.tier_queue import TierQueue
 
 if TYPE_CHECKING:
@@ -398,7 +399,7 @@ class StoreReader(StoreParts):
         topics_elsewhere = {queue.topic for queue in compacted}
         places, reasons = self.tier if self.tiered else None, dict.fromkeys(found.reasons)
         batches, complete = [], found.complete.copy()
-        open_files = list_open_files(self.places.tiered_index)
+        open_files, slots = list_open_files(self.places.tiered_index), find_index_slots(self.config)
 
         def open_log(queue: QueueId) -> CommitLog:
             return open_tier_log(self.tier.log(queue), self.config)
@@ -414,7 +415,7 @@ class StoreReader(StoreParts):
             if places is None:
                 batches.append(local)
                 continue
-            hits = query_tier(places, open_log, topic, key, times, index_type, open_files)
+            hits = query_tier(places, open_log, topic, key, times, index_type, open_files, slots)
             batches.append(join_hits(local, hits.batches, most))
             complete[row] &= not hits.reasons
             reasons |= dict.fromkeys(hits.reasons)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import to_path
+from rocketstore.java_text import parse_int
 from rocketstore.state.tier_metadata import read_tier_metadata
 from rocketstore.survey.places import AnyPlaces
+from rocketstore.tier.open_index import SLOTS_NAME
 from rocketstore.tier.places import TierPlaces, find_tier
+
+
+def find_index_slots(config: StoreConfig) -> int | None:
+    """Return how many slots the broker's properties file gives an index file of the tier; None if it does not."""
+    return parse_int(config.other.get(SLOTS_NAME, "").strip())
 
 
 def open_tier(places: AnyPlaces, config: StoreConfig) -> TierPlaces:

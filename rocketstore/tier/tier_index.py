@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rocketstore.disk.file_run_reader import FileRunReader, RunFile
-from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.keys import hash_keys
+from rocketstore.tier.open_index import OpenTierIndex, TierPosition
 from rocketstore.tier.segments import open_segments
 
 HEADER = np.dtype([("magic", ">u4"), ("begin", ">i8"), ("end", ">i8"), ("slots", ">i4"), ("items", ">i4")])
@@ -23,49 +22,45 @@ MAGIC = 0xBCC50285
 MOST_ITEMS = 1 << 20  # of one slot that are read
 
 
-def list_open_files(directory: StorePath) -> list[StorePath]:
-    """Return the index files in a store that were not copied to the tier yet. Each is named after its begin, epoch ms.
-
-    Source: IndexStoreService.recover.
-    """
-    try:
-        with scandir(directory) as entries:
-            return [directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-class TierPosition(NamedTuple):
-    """Where a message is in a tier: its queue id, and the position in the log of the queue, bytes."""
-
-    queue_id: int
-    position: int
-
-
 class TierIndex:
-    """The segments of the index of a tier. Source: IndexStoreFile, IndexItem.
+    """The index of a tier: its segments, and the files in the store that were not copied to the tier yet.
+
+    Source: IndexStoreService, IndexStoreFile, IndexItem.
 
     A segment has a header, slots, and items; a slot leads to its items, which are together, newest first. The number of
     slots follows from the length of the segment and the number of its items.
     """
 
-    def __init__(self, directory: StorePath) -> None:
+    def __init__(self, directory: StorePath, open_files: Sequence[StorePath] = (), slots: int | None = None) -> None:
+        """Parameters: directory: of the segments. open_files: the files in the store. slots: of such a file; None if
+        the files must show it.
+        """
         self._files: FileRunReader = open_segments(directory)
+        self._open_files = open_files
+        self._slots = slots
         self.problems: dict[str, None] = {}
 
     def __len__(self) -> int:
-        return len(self._files.files)
+        return len(self._files.files) + len(self._open_files)
 
     def find(self, topic: str, key: str) -> list[TierPosition]:
         """Return the distinct positions of messages whose index entries have the hash of a key.
 
-        ``problems`` lists the segments that cannot be read. Raises: OSError.
+        ``problems`` lists the segments and files that cannot be read. Raises: OSError.
         """
         [number] = hash_keys([key], topic=topic).tolist()
         found: dict[TierPosition, None] = {}
         for file in self._files.files:
             try:
                 found |= dict.fromkeys(self._find_in(file, number))
+            except CorruptFileError as error:
+                self.problems[str(error)] = None
+        for path in self._open_files:
+            try:
+                with OpenTierIndex(path, self._slots) as index:
+                    found |= dict.fromkeys(index.find(number))
+            except FileNotFoundError:
+                self.problems[f"{path}: was copied to the tier after its index was listed"] = None
             except CorruptFileError as error:
                 self.problems[str(error)] = None
         return list(found)

@@ -1,6 +1,7 @@
 """A store with tiered storage: each message once, from the log if it has it, else from the tier."""
 
 import json
+import lzma
 import random
 import shutil
 import struct
@@ -305,6 +306,59 @@ def test_damage_of_the_index_makes_an_answer_incomplete(root):
     shutil.rmtree(path.parent)
     with open_tiered(root) as store:
         assert "no index" in store.query_message("Lake", "grp-1").reasons[0]
+
+
+def add_open_index(root):
+    path = root / "tiered_index_file" / "1795812300000"
+    path.write_bytes(lzma.decompress((states.STATES / "tiered-open-index.xz").read_bytes()))
+    return path
+
+
+def test_keys_are_found_in_an_index_file_that_was_not_copied(root):
+    keys = [("Lake", "grp-1"), ("Lake", "Lake-1"), ("Creek", "grp-2"), ("Creek", "none")]
+    with open_tiered(root) as store:
+        expected = [sorted(map(place_of, store.query_message(*key, 1000))) for key in keys]
+    add_open_index(root)
+    with open_tiered(root) as store:  # each message is found twice
+        assert [sorted(map(place_of, store.query_message(*key, 1000))) for key in keys] == expected
+    shutil.rmtree(root.parent / "tiered-data" / BROKER / "rmq_sys_INDEX")
+    with open_tiered(root) as store:
+        found = [store.query_message(*key, 1000) for key in keys]
+        assert [sorted(map(place_of, each)) for each in found] == expected
+        assert all(each.complete for each in found)
+    config = StoreConfig(
+        tiered_store_file_path=str(root.parent / "tiered-data"),
+        other={"tieredStoreIndexFileMaxHashSlotNum": "500", "tieredStoreIndexFileMaxIndexNum": "4000"},
+    )
+    with rocketstore.open(root, config=config, tiered=True) as store:
+        assert sorted(map(place_of, store.query_message(*keys[0], 1000))) == expected[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_index_file_gives_messages_or_a_reason(root, seed):
+    rng, path = random.Random(seed), add_open_index(root)
+    data = bytearray(path.read_bytes())
+    for _ in range(rng.choice([1, 30, 3000])):
+        data[rng.randrange(rng.choice([28, 4028, len(data)]))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+    path.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
+    shutil.rmtree(root.parent / "tiered-data" / BROKER / "rmq_sys_INDEX")
+    with open_tiered(root) as store:
+        found = store.query_message("Lake", "grp-1", 1000)
+        assert {message.topic for message in found} <= {"Lake"}
+        assert found.complete or found.reasons
+
+
+def test_a_chain_of_items_that_is_a_circle_is_a_reason(root):
+    path = add_open_index(root)
+    data = bytearray(path.read_bytes())
+    [items] = struct.unpack_from(">i", data, 24)
+    for ordinal in range(1, items + 1):
+        struct.pack_into(">i", data, 28 + 500 * 8 + ordinal * 32 + 28, ordinal)
+    path.write_bytes(data)
+    with open_tiered(root) as store:
+        found = store.query_message("Lake", "grp-1", 1000)
+        assert not found.complete
+        assert "leads to item" in found.reasons[0]
 
 
 def test_an_index_file_that_is_not_full_makes_an_answer_incomplete(root):
