@@ -71,13 +71,40 @@ def test_queue_offsets_of_the_tier_may_be_named(tiered):
         assert sorted(table["queueOffset"].to_pylist()) == list(range(begin, end))
 
 
+def test_the_table_of_units_has_those_of_the_tier(tiered):
+    with open_whole(tiered) as store:
+        expected = [
+            (*queue, unit.queue_offset, None if unit.phy_offset < 0 else unit.phy_offset, unit.size, unit.tags_code)
+            for queue in store.queues()
+            for unit in store.consume_queue(*queue)
+        ]
+    for sizes in ({}, {"batchSize": "7"}):
+        table = read_table(tiered, table="consumequeue", **options_of(tiered), **sizes)
+        assert [tuple(row.values()) for row in table.to_pylist()] == expected
+    assert table["phyOffset"].null_count == 724
+
+
 @pytest.mark.parametrize("name", ["tiered", "compacted"])
-def test_tasks_list_no_directory(name, request, monkeypatch):
+def test_the_table_of_offsets_has_those_of_consumers(name, request):
     root = request.getfixturevalue(name)
-    reader, schema = reader_of(root, **options_of(root))
-    parts = reader.partitions()
     with open_whole(root) as store:
-        expected = store.scan().count()
+        queues = {queue: store.consume_queue(*queue) for queue in store.queues()}
+        expected = [(*queue, max(each.min_queue_offset, 0), each.max_queue_offset) for queue, each in queues.items()]
+    table = read_table(root, table="offsets", **options_of(root))
+    assert [tuple(row.values())[:4] for row in table.to_pylist()] == expected
+    assert table["minPhyOffset"].null_count > 0
+    groups = read_table(root, table="offsets", columns="topic,queueId,maxOffset,group", **options_of(root))
+    assert len(groups) >= len(expected)
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+@pytest.mark.parametrize("table", ["messages", "consumequeue", "offsets"])
+def test_tasks_list_no_directory(name, table, request, monkeypatch):
+    root = request.getfixturevalue(name)
+    options = options_of(root) if (name, table) != ("compacted", "consumequeue") else {}
+    reader, schema = reader_of(root, table=table, **options)
+    parts = reader.partitions()
+    expected = sum(batch.num_rows for batch in batches_of(reader, schema, parts))
 
     def refuse(*args):
         raise AssertionError(f"a directory is listed: {args}")

@@ -25,11 +25,14 @@ from rocketstore.log.log_end import LogView
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, plan_queue
 from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.spark.source.options import ReadOptions
-from rocketstore.spark.source.plan import naming_options, planning, warn_elsewhere
+from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
+from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.tier_queue import TierQueue, TierUnits
 
 OffsetsSpan = tuple[int | None, int | None, int | None, int | None]
 NO_SPAN: OffsetsSpan = None, None, None, None  # of a queue that has a consumer but no message
@@ -51,10 +54,13 @@ class IndexTablePart(NamedTuple):
 
 
 class UnitsPart(NamedTuple):
-    """Units of a queue to read. Attributes: plan: of the queue's files. begin, end: queue offsets."""
+    """Units of a queue to read.
+
+    Attributes: plan: of the queue's files, or of units in tiered storage. begin, end: queue offsets.
+    """
 
     queue: QueueId
-    plan: AnyQueuePlan
+    plan: AnyQueuePlan | TierUnits
     begin: int
     end: int
 
@@ -63,12 +69,14 @@ class OffsetsPart(NamedTuple):
     """A queue whose ends are read.
 
     Attributes: plan: of its files; None if it has a consumer but no message. groups: the consumer groups, and the
-    queue offset of each to be consumed next.
+    queue offset of each to be consumed next. span: the ends of a queue that is also in another log; None if a task must
+    read them.
     """
 
     queue: QueueId
     plan: AnyQueuePlan | None
     groups: Sequence[tuple[str, int]]
+    span: OffsetsSpan | None = None
 
 
 @dataclass
@@ -97,7 +105,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[TablePart]:
         options = self.options
-        store = MessageStore.of_entry("spark table", options.path, self.config, leftovers=options.leftovers)
+        store = open_planned("spark table", options, self.config)
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
             log = self.choose_log_files(store)
@@ -149,13 +157,9 @@ class ConsumeQueueReader(TableReader):
         parts: list[UnitsPart] = []
         units = 0
         for name in self.queues(store):
-            queue = store.log_queue(*name)
-            start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
-            while start < most:
-                end = min(end_of_place(queue, start), most)
-                parts.append(UnitsPart(name, plan_units(queue, start, end), start, end))
-                units += end - start
-                start = end
+            for part in parts_of_queue(store, name):
+                parts.append(part)
+                units += part.end - part.begin
                 if units >= UNITS or len(parts) == QUEUES:
                     yield parts
                     parts, units = [], 0
@@ -164,6 +168,10 @@ class ConsumeQueueReader(TableReader):
 
     def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for name, plan, first, last in parts:
+            if isinstance(plan, TierUnits):
+                for tiered in plan.read(self.options.batch_size):
+                    yield {"topic": name.topic, "queueId": name.queue_id, **columns_of_tier(tiered)}, len(tiered)
+                continue
             queue = queues.open(plan)
             if queue is None:  # it was deleted after the query was planned
                 continue
@@ -181,6 +189,39 @@ class ConsumeQueueReader(TableReader):
                         "tagsCode": units.tags_codes[rows],
                     }
                     yield {"topic": name.topic, "queueId": name.queue_id, **columns}, len(rows)
+
+
+def parts_of_queue(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
+    """Yield the parts of a queue: those that are only in tiered storage, if they are read, then those of the store."""
+    if store.tiered:
+        for tier in parts_of(store.consume_queue(*queue)):
+            if isinstance(tier, TierQueue):
+                for begin in range(tier.min_queue_offset, tier.max_queue_offset, UNITS):
+                    units = tier.plan(begin, begin + UNITS)
+                    yield UnitsPart(queue, units, units.begin, units.end)
+    local = open_local_queue(store, queue)
+    if local is not None:
+        start, most = max(local.min_queue_offset, 0), local.max_queue_offset
+        while start < most:
+            end = min(end_of_place(local, start), most)
+            yield UnitsPart(queue, plan_units(local, start, end), start, end)
+            start = end
+
+
+def open_local_queue(store: MessageStore, queue: QueueId) -> StoredQueue | None:
+    """Open the queue whose units lead into the log. Return None if the queue is only in tiered storage."""
+    try:
+        return store.log_queue(*queue)
+    except KeyError:
+        if not store.tiered:
+            raise
+        return None
+
+
+def columns_of_tier(units: ConsumeQueueUnits) -> dict[str, Any]:
+    """Return the columns of units in tiered storage, which have no physical offsets."""
+    columns = {"queueOffset": units.queue_offsets, "size": units.sizes, "tagsCode": units.tags_codes}
+    return columns | {"phyOffset": [None] * len(units)}
 
 
 def plan_units(queue: StoredQueue, begin: int, end: int) -> AnyQueuePlan:
@@ -212,8 +253,12 @@ class OffsetsReader(TableReader):
     def plan(self, store: MessageStore) -> Iterator[list[OffsetsPart]]:
         names, groups = self.queues(store), self.find_groups(store)
         wanted = sorted({*names, *(queue for queue in groups if self.options.wants(*queue))})
-        plans = {queue: plan_queue(store.log_queue(*queue)) for queue in names}
-        parts = [OffsetsPart(queue, plans.get(queue), groups.get(queue, ())) for queue in wanted]
+        if store.reads_other_logs:
+            spans = {queue: find_whole_span(store.consume_queue(*queue)) for queue in names}
+            parts = [OffsetsPart(queue, None, groups.get(queue, ()), spans.get(queue)) for queue in wanted]
+        else:
+            plans = {queue: plan_queue(store.log_queue(*queue)) for queue in names}
+            parts = [OffsetsPart(queue, plans.get(queue), groups.get(queue, ())) for queue in wanted]
         for start in range(0, len(parts), QUEUES):
             yield parts[start : start + QUEUES]
 
@@ -240,14 +285,26 @@ class OffsetsReader(TableReader):
     def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         rows = [
             (*queue, *span, *consumer)
-            for queue, plan, groups in parts
-            for span in [span_of(None if plan is None else queues.open(plan))]
+            for queue, plan, groups, known in parts
+            for span in [known or span_of(None if plan is None else queues.open(plan))]
             for consumer in groups or [(None, None)]
         ]
         names = TABLES["offsets"]
         for start in range(0, len(rows), self.options.batch_size):
             some = rows[start : start + self.options.batch_size]
             yield dict(zip(names, map(list, zip(*some, strict=True)), strict=True)), len(some)
+
+
+def find_whole_span(queue: StoredQueue) -> OffsetsSpan:
+    """Return the span of a queue with its messages in other logs, as ``span_of`` does.
+
+    An end in another log has no physical offset.
+    """
+    parts, least, most = parts_of(queue), max(queue.min_queue_offset, 0), queue.max_queue_offset
+    in_log = [least < most and not (isinstance(part, TierQueue) or part.is_compacted) for part in parts]
+    begin = queue[least].phy_offset if in_log[0] else None
+    last = queue[most - 1] if in_log[-1] else None
+    return least, most, begin, None if last is None else last.phy_offset + last.size
 
 
 def span_of(queue: StoredQueue | None) -> OffsetsSpan:
