@@ -342,6 +342,14 @@ tier_option = click.option(
 )
 
 
+tier_path_option = click.option(
+    "--tier",
+    "tier",
+    metavar="PATH",
+    help="The directory of tiered storage, or its URI. The broker's properties file may give it, too.",
+)
+
+
 compacted_option = click.option(
     "--compacted",
     is_flag=True,

@@ -28,6 +28,7 @@ def run(
     threads: int | None,
     lists_kinds: bool,
     geometry: IndexGeometry | None,
+    tier: str | None,
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
@@ -40,7 +41,7 @@ def run(
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
     with byte_progress("verify") as progress:
-        config = config_with(broker_config(ctx), store, **geometry_settings(geometry))
+        config = config_with(broker_config(ctx), store, tiered_store_file_path=tier, **geometry_settings(geometry))
         report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
     rows = [finding.to_dict() for finding in report.findings]
     write_rows(rows, view, lambda rows: for_people(rows, store), columns=FINDINGS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
@@ -35,6 +35,49 @@ def read_tier_metadata(path: StorePath) -> TierMetadata:
         return _of_segments(segments) if isinstance(segments, dict) else TierMetadata()
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return TierMetadata()
+
+
+class SegmentNote(NamedTuple):
+    """What the metadata says about one segment. Attributes: size: bytes."""
+
+    size: int
+    is_deleted: bool
+
+
+class TierNotes(NamedTuple):
+    """The segments that a broker notes, by "broker/topic/queue" and begin, bytes; and its topics by their numbers.
+
+    Attributes: logs, units, index: of queues, of their units, and of the index.
+    """
+
+    logs: dict[str, dict[int, SegmentNote]]
+    units: dict[str, dict[int, SegmentNote]]
+    index: dict[str, dict[int, SegmentNote]]
+    topics: dict[int, str]
+
+
+def read_tier_notes(path: StorePath) -> TierNotes:
+    """Read all that is noted about segments. Raises: OSError; ValueError if the file cannot be understood."""
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES)
+    try:
+        tables = parse_json(data)
+        found = (tables.get(f"{kind}FileSegmentTable", {}) for kind in ("commitLog", "consumeQueue", "index"))
+        logs, units, index = ({name: _notes_of(segments) for name, segments in dict(table).items()} for table in found)
+        topics = {topic["topicId"]: name for name, topic in dict(tables.get("topicMetadataTable", {})).items()}
+        return TierNotes(logs, units, index, topics)
+    except (RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"is no metadata of tiered storage: {error!r:.200}") from None
+
+
+def _notes_of(segments: Any) -> dict[int, SegmentNote]:
+    """Return the segments of one directory. Those without numbers are left out."""
+    found = {}
+    for segment in dict(segments).values():
+        base, size = segment.get("baseOffset"), segment.get("size")
+        if type(base) is int and type(size) is int:
+            found[base] = SegmentNote(size, segment.get("status") == DELETED)
+    return found
 
 
 def _of_segments(table: dict[str, Any]) -> TierMetadata:

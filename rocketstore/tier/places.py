@@ -15,6 +15,7 @@ from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 
 HASH_DIGITS = 8
 INDEX_TOPIC = "rmq_sys_INDEX"
+INDEX_QUEUE = f"{INDEX_TOPIC}/0"
 
 
 def hash_prefix(text: str) -> str:

@@ -18,14 +18,12 @@ from rocketstore.tier.places import hash_prefix
 SEGMENT = re.compile("([0-9a-f]{8})([0-9]{20})")
 
 
-def list_segments(directory: StorePath) -> list[RunFile]:
-    """Return the segments of a directory in order; none if it is missing. Other files are ignored.
+def find_segments(directory: StorePath) -> tuple[list[RunFile], list[StorePath]]:
+    """Return the segments of a directory in order, and its other files; none if it is missing.
 
-    Bytes of a segment behind the begin of the next segment are left out.
-
-    Source: PosixFileSegment, FlatFileFactory.
+    Segments without bytes are left out. Source: PosixFileSegment, FlatFileFactory.
     """
-    found = []
+    found, others = [], []
     try:
         with scandir(directory) as entries:
             for entry in entries:
@@ -33,9 +31,19 @@ def list_segments(directory: StorePath) -> list[RunFile]:
                 if match and int(match[2]) <= LONG_MAX and match[1] == hash_prefix(str(int(match[2]))):
                     size = entry.stat().st_size
                     found.append(RunFile(int(match[2]), directory / entry.name, size, identity(entry)))
+                else:
+                    others.append(directory / entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    files = sorted(file for file in found if file.size and file.end_offset <= LONG_MAX)
+        return [], []
+    return sorted(file for file in found if file.size and file.end_offset <= LONG_MAX), sorted(others, key=str)
+
+
+def list_segments(directory: StorePath) -> list[RunFile]:
+    """Return the segments of a directory in order; none if it is missing. Other files are ignored.
+
+    Bytes of a segment behind the begin of the next segment are left out.
+    """
+    files = find_segments(directory)[0]
     ends = [*(file.file_from_offset for file in files[1:]), LONG_MAX][: len(files)]
     return [
         file._replace(size=min(file.size, end - file.file_from_offset)) for file, end in zip(files, ends, strict=True)

@@ -65,7 +65,24 @@ class TierIndex:
                 self.problems[str(error)] = None
         return list(found)
 
-    def _find_in(self, file: RunFile, number: int) -> Iterator[TierPosition]:
+    @property
+    def segments(self) -> list[RunFile]:
+        """The segments that were copied to the tier, in order."""
+        return self._files.files
+
+    def read_items(self, file: RunFile, most: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the place of some items in a segment, bytes, and the items, ``most`` at most at once.
+
+        Raises: CorruptFileError for a damaged header.
+        """
+        slots, items = self._read_layout(file)
+        first = HEADER.itemsize + slots * SLOT.itemsize
+        for begin in range(0, items, most):
+            place, count = first + begin * ITEM.itemsize, min(most, items - begin)
+            yield place, self._read(file, place, count * ITEM.itemsize, ITEM)
+
+    def _read_layout(self, file: RunFile) -> tuple[int, int]:
+        """Return the number of slots and that of items of a segment. Raises: CorruptFileError."""
         head = self._read(file, 0, HEADER.itemsize, HEADER)[0]
         items, room = int(head["items"]), file.size - HEADER.itemsize
         slots, rest = divmod(room - items * ITEM.itemsize, SLOT.itemsize)
@@ -73,6 +90,10 @@ class TierIndex:
             raise CorruptFileError(
                 file.path, 0, "header", f"magic {head['magic']:#x}, {items} items, {file.size} bytes"
             )
+        return slots, items
+
+    def _find_in(self, file: RunFile, number: int) -> Iterator[TierPosition]:
+        slots, _ = self._read_layout(file)
         place = HEADER.itemsize + number % slots * SLOT.itemsize
         slot = self._read(file, place, SLOT.itemsize, SLOT)[0]
         position, length = int(slot["position"]), int(slot["length"])

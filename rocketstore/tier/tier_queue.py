@@ -130,6 +130,12 @@ class TierQueue(Closable):
         """Read the units of a range of queue offsets, as far as the queue has them."""
         return read_units(self._files, max(begin, self._begin), min(end, self._end))
 
+    def place_of(self, queue_offset: int) -> tuple[StorePath, int]:
+        """Return the segment that has a unit, and its place in it, bytes; the directory without such a segment."""
+        position = queue_offset * self.unit_size
+        file = self._files.find(position)
+        return (self.directory, position) if file is None else (file.path, position - file.file_from_offset)
+
     def plan(self, begin: int, end: int) -> TierUnits:
         """Plan to read the units of a range of queue offsets elsewhere."""
         return TierUnits(self.directory, self._files.files, max(begin, self._begin), min(end, self._end))

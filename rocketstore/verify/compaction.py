@@ -10,16 +10,16 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.kernels.layout import BATCH_UNIT
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.queue.unit_run import BatchUnitRun
-from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.survey.compacted_topics import open_compacted_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.verify.findings import Findings
+from rocketstore.verify.unit_records import find_bad_records
 
 UNIT_SIZE = BATCH_UNIT.itemsize
-COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
 
 
 def check_compacted_topics(
@@ -86,27 +86,9 @@ def _check_file(
         offsets = units.queue_offsets
         falls = np.flatnonzero(np.diff(np.concatenate([[before], offsets])) <= 0)
         bad = {int(row): f"queue offset {offsets[row]} does not rise" for row in falls}
-        bad |= _find_bad_records(queue, units, topic, queue_id)
+        bad |= find_bad_records(queue.log, units, QueueId(topic, queue_id))
         for row, detail in sorted(bad.items()):
             place = position - file.file_from_offset + row * queue.unit_size
             findings.add("compaction-unit", file.path, place, detail)
         before = int(offsets[-1])
     return before
-
-
-def _find_bad_records(queue: CompactedQueue, units: ConsumeQueueUnits, topic: str, queue_id: int) -> dict[int, str]:
-    """Return the rows of the units that lead to no sound record of their message, and what is wrong."""
-    messages, statuses = queue.log.find_messages(units.phy_offsets, columns=COLUMNS, verify_crc=True)
-    rows = np.flatnonzero(statuses == 0)
-    expected = {
-        "queue_id": queue_id,
-        "queue_offset": units.queue_offsets[rows],
-        "size": units.sizes[rows],
-        "store_timestamp": units.store_timestamps[rows],  # type: ignore[index]
-    }
-    wrong = {int(row): "there is no sound record" for row in np.flatnonzero(statuses)}
-    for name, values in expected.items():
-        wrong |= {int(row): f"the record has another {name}" for row in rows[getattr(messages, name) != values]}
-    others = [row for row, message in zip(rows.tolist(), messages.topic.to_pylist(), strict=True) if message != topic]
-    wrong |= dict.fromkeys(others, "the record is of another topic")
-    return {row: f"at {units.phy_offsets[row]} of the compacted log: {text}" for row, text in wrong.items()}

@@ -302,6 +302,30 @@ KINDS = {
         "a unit of a compacted topic does not lead to its message, or is not in order: consumers miss messages",
         KEEPS,
     ),
+    # tiered storage
+    "tier-unreadable": Kind(
+        ERROR, "tiered storage, or a file of it, cannot be read", "does not find the messages that are only there"
+    ),
+    "tier-foreign-file": Kind(WARNING, "a file in tiered storage is not named as a segment", "does not read it"),
+    "tier-segment-missing": Kind(
+        ERROR, "a segment is missing in front of this one in tiered storage", "does not find its messages"
+    ),
+    "tier-segment-size": Kind(
+        WARNING, "a segment has bytes behind the begin of the next one", "reads these bytes from the next segment"
+    ),
+    "tier-metadata": Kind(
+        WARNING,
+        "config/tieredStoreMetadata.json and the segments of tiered storage differ",
+        "reads the segments that this file lists",
+    ),
+    "tier-unit": Kind(ERROR, "a unit in tiered storage does not lead to its message: consumers miss messages", KEEPS),
+    "tier-gap": Kind(
+        ERROR, "a queue in tiered storage ends before that of the log begins: messages are in neither", KEEPS
+    ),
+    "tier-index": Kind(ERROR, "an index file of tiered storage is damaged", "does not find the messages of its keys"),
+    "tier-index-item": Kind(
+        ERROR, "an item of the index of tiered storage leads to no message with its key", "skips it in a query"
+    ),
     "checkpoint-missing": Kind(
         WARNING,
         "the checkpoint is missing",

@@ -51,6 +51,7 @@ from rocketstore.verify.log.log_verifier import LogVerifier
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.queues.unit_verifier import UnitVerifier
 from rocketstore.verify.start import check_start_files
+from rocketstore.verify.tiered_storage import check_tier
 
 MOST_THREADS = 4
 KNOWN = re.compile(
@@ -126,7 +127,7 @@ class Verification:
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
         """Check the small files, then the log with queues and index."""
-        self._check_state()
+        self._check_state(quick=quick)
         self._check_config()
         with contextlib.closing(self._open_log()) as log:
             log.file_run.tolerate_faults()
@@ -222,7 +223,7 @@ class Verification:
 
     # ---- state -----------------------------------------------------------------------------------------------
 
-    def _check_state(self) -> None:
+    def _check_state(self, *, quick: bool) -> None:
         add, root = self.findings.add, self.root
         logs = list(map(local_path, find_log_directories(self.places, self.config)))
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
@@ -243,7 +244,7 @@ class Verification:
         for path in () if self.is_locked else root.glob(f"{intent_path(root).stem}*.json"):
             detail = "opening for writing undoes or finishes it" if path == intent_path(root) else "it was left so"
             add("write-unfinished", path, 0, detail)
-        self._check_other_formats()
+        self._check_other_formats(quick=quick)
         path = self.places.checkpoint
         if not os.path.lexists(path):
             if not self.is_locked:  # a broker writes it at its next flush
@@ -254,8 +255,8 @@ class Verification:
             if path.stat().st_size != FILE_SIZE:
                 add("checkpoint-size", path, path.stat().st_size, f"{path.stat().st_size} bytes")
 
-    def _check_other_formats(self) -> None:
-        """Report parts of the store in formats that rocketstore does not read."""
+    def _check_other_formats(self, *, quick: bool) -> None:
+        """Check compaction and tiered storage, and report other formats that are not checked."""
         formats, add = self.formats, self.findings.add
         if formats.queue_database is not None:
             add("not-checked", formats.queue_database, 0, "queues in RocksDB")
@@ -264,8 +265,8 @@ class Verification:
         elif formats.has_other_data:
             add("not-checked", self.places.rocksdb, 0, "timers or transactions in RocksDB")
         check_compacted_topics(self.places, self.config, formats.compacted_topics, self.findings)
-        if formats.is_tiered:
-            add("not-checked", self.places.tiered_index, 0, "tiered storage, which may have older messages")
+        if formats.is_tiered or self.config.tiered_store_file_path:
+            check_tier(self.places, self.config, self.findings, quick=quick)
 
     def _check_config(self) -> None:
         config = open_tables(self.places, self.config).read_all()

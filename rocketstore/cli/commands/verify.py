@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
-from rocketstore.cli.options import COUNT, PATH, broker_conf_option, geometry_options, rows_options
+from rocketstore.cli.options import COUNT, PATH, broker_conf_option, geometry_options, rows_options, tier_path_option
 
 
 @click.command()
@@ -15,6 +15,7 @@ from rocketstore.cli.options import COUNT, PATH, broker_conf_option, geometry_op
 @click.option("--list", "lists_kinds", is_flag=True, help="Only list all kinds of findings.")
 @geometry_options
 @broker_conf_option
+@tier_path_option
 @rows_options(*dict.fromkeys([*FINDINGS, *FINDING_KINDS]))
 @click.pass_context
 def verify(ctx: click.Context, /, **options: Any) -> None:
