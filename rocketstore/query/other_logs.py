@@ -33,7 +33,7 @@ QUEUE_COLUMNS = ("topic", "queue_id", "queue_offset")
 class OtherLog(NamedTuple):
     """The messages of one queue that are read from a log of the queue alone.
 
-    Messages of tiered storage have no physical offset. Those of a compacted topic keep that of the commit log.
+    Messages of tiered storage have no physical offset. Those of a compacted topic have that of the compacted log.
 
     Attributes: queue: its id. parts: the ranges that are read. end: only messages before this queue offset are read.
     is_tier: whether the messages are those of tiered storage.

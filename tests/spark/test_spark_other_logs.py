@@ -37,7 +37,7 @@ def rows_of(table):
 
 
 @pytest.mark.parametrize("name", ["tiered", "compacted"])
-@pytest.mark.parametrize("sizes", [{}, {"maxPartitionBytes": "30000"}, {"minPartitions": "40"}])
+@pytest.mark.parametrize("sizes", [{}, {"maxPartitionBytes": "30000"}, {"maxPartitionBytes": "3000"}])
 def test_a_query_reads_the_messages_of_a_scan(name, sizes, request):
     root = request.getfixturevalue(name)
     with open_whole(root) as store:

@@ -195,14 +195,11 @@ def plan_other_logs(store: MessageStore, options: ReadOptions) -> list[OtherLogs
 
 
 def pieces_of(other: OtherLog, most: int) -> Iterator[tuple[OtherLog, int]]:
-    """Split a log of tiered storage into parts of at most ``most`` bytes. Yield each part with its size.
-
-    The records of a compacted topic do not have their place in its log, so that its files are not split.
-    """
+    """Split the log of a queue into parts of about ``most`` bytes, each in one file. Yield each part with its size."""
     for chunk in other.parts:
         ranges = [(chunk.begin, chunk.end)]
         with chunk.open() as log:
-            if other.is_tier and chunk.end - chunk.begin > most:
+            if chunk.end - chunk.begin > most:
                 files = log.file_run.between(chunk.begin, chunk.end)
                 bounds = ((max(file.file_from_offset, chunk.begin), min(file.end_offset, chunk.end)) for file in files)
                 ranges = [part for begin, end in bounds for part in split(log, begin, end, most)]
