@@ -37,10 +37,13 @@ INTERNAL = {
     "MappedFile": "allocate_holes check_file reading",
     "Message": "of_fields",
     "MessageBatch": "stored_columns to_put",
-    "MessageStore": "formats is_bounded of_entry of_survey of_writing_entry",
+    "MessageStore": (
+        "find_missing_units formats is_bounded of_entry of_survey of_writing_entry "
+        "plan_other_logs queues_elsewhere reads_other_logs tier with_other_logs without_other_logs"
+    ),
     "PutMessagesResult": "join of",
     "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
-    "Scan": "adapted",
+    "Scan": "adapted joined_with log with_rows without_phy_offsets",
     "StoreCheckpoint": "clear",
     "StoreConfig": "commit_log_paths require_usable",
     "BinaryColumn": "bytes_between values_between with_nulls",

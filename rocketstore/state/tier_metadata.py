@@ -47,12 +47,12 @@ class SegmentNote(NamedTuple):
 class TierNotes(NamedTuple):
     """The segments that a broker notes, by "broker/topic/queue" and begin, bytes; and its topics by their numbers.
 
-    Attributes: logs, units, index: of queues, of their units, and of the index.
+    Attributes: logs, units, of_index: of queues, of their units, and of the index.
     """
 
     logs: dict[str, dict[int, SegmentNote]]
     units: dict[str, dict[int, SegmentNote]]
-    index: dict[str, dict[int, SegmentNote]]
+    of_index: dict[str, dict[int, SegmentNote]]
     topics: dict[int, str]
 
 

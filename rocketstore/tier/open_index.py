@@ -123,4 +123,5 @@ class OpenTierIndex(Closable):
         data = self._file.read(kind.itemsize)
         if len(data) < kind.itemsize:
             raise CorruptFileError(self.path, position, "length", "the file was cut")
-        return np.frombuffer(data, kind)[0]
+        found: np.void = np.frombuffer(data, kind)[0]
+        return found

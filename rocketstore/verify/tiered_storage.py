@@ -52,7 +52,7 @@ def check_tier(places: StorePlaces[Path], config: StoreConfig, findings: Finding
             with findings.reporting_errors(tier.units(queue), UNREADABLE):
                 _check_queue(tier, queue, config, findings, quick=quick)
         name = f"{tier.root.name}/{INDEX_QUEUE}"
-        _check_segments(tier.index, notes.index.get(name), places, findings)
+        _check_segments(tier.index, notes.of_index.get(name), places, findings)
         if not quick:
             _check_index(tier, notes.topics, config, findings)
             _check_open_files(places, config, findings)
