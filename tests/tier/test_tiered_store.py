@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import states
 from support.cli import run
+from support.stores import GOLDEN
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
@@ -310,7 +311,7 @@ def test_damage_of_the_index_makes_an_answer_incomplete(root):
 
 def add_open_index(root):
     path = root / "tiered_index_file" / "1795812300000"
-    path.write_bytes(lzma.decompress((states.STATES / "tiered-open-index.xz").read_bytes()))
+    path.write_bytes(lzma.decompress((GOLDEN / "states" / "tiered-open-index.xz").read_bytes()))
     return path
 
 
