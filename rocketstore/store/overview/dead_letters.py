@@ -221,7 +221,10 @@ def _find_by_key(store: StoreReader, failed: Sequence[Failed]) -> tuple[dict[int
         answers = store.query_messages(list(topics), list(uniq_keys), index_type="U")
     except (StoreError, OSError) as error:
         return {}, [f"{store.path}: origins of messages are not looked up in the index: {text_of(error)}"]
-    found = {place: batch[len(batch) - 1] for place, batch in zip(places, answers, strict=True) if len(batch)}
+    messages, offsets = answers.messages, answers.offsets  # the messages of a key are newest first
+    has_messages = np.flatnonzero(np.diff(offsets))
+    oldest = messages.take(offsets[has_messages + 1] - 1)
+    found = {places[row]: message for row, message in zip(has_messages.tolist(), oldest, strict=True)}
     return found, [] if len(found) == len(asked) else answers.reasons
 
 
