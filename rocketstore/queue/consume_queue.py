@@ -25,7 +25,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEndFinder
-from rocketstore.queue.queue_source import Boundary
+from rocketstore.queue.queue_source import Boundary, ranges_to_read
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -210,8 +210,8 @@ class ConsumeQueue(Closable):
     def __iter__(self) -> Iterator[CqUnit]:
         """Yield the units from ``min_queue_offset`` to the present end. A batch unit stands for many queue offsets."""
         first, end = max(self.min_queue_offset, 0), self.max_queue_offset
-        for begin in range(first, end, ITERATED_UNITS):
-            for unit in self[begin : min(begin + ITERATED_UNITS, end)]:
+        for begin, stop in ranges_to_read(self, first, end, ITERATED_UNITS):
+            for unit in self[begin:stop]:
                 if unit.queue_offset >= begin or begin == first:  # else the range before this one had the batch unit
                     yield unit
 
@@ -227,8 +227,8 @@ class ConsumeQueue(Closable):
         Source: none.
         """
         size = 0
-        for first in range(begin, end, COUNTED_OFFSETS):
-            units = self[first : min(first + COUNTED_OFFSETS, end)]
+        for first, stop in ranges_to_read(self, begin, end, COUNTED_OFFSETS):
+            units = self[first:stop]
             own = ~units.is_filler & (units.queue_offsets >= first)  # else the range before this one had the batch unit
             size += int(units.sizes[own].sum(dtype=np.int64))
         return size

@@ -86,3 +86,19 @@ class QueueSource(Protocol[Queue]):
 
     def open(self, topic: str, queue_id: int, /) -> Queue | None:
         """Open a queue. Return None if it is missing."""
+
+
+def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of queue offsets, in order, whose units are read at once.
+
+    A range has ``step`` queue offsets. Of a batch queue it is a file: its queue offsets come from the bytes of units,
+    and a damaged unit may lead a step of numbers through 2^62 of them.
+    """
+    if not queue.has_batches:
+        yield from ((at, min(at + step, end)) for at in range(begin, end, step))
+        return
+    while begin < end:
+        span = queue.file_range(begin)
+        stop = end if span is None or span[1] <= begin else min(span[1], end)
+        yield begin, stop
+        begin = stop

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rocketstore.queue.queue_source import ranges_to_read
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.units import ConsumeQueueUnits
 
@@ -103,10 +104,9 @@ def search_all_units(queue: Any, log: Any, timestamp: int, *, is_lower: bool) ->
     earlier. Returns: None without such a message. Source: none.
     """
     end = queue.max_queue_offset
-    begins = range(max(queue.min_queue_offset, 0), end, SEARCHED_OFFSETS)
-    for begin in begins if is_lower else reversed(begins):
-        units = queue[begin : min(begin + SEARCHED_OFFSETS, end)]
-        found = find_time(units, log, timestamp, is_lower=is_lower)
+    ranges = list(ranges_to_read(queue, max(queue.min_queue_offset, 0), end, SEARCHED_OFFSETS))
+    for begin, stop in ranges if is_lower else reversed(ranges):
+        found = find_time(queue[begin:stop], log, timestamp, is_lower=is_lower)
         if found is not None:
             return found
     return None

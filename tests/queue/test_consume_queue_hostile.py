@@ -17,6 +17,7 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_ext_unit,
 )
+from rocketstore.queue.queue_source import ranges_to_read
 
 LONG_MAX = 2**63 - 1
 
@@ -363,3 +364,12 @@ def test_close_waits_for_what_other_threads_read(directory):
         for thread in threads:
             thread.join()
     assert failures == []
+
+
+def test_a_batch_unit_with_an_immense_offset_is_read_at_once(directory):
+    bases = [0, 1 << 62]
+    data = b"".join(struct.pack(">qiqqqhii", 100 * i, 50, 0, 5 + i, base, 1, -1, 0) for i, base in enumerate(bases))
+    queue = BatchConsumeQueue.open(write(directory, [data], file_size=BATCH_FILE_SIZE))
+    assert [unit.queue_offset for unit in queue] == bases
+    assert queue.count_bytes(0, queue.max_queue_offset) == 100
+    assert list(ranges_to_read(queue, 0, queue.max_queue_offset, 1)) == [(0, (1 << 62) + 1)]
