@@ -1,11 +1,13 @@
-"""Leftovers: records behind the end of the log, which a broker cut off when it started and never erased."""
+"""Leftovers: records behind the end of the log, which a broker cut off and never erased, or DLedger did not commit."""
 
 from __future__ import annotations
 
 from rocketstore.disk.storage import is_remote
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.dledger import UncommittedEntries
 from rocketstore.log.log_end import Why
 from rocketstore.log.tail import find_tails
+from rocketstore.text_values import format_count
 
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
@@ -25,13 +27,23 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 def describe_leftovers(log: CommitLog) -> str | None:
     """Return a text about records behind the end of the log, which are not read; None without known ones.
 
-    Beside a running broker nothing proves that they are old.
+    Beside a running broker nothing proves that they are old. Records of an unfinished Spark write are left out.
     """
     found = log.end_finder.find_leftovers()
-    if found is None or found.why == Why.UNCOMMITTED:
+    if found is None:
         return None
+    if found.why == Why.UNCOMMITTED:
+        is_dledger = isinstance(log.end_finder.unfinished, UncommittedEntries)
+        return _describe_uncommitted(log, found.end) if is_dledger else None
     if found.why == Why.GROWING:
         where = f"a broker writes at {found.end}. Records behind it, the first at {found.first}, seem to be old"
         return f"{log.directories[0]}: {where} and are not read"
     where = f"a broker cut the log at {found.end}. Old records behind it, the first at {found.first}, are not read"
     return f"{log.directories[0]}: {where}"
+
+
+def _describe_uncommitted(log: CommitLog, end: int) -> str:
+    """Return a text about the entries of DLedger's log behind the last committed one, which ends at ``end``."""
+    size = sum(tail.end - tail.begin for tail in find_tails(log, end))
+    where = f"DLedger's checkpoint names no entry behind {end} as committed"
+    return f"{log.directories[0]}: {where}. The {format_count(size, 'byte')} of entries behind it are not read"

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from reference.commit_log import blank, make_commit_log
 from reference.dledger import HEAD, make_dledger
+from reference.record import build_record
+from support.cli import run
 
 import rocketstore
 from rocketstore import StoreConfig, StoreError, UnsupportedFormatError
@@ -158,6 +160,50 @@ def test_records_behind_the_last_committed_one_are_not_read(store_with, index, c
         assert (store.commit_log.look().why == "not committed") == (len(wanted) < COUNT)
     with rocketstore.open(root, leftovers=True) as store:
         assert store.scan().count() == COUNT
+
+
+@pytest.mark.parametrize("plain", [0, 10])
+def test_commands_note_the_bytes_of_entries_that_are_not_committed(store_with, plain):
+    root, offsets = store_with(plain=plain)
+    (root / "dledger-n0" / "checkpoint").write_text(
+        f"committedIndex={COUNT - plain - 4}\nendIndex={COUNT - plain - 1}\n"
+    )
+    begin, end = offsets[-3] - HEAD, offsets[-1] + len(build_record(**message(COUNT - 1)))
+    assert begin // SIZE == end // SIZE  # one file: no blank is counted
+    text = f"no entry behind {begin} as committed. The {end - begin} bytes of entries behind it are not read"
+    with rocketstore.open(root) as store:
+        assert [note for note in store.summary().notes if text in note]
+    for words in (["cat", root], ["get", root, "T", "0", "29"], ["query", root, "--topic", "T", "--key", "k1"]):
+        assert f"{text}. Pass --leftovers" in " ".join(run(*words).stderr.split())
+    assert "as committed" not in run("cat", root, "--leftovers").stderr
+
+
+def test_a_committed_log_of_dledger_has_no_note(store_with):
+    root, _ = store_with()
+    with rocketstore.open(root) as store:
+        assert not [note for note in store.summary().notes if "committed" in note]
+
+
+@pytest.mark.parametrize("number", [-(2**63), -2, 2**31, 2**58, 2**63 - 1])
+def test_a_hostile_committed_index_gives_a_part_of_the_log(store_with, number):
+    root, offsets = store_with()
+    (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex={number}\nendIndex={number}\n")
+    assert read_all(root)[0] == (offsets if number > 0 else [])
+
+
+@pytest.mark.parametrize("field", [4, 8, 16, 24, 44])  # size, index, term, position, size of the body
+@pytest.mark.parametrize("value", [b"\0", b"\x7f", b"\x80", b"\xff"])
+def test_a_hostile_entry_head_is_an_error_or_is_read(store_with, field, value):
+    root, offsets = store_with(committed=30)
+    with (root / "dledger-n0" / "data" / f"{0:020}").open("r+b") as file:
+        file.seek(offsets[5] - HEAD + field)
+        file.write(value * 4)
+    with rocketstore.open(root) as store:
+        scan = store.scan(on_corrupt="skip", columns="phy_offset")
+        found = [int(offset) for batch in scan for offset in batch.phy_offset]
+        assert set(found) <= set(offsets)
+        assert len(found) + 1 >= 31
+    rocketstore.verify(root, config=SIZES)
 
 
 @pytest.mark.parametrize("text", [None, b"", b"committedIndex=x\n", b"\xff" * 100])
