@@ -9,10 +9,14 @@ from rocketstore.disk.file_run_reader import Mappings
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
+from rocketstore.dispatch.built_queues import FILE_SIZE, BuiltQueues
+from rocketstore.dispatch.topic_lives import KnownTopics
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.compacted_queue import CompactedQueues
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
@@ -48,6 +52,7 @@ class OpenedQueues:
         self._opened: OrderedDict[QueueId, StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._database: RocksQueues | None = None
+        self._built: BuiltQueues | None = None
         self._formats: StoreFormats | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
 
@@ -57,7 +62,7 @@ class OpenedQueues:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic. Raises: UnsupportedFormatError."""
         found = self.served.queue_ids(topic)
         if not found and self._formats is not None:
-            self._formats.require_readable_queues(topic)
+            self._formats.require_light_queues(topic)
         return found
 
     def open(self, queue_id: QueueId) -> StoredQueue:
@@ -80,7 +85,7 @@ class OpenedQueues:
         if queue is not None:
             return queue
         if self._formats is not None:
-            self._formats.require_readable_queues(queue_id.topic)
+            self._formats.require_light_queues(queue_id.topic)
         raise KeyError(f"{self._places.root}: there is no queue {queue_id.queue_id} of topic {queue_id.topic!r}")
 
     # ---- sources -------------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ class OpenedQueues:
         """The topics whose consumers are served from the compaction."""
         if self._is_written:
             return frozenset()
-        names = self._find_readable_formats().compacted_topics
+        names = self._find_formats().compacted_topics
         if self._chosen_topics[0] != names:
             self._chosen_topics = names, choose_compacted_topics(self._places, self._config, names)
         return self._chosen_topics[1]
@@ -127,8 +132,11 @@ class OpenedQueues:
     @property
     def _of_log(self) -> QueueSource[StoredQueue]:
         """The queues whose units lead into the commit log, in the format from which consumers are served."""
-        formats = self._find_readable_formats()
+        formats = self._find_formats()
         if formats.queue_database is not None and formats.are_queues_in_database:
+            problem = find_missing_reader()
+            if problem is not None:
+                return self._build(f"{formats.queue_database}: the queues are in RocksDB: {problem}")
             return self._open_database(formats.queue_database)
         if formats.queue_database is not None and formats.has_light_queues and find_missing_reader() is None:
             return LightQueuesBeside(self._in_files, self._open_database(formats.queue_database))
@@ -146,21 +154,35 @@ class OpenedQueues:
             self._database = RocksQueues(database, self._log.find, self._find_end_of_units)
         return self._database
 
+    def _build(self, reason: str) -> FileQueues:
+        """Return queues that are built from the log. Parameters: reason: why those of the store are not read.
+
+        Raises: UnsupportedFormatError if the log is missing, damaged or too long.
+        """
+        log = self._log.find()
+        if log is None or not log.file_run.files:
+            raise UnsupportedFormatError(reason)
+        try:
+            if self._built is None:
+                known = KnownTopics.of(self._places, self._config, is_stopped=False)
+                self._built = BuiltQueues(log, self._config, known)
+            directory = self._built.update()
+        except (StoreError, ValueError) as error:
+            raise UnsupportedFormatError(f"{reason}. They cannot be built from the log: {error}") from error
+        return FileQueues({ConsumeQueue: directory}, {ConsumeQueue: FILE_SIZE}, self._log.find, self._mappings)
+
     def _find_end_of_units(self) -> int | None:
         """Return the physical offset from which on units are leftovers, None if all units count."""
         log = self._log.find() if self._log.is_bounded else None
         return None if log is None or not log.file_run.files else log.max_phy_offset
 
-    def _find_readable_formats(self) -> StoreFormats:
+    def _find_formats(self) -> StoreFormats:
         """Find in which formats the queues are.
 
         A store without any RocksDB is checked only once, since this is called for each queue that is opened.
-
-        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
         """
         if self._formats is None or not self._formats.is_plain:
             self._formats = find_formats(self._places, self._config)
-        self._formats.require_readable_queues()
         return self._formats
 
     # ---- missing units, and closing ------------------------------------------------------------------------
@@ -186,8 +208,9 @@ class OpenedQueues:
     def close(self) -> None:
         """Close the queues that are open."""
         try:
-            if self._database is not None:
-                self._database.close()
+            for queues in (self._database, self._built):
+                if queues is not None:
+                    queues.close()
         finally:
             while self._opened:
                 self._opened.popitem()[1].close()

@@ -147,7 +147,7 @@ class StoreParts:
     def queues(self) -> Iterator[QueueId]:
         """Return an iterator of the ids (topic, queue_id) of all queues on disk, sorted.
 
-        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra, and the log does not give them.
         """
         self._require_open()
         self._dispatch_pending()
@@ -156,7 +156,7 @@ class StoreParts:
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic.
 
-        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra.
+        Raises: as ``queues``.
         """
         self._require_open()
         self._dispatch_pending()
@@ -168,7 +168,7 @@ class StoreParts:
         Of a compacted topic this is the queue from which consumers are served: its units lead into ``queue.log``, a log
         of its own. A writer opens the queue of all messages.
 
-        Raises: KeyError if the queue is missing; UnsupportedFormatError for queues in RocksDB, without its extra.
+        Raises: KeyError if the queue is missing; as ``queues``.
         """
         self._require_open()
         self._dispatch_pending()

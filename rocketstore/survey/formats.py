@@ -73,18 +73,15 @@ class StoreFormats:
         """Whether queues, topics, groups and consumer offsets are all in files."""
         return self.queue_database is None and not self.config_databases
 
-    def require_readable_queues(self, topic: str = "") -> None:
-        """Raise UnsupportedFormatError if the queues, or those of ``topic``, are in RocksDB and cannot be read here.
+    def require_light_queues(self, topic: str) -> None:
+        """Raise UnsupportedFormatError if queues of a topic may be only in a RocksDB that cannot be read here.
 
-        Parameters: topic: a topic without queues in files, if given.
+        Parameters: topic: has no queues in files.
         """
-        problem = None if self.queue_database is None else find_missing_reader()
-        if problem is None:
+        if self.queue_database is None or self.are_queues_in_database or not topic.startswith(LIGHT_QUEUE_PREFIX):
             return
-        if self.are_queues_in_database:
-            reason = f"the queues are in RocksDB: {problem}; or rebuild makes files of all queues"
-            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
-        if topic.startswith(LIGHT_QUEUE_PREFIX):
+        problem = find_missing_reader()
+        if problem is not None:
             reason = f"light queues like {topic!r} may be only in this RocksDB: {problem}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
@@ -130,12 +127,21 @@ class StoreFormats:
         return [f"{self.queue_database}: light queues may be only in this RocksDB: {problem}"] if problem else []
 
     def notes(self, topics: Collection[str] | None = None) -> list[str]:
-        """Return notes on topics whose consumers are not served from log and queues.
+        """Return notes on topics whose consumers are not served from log and queues, and on queues that are not read.
 
         Parameters: topics: report only those of these topics that are compacted; None reports all.
         """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
-        return _describe_elsewhere(self.places, found, is_tiered=False)
+        return [*_describe_elsewhere(self.places, found, is_tiered=False), *self._describe_built_queues()]
+
+    def _describe_built_queues(self) -> list[str]:
+        problem = find_missing_reader() if self.queue_database is not None and self.are_queues_in_database else None
+        if problem is None:
+            return []
+        return [
+            f"{self.queue_database}: the queues are in RocksDB: {problem}. They are built from the log, which lacks "
+            "queues whose messages have all expired; delay levels are those of the configuration"
+        ]
 
     def left_behind(self) -> list[str]:
         """Return notes on what stays in RocksDB after queues were built in files."""

@@ -139,11 +139,6 @@ def a_writable_log(survey: Survey) -> None:
     survey.settings.commit_log_paths(survey.root, writable=True)
 
 
-def readable_queues(survey: Survey) -> None:
-    """Queues are in files, or in a RocksDB that can be read here. Raises: UnsupportedFormatError."""
-    survey.formats.require_readable_queues()
-
-
 def readable_offsets(survey: Survey) -> None:
     """Consumer offsets are in files, or in a RocksDB that can be read here. Raises: StoreError."""
     if OFFSETS in survey.formats.config_databases:
@@ -180,7 +175,6 @@ class Entry(NamedTuple):
 
 
 READ = (descriptors_to_read, a_store)
-READ_QUEUES = (*READ, readable_queues)
 READ_ANY = (descriptors_to_read, a_store_or_index_files)
 FILES = (a_log_in_files, queues_in_files, config_in_files)
 SIZES = (known_sizes, a_usable_batch_size)
@@ -209,16 +203,16 @@ ENTRIES: dict[str, Entry] = {
     "config check": Entry((a_store_or_its_config,)),
     "config repair": Entry((*CONFIG, own_places)),
     "config repair dry run": Entry(CONFIG),
-    "dlq": Entry(READ_QUEUES),
+    "dlq": Entry(READ),
     "export": Entry(READ),
-    "get": Entry(READ_QUEUES),
+    "get": Entry(READ),
     "hexdump": Entry(READ),
     "import": Entry((descriptors_to_write, a_local_place, a_store_or_an_empty_root, *PUT), SIZES),
     "info": Entry(READ_ANY),
     "lag": Entry((*READ, readable_offsets)),
-    "ls": Entry(READ_QUEUES),
-    "offset": Entry(READ_QUEUES),
-    "pending": Entry(READ_QUEUES),
+    "ls": Entry(READ),
+    "offset": Entry(READ),
+    "pending": Entry(READ),
     "query": Entry(READ_ANY),
     "report": Entry(READ),  # a part that cannot be read has the error instead of its charts
     # Spark

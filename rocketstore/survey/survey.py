@@ -100,7 +100,7 @@ class Survey:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on topics whose consumers are not served from log and queues."""
+        """Notes on topics whose consumers are not served from log and queues, and on queues that are not read."""
         return self.formats.notes()
 
     def look_again(self) -> StoreCondition:

@@ -11,7 +11,7 @@ from support.profiles import SMALL
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
-from rocketstore.survey import formats, requirements
+from rocketstore.survey import requirements
 from rocketstore.survey.requirements import ENTRIES
 
 BATCH_TOPIC = '{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'
@@ -66,11 +66,6 @@ def with_queues_in_rocksdb(root, monkeypatch):
     shutil.rmtree(root / "consumequeue")
 
 
-def without_rocksdict(root, monkeypatch):
-    with_queues_in_rocksdb(root, monkeypatch)
-    monkeypatch.setattr(formats, "find_missing_reader", lambda: "the extra is missing")
-
-
 def with_config_in_rocksdb(root, monkeypatch):
     make_database(root / "config" / "rdb")
 
@@ -99,7 +94,6 @@ LACKING = {
     "no_other_store_here": (with_a_store_below, {}, "{root}: a new store is not made in a directory with other stores"),
     "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is read but not changed"),
     "queues_in_files": (with_queues_in_rocksdb, ROCKSDB, "the queues are in RocksDB, which is not written"),
-    "readable_queues": (without_rocksdict, ROCKSDB, "the queues are in RocksDB: the extra is missing"),
     "config_in_files": (with_config_in_rocksdb, {"configManagerVersion": "v2"}, "offsets are in RocksDB, which is not"),
     "a_found_log": (unchanged, {"storePathCommitLog": "/nowhere/log"}, "{root}: the commit log is not at /nowhere/log"),
     "a_found_or_new_log": (
