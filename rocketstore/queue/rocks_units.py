@@ -90,8 +90,14 @@ class RocksUnits(Closable):
             sizes = np.diff(rows.key_ends, prepend=0), np.diff(rows.value_ends, prepend=0)
             if (sizes[0] != key_layout.itemsize).any() or (sizes[1] != ROCKSDB_UNIT.itemsize).any():
                 raise self._damage(f"a unit of queue {queue.queue_id} of {queue.topic!r} has another length")
-            offsets.append(np.frombuffer(rows.keys, key_layout)["queue_offset"].astype(np.int64))
+            key_rows = np.frombuffer(rows.keys, key_layout)
+            offsets.append(key_rows["queue_offset"].astype(np.int64))
             units.append(np.frombuffer(rows.values, ROCKSDB_UNIT))
+            is_ordered = (np.diff(offsets[-1], prepend=begin - 1) > 0).all() and offsets[-1][-1] < end
+            if not is_ordered or (key_rows["prefix"].tobytes() != prefix * len(key_rows)):
+                where = f"queue {queue.queue_id} of {queue.topic!r} at {begin}"
+                raise self._damage(f"{where} has other units than those from there on, in their order")
+            begin = int(offsets[-1][-1]) + 1
         return np.concatenate(offsets), np.concatenate(units)
 
     def close(self) -> None:

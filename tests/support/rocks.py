@@ -5,10 +5,10 @@ import pytest
 rocksdict = pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
 
 
-def make_rocksdb(path, families):
+def make_rocksdb(path, families, options=None):
     """Make a RocksDB. Parameters: families: the rows, as a dict of bytes, by the name of the column family."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    options = rocksdict.Options(raw_mode=True)
+    options = options or rocksdict.Options(raw_mode=True)
     database = rocksdict.Rdict(str(path), options)
     for name, rows in families.items():
         family = database if name == "default" else database.create_column_family(name, options)

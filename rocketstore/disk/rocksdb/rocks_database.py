@@ -41,6 +41,10 @@ class KeyRange(NamedTuple):
         stem = prefix.rstrip(b"\xff")
         return cls(prefix, stem[:-1] + bytes([stem[-1] + 1]) if stem else None)
 
+    def has(self, key: bytes) -> bool:
+        """Return whether a key is one of these."""
+        return self.begin <= key and (self.end is None or key < self.end)
+
 
 @dataclass(frozen=True)
 class KeyValueRows:
@@ -138,6 +142,9 @@ class RocksDatabase(Closable):
             wanted -= len(rows)
             left = left[answer.ranges_read :]
             if left:  # the answer ended within the first of them
+                if not left[0].has(rows.last_key):  # the same rows could come for ever
+                    reason = f"the key {rows.last_key!r:.200} is not in the order of the keys"
+                    raise CorruptFileError(self.path, 0, "RocksDB", reason)
                 left[0] = _rest_of(left[0], rows.last_key, backwards)
 
     def find_first(self, family: str, keys: KeyRange, *, backwards: bool = False) -> tuple[bytes, bytes] | None:
