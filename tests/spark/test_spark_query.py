@@ -155,7 +155,7 @@ def test_outer_gives_a_row_for_a_message_that_expires_before_it_is_read(tmp_path
     def find_then_expire(coverage, *args):
         found = find(coverage, *args)
         (tmp_path / "commitlog" / f"{0:020d}").unlink()
-        coverage.log.list_again()  # otherwise the mapping of the deleted file still has the message
+        coverage.log.reader.list_again()  # otherwise the mapping of the deleted file still has the message
         return found
 
     monkeypatch.setattr(query, "find_messages", find_then_expire)

@@ -7,10 +7,11 @@ import time
 import pytest
 
 import rocketstore
-from rocketstore import Message
+from rocketstore import Message, StoreConfig
 from rocketstore.disk.remote import read_parts
 from rocketstore.disk.remote.blocks import Blocks
-from rocketstore.store import parts
+from rocketstore.store import opened_log
+from rocketstore.survey.requirements import begin_entry
 
 SECONDS = 10
 
@@ -49,7 +50,7 @@ def count_messages(root):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_reads_a_store_while_a_thread_of_the_parent_opens_another(root, monkeypatch):
-    entered, release, real = threading.Event(), threading.Event(), parts.open_log
+    entered, release, real = threading.Event(), threading.Event(), opened_log.open_log
 
     def slow_open(*args, **options):
         if threading.current_thread() is thread:
@@ -58,7 +59,7 @@ def test_a_child_reads_a_store_while_a_thread_of_the_parent_opens_another(root, 
         return real(*args, **options)
 
     thread = threading.Thread(target=count_messages, args=(root,))
-    monkeypatch.setattr(parts, "open_log", slow_open)
+    monkeypatch.setattr(opened_log, "open_log", slow_open)
     thread.start()
     try:
         assert entered.wait(60)
@@ -98,14 +99,19 @@ def test_a_child_does_not_wait_for_a_block_that_a_thread_of_the_parent_reads():
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize(("name", "part"), [("index_cache", "index"), ("store_cache", ".")])
-def test_a_child_opens_what_a_thread_of_the_parent_is_opening_for_spark(root, name, part):
+@pytest.mark.parametrize("name", ["index_cache", "store_cache"])
+def test_a_child_opens_what_a_thread_of_the_parent_is_opening_for_spark(root, name):
     pytest.importorskip("pyspark", reason="needs pyspark, from the extra 'spark'")
     from rocketstore.spark.lookup import cache as module
+    from rocketstore.spark.lookup.plans import plan_index, plan_store
 
-    cache, path = getattr(module, name)(), root / part
+    if name == "index_cache":
+        plan = plan_index(root / "index", None)
+    else:
+        plan = plan_store(begin_entry("spark query_messages", root, StoreConfig()))
+    cache = getattr(module, name)()
     with cache._lock:
-        assert exit_status_of_child(lambda: cache.open(path)) == 0
-    kept = cache.open(path)
-    assert exit_status_of_child(lambda: cache.open(path)) == 0
-    assert cache.open(path) is kept
+        assert exit_status_of_child(lambda: cache.open(plan)) == 0
+    kept = cache.open(plan)
+    assert exit_status_of_child(lambda: cache.open(plan)) == 0
+    assert cache.open(plan) is kept

@@ -72,7 +72,12 @@ DEAD_FIELDS = (
 
 
 class DeadTotal(NamedTuple):
-    """The number of messages that a group could not process, by their topic, and the first and last store time."""
+    """The number of messages that a group could not process, by their topic, and the first and last store time.
+
+    Examples:
+    >>> list(rocketstore.open("demo").dead_letters().totals())
+    []
+    """
 
     group: str
     topic: str | None
@@ -92,6 +97,11 @@ class DeadMessages(Rows[DeadMessage]):
     """Messages that consumer groups could not process, by group and place.
 
     Attributes: reasons: why messages, or their origins, may be missing.
+
+    Examples:
+    >>> dead = rocketstore.open("demo").dead_letters()
+    >>> len(dead), dead.reasons
+    (0, [])
     """
 
     def __init__(self, rows: Sequence[DeadMessage], reasons: Sequence[str]) -> None:

@@ -60,6 +60,10 @@ class PendingTotal(NamedTuple):
     """The number of pending messages of a kind and a topic that are due within an hour.
 
     ``hour_timestamp``: the beginning of the hour, epoch ms; None for half messages.
+
+    Examples:
+    >>> list(rocketstore.open("demo").pending().totals())
+    []
     """
 
     kind: str
@@ -86,6 +90,11 @@ class PendingMessages(Rows[PendingMessage]):
     """The messages that wait in a store, by due time; half messages are last.
 
     Attributes: reasons: why messages may be missing, or may be listed although they were delivered.
+
+    Examples:
+    >>> pending = rocketstore.open("demo").pending(kind="delay")
+    >>> len(pending), pending.reasons
+    (0, [])
     """
 
     def __init__(self, rows: Sequence[PendingMessage], reasons: Sequence[str]) -> None:
