@@ -32,7 +32,7 @@ def run(
         sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]
         write_rows(sums, view, columns=DEAD_TOTALS)
     if not found and not problems:
-        note(f"{store.path}: no message {'in retry topics' if retry else 'is dead'}")
+        note(f"{store.path}: no {'message in retry topics' if retry else 'dead letter'}")
     finish(problems)
 
 

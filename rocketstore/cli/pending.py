@@ -37,7 +37,7 @@ def run(
         sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]
         write_rows(sums, view, columns=PENDING_TOTALS)
     if not found and not problems:
-        note(f"{store.path}: no such message waits")
+        note(f"{store.path}: no such message is pending")
     finish(problems)
 
 

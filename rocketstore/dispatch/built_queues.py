@@ -62,7 +62,7 @@ class BuiltQueues(Closable):
             if files.end == end:
                 return files.directory
             self._require_short_log(end)
-            self._lives.is_finished = False  # if queue offsets have begun again before, all units are built again
+            self._lives.is_finished = False  # if queue offsets begin again, all units are built again
             try:
                 files.add(end)
                 if self._lives.finish():
@@ -94,7 +94,7 @@ class BuiltQueues(Closable):
 class _TemporaryFiles(Closable):
     """Queues in a new temporary directory. Attributes: end: physical offset up to which records have units, bytes.
 
-    process: the one that made the files. Only this process deletes them, and no other process that was forked.
+    process: the number of the process that made the files; a forked process does not delete them.
     """
 
     def __init__(self, log: CommitLog, config: SizedConfig, lives: TopicLives) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rocketstore.log.log_end import EndCandidate, FindsState, LogEnd
+from rocketstore.log.log_end import EndCandidate, LogEnd, StateFinder
 from rocketstore.log.record_reader import RecordReader
 
 
-class EndEvidence(FindsState, Protocol):
+class EndEvidence(StateFinder, Protocol):
     """The files beside a log that tell where it ends.
 
     A broker that starts after a clean stop reads the last files of the log, ends the log at the first bytes there that

@@ -15,7 +15,7 @@ class StoreState(StrEnum):
     NEW = "new"
 
 
-class FindsState(Protocol):
+class StateFinder(Protocol):
     """Finds how the last writer left a store."""
 
     def find_store_state(self) -> StoreState:
@@ -23,7 +23,7 @@ class FindsState(Protocol):
 
 
 class PlannedState:
-    """The state of a store in a task of a distributed job: nobody writes the files that its driver planned."""
+    """The state of a store in a task of a distributed job: a task reads only what its driver planned."""
 
     def find_store_state(self) -> StoreState:
         return StoreState.STOPPED

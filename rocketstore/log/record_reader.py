@@ -18,7 +18,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
 from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.limits import INT_MAX, LONG_MAX
-from rocketstore.log.log_end import EndCandidate, FindsState, SoundEnd, StoreState
+from rocketstore.log.log_end import EndCandidate, SoundEnd, StateFinder, StoreState
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end, is_entry, read_length
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -51,7 +51,7 @@ class RecordReader:
         *,
         whole_to: int = 0,
         trusts_file_times: bool = True,
-        state: FindsState | None = None,
+        state: StateFinder | None = None,
     ) -> None:
         """Parameters: state: finds how the last writer left the store; None if nothing is known of that."""
         self.directories = file_run.directories

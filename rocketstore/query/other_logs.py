@@ -68,7 +68,8 @@ def choose_before(end: int, batch: MessageBatch) -> np.ndarray:
 def choose_outside(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarray:
     """Return the numbers of the messages, int64[n], that are in none of some compacted queues.
 
-    Messages from the queue offset of a queue on count as outside. Those without a key do not: no compaction has them.
+    A message is outside a queue if its queue offset is the one in ``ends`` or a later one. A message without a key is
+    never outside: the compaction leaves it out.
     """
     queues = map(QueueId, batch.topic, batch.queue_id.tolist())
     limits = np.array([ends.get(queue, LONG_MIN) for queue in queues], np.int64)

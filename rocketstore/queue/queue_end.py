@@ -181,8 +181,8 @@ def find_own_end(spans: Sequence[Span], unit_size: int, is_own: Callable[[int], 
 def find_written_spans(run: UnitRun, flushed: int) -> tuple[Span, ...]:
     """Return where units begin and end in each file, up to the first unit that was not written.
 
-    Only two kinds of files are read: those that may not be on the disk, and the last files, in which a writer searches
-    the end of the queue: it would end the queue at a bad unit there.
+    Only two kinds of files are read: those that may not be on the disk, and the last files. A writer searches the last
+    files for the end of the queue, and would end the queue at a bad unit there.
 
     Parameters: flushed: units that lead to records before this physical offset were on the disk.
     """

@@ -96,7 +96,9 @@ class RocksUnits(Closable):
             is_ordered = (np.diff(offsets[-1], prepend=begin - 1) > 0).all() and offsets[-1][-1] < end
             if not is_ordered or (key_rows["prefix"].tobytes() != prefix * len(key_rows)):
                 where = f"queue {queue.queue_id} of {queue.topic!r} at {begin}"
-                raise self._damage(f"{where} has other units than those from there on, in their order")
+                raise self._damage(
+                    f"{where}: the units from there on are not those of the queue, in the order of their queue offsets"
+                )
             begin = int(offsets[-1][-1]) + 1
         return np.concatenate(offsets), np.concatenate(units)
 

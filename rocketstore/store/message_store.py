@@ -270,10 +270,10 @@ class MessageStore(Previewed, StoreReader, Closable):
         until: Time | None = None,
         limit: int | None = None,
     ) -> PendingMessages:
-        """Return the messages that wait: delayed, for a time, for a transaction, for a retry, or invisible to a pop.
+        """Return the messages that wait: delayed, timed, of open transactions, popped but not acknowledged, or retried.
 
-        The broker's checkpoints tell which messages are delivered. A broker that was killed is further than its
-        checkpoints; a message behind them is left out if the topic to which it goes has it.
+        The broker's checkpoints tell which messages are delivered. A broker that was killed may have delivered more: a
+        message is left out if the topic to which it goes has it.
 
         Parameters: topic, group, kind: one or several; PendingMessage has the kinds. since, until: due times, from the
         first to before the second; half messages have none and are left out then. limit: the largest number of

@@ -49,8 +49,9 @@ def list_open_files(directory: StorePath) -> list[StorePath]:
 class OpenTierIndex(Closable):
     """An index file that a broker is filling, or has filled and not copied. It may be growing.
 
-    It has a header, slots, and room for items. A slot has the number of its newest item, from 1 on, and each item that
-    of the older one of its slot. The number of slots is not in the file. Source: IndexStoreFile, IndexItem.
+    It has a header, slots, and room for items. A slot holds the number of its newest item: numbers begin at 1, and 0
+    means none. Each item holds the number of the next older item of its slot. The number of slots is not in the file.
+    Source: IndexStoreFile, IndexItem.
     """
 
     def __init__(self, path: StorePath, slots: int | None = None) -> None:
@@ -85,7 +86,7 @@ class OpenTierIndex(Closable):
             if not 0 <= item["older"] < ordinal:
                 raise CorruptFileError(self.path, place, "chain", f"item {ordinal} leads to item {item['older']}")
             ordinal = int(item["older"])
-        raise CorruptFileError(self.path, place, "chain", f"at most {MOST_STEPS} items of a chain are read")
+        raise CorruptFileError(self.path, place, "chain", f"the chain has more than {MOST_STEPS} items")
 
     def close(self) -> None:
         self._file.close()
@@ -95,7 +96,7 @@ class OpenTierIndex(Closable):
         if self._size == HEADER.itemsize + DEFAULT_SLOTS * SLOT.itemsize + DEFAULT_ITEMS * ITEM.itemsize:
             return DEFAULT_SLOTS
         if items == 0:
-            return 1  # of any number of slots, none leads to an item
+            return 1  # without items every slot is empty, so that any number will do
         if self._size > MOST_BYTES:
             raise CorruptFileError(self.path, 0, "slots", NO_SLOTS)
         self._file.seek(0)
@@ -118,7 +119,7 @@ class OpenTierIndex(Closable):
 
     def _read(self, position: int, kind: np.dtype) -> np.void:
         if not 0 <= position <= self._size - kind.itemsize:
-            raise CorruptFileError(self.path, position, "length", f"{self._size} bytes, which end before this")
+            raise CorruptFileError(self.path, position, "length", f"the file has only {self._size} bytes")
         self._file.seek(position)
         data = self._file.read(kind.itemsize)
         if len(data) < kind.itemsize:

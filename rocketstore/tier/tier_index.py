@@ -111,7 +111,7 @@ class TierIndex:
     def _read(self, file: RunFile, position: int, size: int, kind: np.dtype) -> np.ndarray:
         data = self._files.pread(file.file_from_offset + position, size)
         if len(data) < size:
-            raise CorruptFileError(file.path, position, "length", f"{file.size} bytes, which end before this")
+            raise CorruptFileError(file.path, position, "length", f"{file.size} bytes: the file ends before this")
         return np.frombuffer(data, kind)
 
     def close(self) -> None:

@@ -320,7 +320,7 @@ KINDS = {
     ),
     "tier-unit": Kind(ERROR, "a unit in tiered storage does not lead to its message: consumers miss messages", KEEPS),
     "tier-gap": Kind(
-        ERROR, "a queue in tiered storage ends before that of the log begins: messages are in neither", KEEPS
+        ERROR, "a queue ends in tiered storage before it begins in the log: the messages between are in neither", KEEPS
     ),
     "tier-index": Kind(ERROR, "an index file of tiered storage is damaged", "does not find the messages of its keys"),
     "tier-index-item": Kind(

@@ -34,7 +34,7 @@ KEY_COLUMNS = ("topic", "queue_id", "size", "keys", "uniq_key")
 
 
 def check_tier(places: StorePlaces[Path], config: StoreConfig, findings: Findings, *, quick: bool) -> None:
-    """Report faults of the tiered storage of a store. Only its configuration knows where it is.
+    """Report faults of the tiered storage of a store. Only the broker's configuration names its directory.
 
     Parameters: quick: check the segments, and of each queue only the first and the last unit.
     """
@@ -56,11 +56,11 @@ def check_tier(places: StorePlaces[Path], config: StoreConfig, findings: Finding
         if not quick:
             _check_index(tier, notes.topics, config, findings)
             _check_open_files(places, config, findings)
-        _check_reach(tier, places, config, findings)
+        _check_gaps_to_log(tier, places, config, findings)
 
 
 def _read_notes(places: StorePlaces[Path], findings: Findings) -> TierNotes:
-    """Read the metadata. Without it no segment is compared with it."""
+    """Read the metadata. If it cannot be read, no segments are compared with it."""
     with findings.reporting_errors(places.tiered_metadata, "tier-metadata"):
         return read_tier_notes(places.tiered_metadata)
     return TierNotes({}, {}, {}, {})
@@ -79,7 +79,12 @@ def _check_segments(
     with findings.reporting_errors(directory, UNREADABLE):
         segments, others = find_segments(directory)
         for path in others:
-            findings.add("tier-foreign-file", path, 0, "its name is no segment's: the hash of a number, and the number")
+            findings.add(
+                "tier-foreign-file",
+                path,
+                0,
+                "its name is not that of a segment: 8 hexadecimal digits of a hash, and 20 digits",
+            )
         for before, segment in pairwise(segments):
             if segment.file_from_offset > before.end_offset:
                 detail = f"{before.path.name} ends at {before.end_offset}"
@@ -123,13 +128,13 @@ def _check_queue(tier: TierPlaces, queue: QueueId, config: StoreConfig, findings
             for row, detail in sorted(find_bad_records(log, found, queue).items()):
                 position = int(found.phy_offsets[row])
                 if 0 <= position < log.min_phy_offset and row == 0 and begin == first:
-                    continue  # the log expires before its units
+                    continue  # records expire before their units
                 file, place = units.place_of(begin + row)
                 findings.add("tier-unit", file, place, detail)
 
 
-def _check_reach(tier: TierPlaces, places: StorePlaces[Path], config: StoreConfig, findings: Findings) -> None:
-    """Report queues whose messages between tier and log are in neither."""
+def _check_gaps_to_log(tier: TierPlaces, places: StorePlaces[Path], config: StoreConfig, findings: Findings) -> None:
+    """Report queues with messages that are neither in the tier nor in the log."""
     with MessageStore(places, config) as store:
         for queue in tier.queues():
             with contextlib.suppress(KeyError), findings.reporting_errors(tier.units(queue), UNREADABLE):

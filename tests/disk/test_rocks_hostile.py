@@ -190,7 +190,7 @@ def test_units_that_were_not_asked_for_are_an_error(tmp_path, monkeypatch, keys)
     with RocksDatabase(tmp_path) as database:
         monkeypatch.setattr(RocksDatabase, "families", ["default"])
         monkeypatch.setattr(database, "_ask", lambda *arguments: Answer(1, sizes, b"".join(keys), values))
-        with pytest.raises(CorruptFileError, match="other units"):
+        with pytest.raises(CorruptFileError, match="not those of the queue"):
             RocksUnits(database).read_units(QUEUE, 1, 10)
 
 

@@ -12,9 +12,11 @@ from rocketstore.cli.options import rows_options, store_argument, time_options
 @click.command()
 @store_argument
 @click.option(
-    "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to it. May be repeated."
+    "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to this topic. May be repeated."
 )
-@click.option("--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. As --topic.")
+@click.option(
+    "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
+)
 @time_options
 @click.option("--retry", is_flag=True, help="Show the messages of retry topics instead, also those that were consumed.")
 @click.option("--totals", is_flag=True, help="Only show the number of messages by group and topic.")

@@ -14,7 +14,9 @@ KINDS = "delay", "timer", "half", "pop", "retry"
 @click.command()
 @store_argument
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
-@click.option("--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. As --topic.")
+@click.option(
+    "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
+)
 @click.option("--kind", multiple=True, type=click.Choice(KINDS), help="Only this kind. May be repeated.")
 @time_option("--since", "Only messages that are due at this time or later, written as for cat.")
 @time_option("--until", "Only messages that are due before this time.")

@@ -142,7 +142,7 @@ class RocksDatabase(Closable):
             wanted -= len(rows)
             left = left[answer.ranges_read :]
             if left:  # the answer ended within the first of them
-                if not left[0].has(rows.last_key):  # the same rows could come for ever
+                if not left[0].has(rows.last_key):  # the same rows could repeat for ever
                     reason = f"the key {rows.last_key!r:.200} is not in the order of the keys"
                     raise CorruptFileError(self.path, 0, "RocksDB", reason)
                 left[0] = _rest_of(left[0], rows.last_key, backwards)

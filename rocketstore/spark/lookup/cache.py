@@ -39,7 +39,7 @@ os.register_at_fork(after_in_child=renew_caches)
 
 
 class Plan(Protocol[Planned]):
-    """What a driver planned: ``open`` opens it. Equal plans have one name."""
+    """A value that a driver made; ``open`` opens its files in a task. Equal plans have equal names."""
 
     @property
     def name(self) -> str: ...

@@ -54,10 +54,7 @@ class StorePlan(NamedTuple):
         """Open log and index. Directories are listed only if a file is missing or has damage. Raises: as the parts."""
         log = self.log.open()
         if isinstance(self.key_index, RocksIndexPlan):
-            return Coverage(
-                log,
-                RocksIndex(RocksDatabase(self.key_index.path, remote_copy_limit=self.key_index.remote_copy_limit), log),
-            )
+            return Coverage(log, self.key_index.open(log))
         index = None
         if self.key_index is not None:
             with contextlib.suppress(FileNotFoundError):  # the directory was removed after the plan was made
@@ -86,9 +83,9 @@ class KeyIndexPlan(NamedTuple):
             raise OSError(errno.ENOMEM, reason, str(self.files.path)) from error
 
 
-def plan_store(begun: Survey) -> StorePlan:
+def plan_store(survey: Survey) -> StorePlan:
     """Plan queries by key in a store that an entry has begun with. Raises: as a query of the store."""
-    with MessageStore.of_survey(begun) as store, planning(store):
+    with MessageStore.of_survey(survey) as store, planning(store):
         log, found = store.commit_log, store.key_index
         view = find_committed_view(store, again=True)
         index: IndexPlan | RocksIndexPlan | None = None

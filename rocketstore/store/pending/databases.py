@@ -16,7 +16,7 @@ Row = tuple[bytes, bytes]
 
 
 def read_rows(store: StoreParts, path: StorePath, family: str, keys: KeyRange) -> tuple[list[Row], list[str]]:
-    """Read the rows of a column family, and say why they cannot be read. A missing or empty database has none."""
+    """Return the rows of a column family, and the reasons why some are missing. Both are empty without a database."""
     if not (is_rocksdb(path) and has_rocksdb_data(path)):
         return [], []
     try:

@@ -29,9 +29,10 @@ CHECKS = struct.Struct(">ii")  # check times, size of the record
 def find_half(store: StoreParts) -> Found:
     """Find the open half messages of brokers that keep transactions in files.
 
-    The broker's consumer offset tells which half messages are settled or have a later copy. Behind it each message may
-    have several copies, since every check appends one: the newest decides. It is settled if an op message names it, or
-    the first copy, or if the real topic or the topic of messages that were given up has it.
+    Half messages before the broker's consumer offset are closed or have a later copy. From that offset on, each check
+    appends another copy of a half message, and only the newest copy counts. A transaction is closed if an op message
+    names the newest or the first copy, or if the real topic, or the topic of messages that were given up, has the
+    message.
     Source: TransactionalMessageServiceImpl.
     """
     offsets = store.broker_config.consumer_offsets.get(GROUP, {}).get(HALF_TOPIC, {})

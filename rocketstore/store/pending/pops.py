@@ -54,9 +54,9 @@ class Popped(NamedTuple):
 def find_pops(store: StoreParts, timers: QueueRecords) -> Found:
     """Find the popped messages that are invisible.
 
-    Check points and acknowledgements wait in the timer topic, and come to the revive topic when they are due. A check
-    point below the broker's consumer offset of the revive topic is done, with the one at that offset. A broker that was
-    killed may be further: then the retry topic has the message.
+    Check points and acknowledgements wait in the timer topic, and come to the revive topic when they are due. The check
+    points up to the broker's saved consumer offset of the revive topic, and the one at that offset, are finished. A
+    broker that was killed may have finished later ones: the retry topic then has their messages.
 
     Parameters: timers: all messages of the timer topic.
     """
@@ -132,7 +132,8 @@ def _acknowledged_in(message: Message) -> Iterator[tuple[Pop, int]]:
 
 
 def _pop_of(fields: Mapping[str, Any]) -> Pop | None:
-    texts, numbers = [_member(fields, name) for name in "tc"], [_member(fields, name) for name in ("q", "so", "pt")]
+    texts = [_member(fields, name) for name in ("t", "c")]
+    numbers = [_member(fields, name) for name in ("q", "so", "pt")]
     if all(isinstance(text, str) for text in texts) and _are_numbers(*numbers) and abs(numbers[0]) <= INT_MAX:
         return Pop(*texts, *numbers)
     return None
@@ -148,7 +149,7 @@ def _fields_of(body: bytes) -> dict[str, Any]:
 
 
 def _member(fields: Mapping[str, Any], name: str) -> Any:
-    """Return a member of any type; None without one."""
+    """Return a member, whose type the caller must check; None without one."""
     return fields.get(name)
 
 
