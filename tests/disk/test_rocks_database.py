@@ -262,6 +262,7 @@ def read_bomb(directory):
             del rows
 
 
+@pytest.mark.normal_build  # sanitizers take memory of their own
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_rows_that_grow_as_they_are_read_take_little_memory(tmp_path):
     make_database(tmp_path / "bomb", {b"%02d" % number: bytes(15 << 20) for number in range(12)})

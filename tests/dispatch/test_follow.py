@@ -383,7 +383,8 @@ def test_an_own_dispatcher_may_put(tmp_path):
         store.add_dispatcher(copy)
         for i in range(20):
             store.put_message(Message("T", b"%d" % i, queue_id=0))
-        wait_for(lambda: sum(1 for batch in store.scan(topics=["Copy"]) for _ in batch) == 20)
+        # a scan of the topic would warn while it has no queue yet
+        wait_for(lambda: sum(message.topic == "Copy" for batch in store.scan() for message in batch) == 20)
         store.flush()
 
 
