@@ -1,5 +1,7 @@
 """Seeded input of the interop tests: keys, times, rows, dispatch requests and queries on them."""
 
+from rocketstore.text_values import wrong_unit
+
 LONG_MAX = 2**63 - 1
 LONG_MIN = -(2**63)
 START = 1_700_000_000_000
@@ -109,7 +111,8 @@ def time_range(rng, times):
 
     def near():
         time = rng.choice(times) + rng.choice((0, 0, 1, -1, 999, -999, 1000, 60_000, -60_000))
-        return max(min(time, LONG_MAX), LONG_MIN)
+        time = max(min(time, LONG_MAX), LONG_MIN)
+        return time if wrong_unit(time) is None else START  # rocketstore refuses what looks like another unit
 
     kind = rng.random()
     if kind < 0.3:
