@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
-from rocketstore.cli.formats import RowsView, finish, is_table, write_rows
+from rocketstore.cli.formats import RowsView, finish, write_rows_and_totals
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -25,12 +25,17 @@ def run(
     with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
         found = store.dead_letters(topic=topic or None, group=group or None, since=since, until=until, retry=retry)
     problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
-    if not totals:
-        rows: list[Row] = [dict(zip(DEAD, row, strict=True)) | {"keys": [*row.keys]} for row in found]
-        write_rows(rows, view, for_people, columns=DEAD)
-    if totals or (found and is_table(view.output_format) and view.columns is None):
-        sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]
-        write_rows(sums, view, columns=DEAD_TOTALS)
+    rows: list[Row] = [dict(zip(DEAD, row, strict=True)) | {"keys": [*row.keys]} for row in found]
+    sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]
+    write_rows_and_totals(
+        rows,
+        sums,
+        view,
+        for_people,
+        columns=DEAD,
+        total_columns=DEAD_TOTALS,
+        only_totals=totals,
+    )
     if not found and not problems:
         note(f"{store.path}: no {'message in retry topics' if retry else 'dead letter'}")
     finish(problems)

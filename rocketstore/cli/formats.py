@@ -67,6 +67,26 @@ def write_rows(
         note(f"{view.limit} shown; there are more: --limit N shows up to N")
 
 
+def write_rows_and_totals(
+    rows: Sequence[Row],
+    totals: Sequence[Row],
+    view: RowsView,
+    for_people: ForPeople,
+    *,
+    columns: Sequence[str],
+    total_columns: Sequence[str],
+    only_totals: bool,
+) -> None:
+    """Write rows, and below a table of them their totals. A chosen column, JSON and CSV have no totals below them.
+
+    Parameters: as for ``write_rows``. total_columns: the columns of the totals. only_totals: leave out the rows.
+    """
+    if not only_totals:
+        write_rows(rows, view, for_people, columns=columns)
+    if only_totals or (rows and is_table(view.output_format) and view.columns is None):
+        write_rows(totals, view, columns=total_columns)
+
+
 def write_batches(
     batches: Iterable[Sequence[Row]],
     output_format: str | None,

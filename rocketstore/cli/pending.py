@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
-from rocketstore.cli.formats import RowsView, finish, is_table, write_rows
+from rocketstore.cli.formats import RowsView, finish, write_rows_and_totals
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -30,12 +30,17 @@ def run(
     with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
         found = store.pending(topic=topic or None, group=group or None, kind=kind or None, since=since, until=end)
     problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
-    if not totals:
-        rows: list[Row] = [dict(zip(PENDING, row, strict=True)) | {"keys": [*row.keys]} for row in found]
-        write_rows(rows, view, lambda shown: for_people(shown, now), columns=PENDING)
-    if totals or (found and is_table(view.output_format) and view.columns is None):
-        sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]
-        write_rows(sums, view, columns=PENDING_TOTALS)
+    rows: list[Row] = [dict(zip(PENDING, row, strict=True)) | {"keys": [*row.keys]} for row in found]
+    sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]
+    write_rows_and_totals(
+        rows,
+        sums,
+        view,
+        lambda shown: for_people(shown, now),
+        columns=PENDING,
+        total_columns=PENDING_TOTALS,
+        only_totals=totals,
+    )
     if not found and not problems:
         note(f"{store.path}: no such message is pending")
     finish(problems)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 LIGHT_QUEUE_PREFIX = "%LMQ%"  # of light queues, which dispatch/light_queues.py explains
+DEAD_LETTER_PREFIX, RETRY_PREFIX = "%DLQ%", "%RETRY%"  # before the name of a consumer group
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"  # of topics with the bookkeeping of popped messages
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SYSTEM_TOPIC_PREFIXES = (LIGHT_QUEUE_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user creates
 

@@ -22,7 +22,7 @@ MAGICS = (0xBCC50289, 0xBCC50285)  # open, and closed but not copied
 MOST_STEPS = 1 << 20  # items of one chain that are read
 MOST_BYTES = 64 << 20  # of a file that is read completely to find its number of slots
 DEFAULT_SLOTS, DEFAULT_ITEMS = 5_000_000, 20_000_000  # Source: MessageStoreConfig of the tiered store
-SLOTS_NAME, ITEMS_NAME = "tieredStoreIndexFileMaxHashSlotNum", "tieredStoreIndexFileMaxIndexNum"
+SLOTS_NAME = "tieredStoreIndexFileMaxHashSlotNum"
 NO_SLOTS = f"the number of slots is unknown: give the broker's properties file with {SLOTS_NAME}"
 
 

@@ -4,11 +4,18 @@ golden/states/README.md says what each store is.
 """
 
 import functools
+import shutil
 
 from support import brokers, stores
 
 unpack = functools.partial(stores.unpack_broker, group="states")
 truth = functools.partial(stores.truth, group="states")
+
+
+def copy_tiered(golden, directory):
+    """Copy the unpacked store ``tiered``, and its tier beside it, into a directory. Return the store's root."""
+    shutil.copytree(golden.parent / "tiered-data", directory / "tiered-data")
+    return shutil.copytree(golden, directory / "tiered")
 
 
 def row_of(row):

@@ -28,8 +28,7 @@ def golden(tmp_path_factory):
 
 @pytest.fixture
 def root(golden, tmp_path):
-    shutil.copytree(golden.parent / "tiered-data", tmp_path / "tiered-data")
-    return shutil.copytree(golden, tmp_path / "tiered")
+    return states.copy_tiered(golden, tmp_path)
 
 
 def open_tiered(root, tier=None):

@@ -2,7 +2,6 @@
 
 import random
 import resource
-import shutil
 import struct
 
 import pytest
@@ -23,8 +22,7 @@ def golden(tmp_path_factory):
 
 @pytest.fixture
 def root(golden, tmp_path):
-    shutil.copytree(golden.parent / "tiered-data", tmp_path / "tiered-data")
-    return shutil.copytree(golden, tmp_path / "tiered")
+    return states.copy_tiered(golden, tmp_path)
 
 
 def verify(root, *, quick=False):

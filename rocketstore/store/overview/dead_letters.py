@@ -16,12 +16,11 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.messages.rows import Rows
+from rocketstore.messages.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketstore.preview import Preview
 from rocketstore.store.pending.system_queues import QueueRecord, read_queue
 from rocketstore.store.reader import StoreReader
 from rocketstore.text_values import datetime_or_none
-
-DEAD_PREFIX, RETRY_PREFIX = "%DLQ%", "%RETRY%"
 
 
 class DeadMessage(NamedTuple):
@@ -162,7 +161,7 @@ def find_dead_letters(store: StoreReader, wanted: DeadFilter, *, retry: bool) ->
 
     ``MessageStore.dead_letters`` has the documentation.
     """
-    prefix = RETRY_PREFIX if retry else DEAD_PREFIX
+    prefix = RETRY_PREFIX if retry else DEAD_LETTER_PREFIX
     failed: list[Failed] = []
     problems = list(store.find_missing_units())
     for stored_topic, queue_id in store.queues():

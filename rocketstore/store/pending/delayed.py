@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rocketstore.messages.topics import SCHEDULE_TOPIC
+from rocketstore.messages.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered, targets_of
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import DELAY, RETRY, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, read_queue, real_place
-
-RETRY_PREFIX = "%RETRY%"
 
 
 def find_delayed(store: StoreParts) -> Found:

@@ -10,6 +10,7 @@ from rocketstore.disk.rocksdb.rocks_database import KeyRange
 from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
+from rocketstore.messages.topics import RETRY_PREFIX, REVIVE_PREFIX
 from rocketstore.state.config_json import parse_json
 from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.databases import read_rows
@@ -17,11 +18,9 @@ from rocketstore.store.pending.deliveries import Candidate, find_undelivered
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import POP, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, QueueRecords, body_of, read_queue
-from rocketstore.store.pending.timers import REVIVE_PREFIX
 from rocketstore.tier.joined_queue import parts_of
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-RETRY_PREFIX = "%RETRY%"
 POP_FAMILY = "popState"
 EARLY = 1000  # ms: a check point comes to the revive topic so long before the message is visible again
 MOST = LONG_MAX // 2

@@ -10,6 +10,7 @@ from rocketstore.disk.rocksdb.rocks_database import KeyRange
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.message import Message
+from rocketstore.messages.topics import REVIVE_PREFIX
 from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.databases import long_in, read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered, targets_of
@@ -18,7 +19,6 @@ from rocketstore.store.pending.pending_message import TIMER, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, QueueRecords, number_of, read_queue, real_place
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"  # bookkeeping of popped messages is in the timer topic too
 RECALL_TAG = "_RECALL_TAG_"
 CHECKPOINT = struct.Struct(">qqq")  # lastReadTimeMs, lastTimerLogFlushPos, lastTimerQueueOffset
 TIMER_FAMILY = "timer"
