@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,25 +82,61 @@ class RocksUnits(Closable):
 
         Parameters: begin, end: 0 or more. limit: the maximum number of units.
         """
+        return _join(self._read_rows(queue, [_unit_keys(queue, begin, max(end, begin))], limit))
+
+    def read_some_units(self, queue: QueueId, queue_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of some queue offsets that have a unit, int64[n], and the units, ROCKSDB_UNIT[n].
+
+        Parameters: queue_offsets: 0 to before LONG_MAX, int64[n], sorted, each once.
+        """
+        if len(queue_offsets) == 0:
+            return _join(())
+        is_break = np.diff(queue_offsets) != 1
+        begins = queue_offsets[np.append(True, is_break)].tolist()
+        ends = (queue_offsets[np.append(is_break, True)] + 1).tolist()
+        ranges = [_unit_keys(queue, begin, end) for begin, end in zip(begins, ends, strict=True)]
+        return _join(self._read_rows(queue, ranges))
+
+    def read_every_unit(self, queue: QueueId) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the queue offsets, int64[n], and the units, ROCKSDB_UNIT[n], of all rows of a queue, in blocks.
+
+        Rows with a negative queue offset are the last ones.
+        """
+        return self._read_rows(queue, [KeyRange.of_prefix(_unit_prefix(queue))])
+
+    def find_stored_queues(self) -> Iterator[QueueId]:
+        """Yield the queues that have rows of units, in the order of their keys."""
+        keys = KeyRange()
+        while (row := self.database.find_first(UNITS, keys)) is not None:
+            queue = self._parse_unit_key(row[0])
+            if not keys.has(row[0]):
+                raise self._damage(f"the key {row[0]!r:.200} is not in the order of the keys")
+            yield queue
+            keys = KeyRange(KeyRange.of_prefix(_unit_prefix(queue)).end or b"")
+
+    def _read_rows(
+        self, queue: QueueId, ranges: Sequence[KeyRange], limit: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the queue offsets and the units of ascending ranges of keys of one queue, in blocks."""
         prefix = _unit_prefix(queue)
-        keys = KeyRange(prefix + QUEUE_OFFSET.pack(begin), prefix + QUEUE_OFFSET.pack(max(end, begin)))
         key_layout = np.dtype([("prefix", f"V{len(prefix)}"), ("queue_offset", ">i8")])
-        offsets, units = [np.empty(0, np.int64)], [np.empty(0, ROCKSDB_UNIT)]
-        for rows in self.database.read(UNITS, keys, limit=limit):
+        bounds = KeyRange(ranges[0].begin, ranges[-1].end)
+        for rows in self.database.read(UNITS, *ranges, limit=limit):
             sizes = np.diff(rows.key_ends, prepend=0), np.diff(rows.value_ends, prepend=0)
             if (sizes[0] != key_layout.itemsize).any() or (sizes[1] != ROCKSDB_UNIT.itemsize).any():
                 raise self._damage(f"a unit of queue {queue.queue_id} of {queue.topic!r} has another length")
             key_rows = np.frombuffer(rows.keys, key_layout)
-            offsets.append(key_rows["queue_offset"].astype(np.int64))
-            units.append(np.frombuffer(rows.values, ROCKSDB_UNIT))
-            is_ordered = (np.diff(offsets[-1], prepend=begin - 1) > 0).all() and offsets[-1][-1] < end
-            if not is_ordered or (key_rows["prefix"].tobytes() != prefix * len(key_rows)):
-                where = f"queue {queue.queue_id} of {queue.topic!r} at {begin}"
+            offsets = key_rows["queue_offset"].astype(np.int64)
+            unsigned = offsets.view(np.uint64)  # as the keys are sorted
+            is_ordered = (unsigned[1:] > unsigned[:-1]).all() and bounds.has(rows.first_key)
+            is_of_queue = key_rows["prefix"].tobytes() == prefix * len(key_rows)
+            if not (is_ordered and is_of_queue and bounds.has(rows.last_key)):
+                where = f"queue {queue.queue_id} of {queue.topic!r} at {offsets[0]}"
                 raise self._damage(
                     f"{where}: the units from there on are not those of the queue, in the order of their queue offsets"
                 )
-            begin = int(offsets[-1][-1]) + 1
-        return np.concatenate(offsets), np.concatenate(units)
+            yield offsets, np.frombuffer(rows.values, ROCKSDB_UNIT)
+            bounds = KeyRange(rows.last_key + b"\0", bounds.end)
 
     def close(self) -> None:
         """Close the RocksDB."""
@@ -131,6 +167,18 @@ class RocksUnits(Closable):
             raise self._damage(f"the key {key!r:.200} is not the key of a queue's end")
         return queue, mark
 
+    def _parse_unit_key(self, key: bytes) -> QueueId:
+        size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1
+        topic = key[LENGTH.size + 1 : LENGTH.size + 1 + max(size, 0)]
+        rest = key[LENGTH.size + 1 + len(topic) + 1 :]
+        try:
+            queue = QueueId(topic.decode(), QUEUE_ID.unpack_from(rest)[0])
+        except (struct.error, UnicodeDecodeError):
+            raise self._damage(f"the key {key!r:.200} is not the key of a unit") from None
+        if len(rest) != QUEUE_ID.size + 1 + QUEUE_OFFSET.size or not key.startswith(_unit_prefix(queue)):
+            raise self._damage(f"the key {key!r:.200} is not the key of a unit")
+        return queue
+
     def _damage(self, reason: str) -> CorruptFileError:
         return CorruptFileError(self.database.path, 0, "RocksDB", reason)
 
@@ -142,6 +190,20 @@ def _topic_key(topic: str) -> bytes:
 
 def _unit_prefix(queue: QueueId) -> bytes:
     return _topic_key(queue.topic) + QUEUE_ID.pack(queue.queue_id) + SEPARATOR
+
+
+def _unit_keys(queue: QueueId, begin: int, end: int) -> KeyRange:
+    prefix = _unit_prefix(queue)
+    return KeyRange(prefix + QUEUE_OFFSET.pack(begin), prefix + QUEUE_OFFSET.pack(end))
+
+
+def _join(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all queue offsets, and all units."""
+    offsets, units = [np.empty(0, np.int64)], [np.empty(0, ROCKSDB_UNIT)]
+    for block in blocks:
+        offsets.append(block[0])
+        units.append(block[1])
+    return np.concatenate(offsets), np.concatenate(units)
 
 
 def _end_key(queue: QueueId, mark: bytes) -> bytes:

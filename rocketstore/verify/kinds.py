@@ -193,6 +193,29 @@ KINDS = {
         "ends the queue before them, and writes over them",
         RECOVER,
     ),
+    # queues in RocksDB
+    "rocksdb-unit-missing": Kind(ERROR, "a record has no unit in the RocksDB of queues", KEEPS, QUEUES),
+    "rocksdb-first-record": Kind(
+        WARNING,
+        "the record at physical offset 0 has no unit in RocksDB: a broker skips it when it moves its queues there",
+        KEEPS,
+        QUEUES,
+    ),
+    "rocksdb-unit-wrong": Kind(ERROR, "a unit in RocksDB has other values than its record", KEEPS, QUEUES),
+    "rocksdb-unit-extra": Kind(ERROR, "a unit in RocksDB leads to no record of its queue offset", KEEPS, QUEUES),
+    "rocksdb-queue-end": Kind(
+        ERROR, "the end that RocksDB notes for a queue is not that of its last unit", KEEPS, QUEUES
+    ),
+    "rocksdb-unit-leftover": Kind(
+        INFO,
+        "units in RocksDB lead behind the end of the log",
+        "ends the queue before them, and writes over them",
+    ),
+    "rocksdb-behind": Kind(
+        INFO,
+        "a queue's last records have no units in RocksDB yet: they were only in the memory of a broker",
+        "dispatches them",
+    ),
     "ext-missing": Kind(ERROR, "a unit leads to no unit in the ext files", "filters by no tags code", QUEUES),
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS, QUEUES),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS, QUEUES),

@@ -13,6 +13,7 @@ from typing import Any
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
@@ -28,6 +29,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import Leftovers
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS, TopicConfig
 from rocketstore.state.json_tables import batch_topics
@@ -48,6 +50,7 @@ from rocketstore.verify.file_listing import FileListing, is_lock_held
 from rocketstore.verify.findings import Findings, VerifyReport
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.log_verifier import LogVerifier
+from rocketstore.verify.queues.database_verifier import DatabaseVerifier
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.queues.unit_verifier import UnitVerifier
 from rocketstore.verify.start import check_start_files
@@ -129,9 +132,10 @@ class Verification:
         """Check the small files, then the log with queues and index."""
         self._check_state(quick=quick)
         self._check_config()
-        with contextlib.closing(self._open_log()) as log:
+        with contextlib.closing(self._open_log()) as log, contextlib.ExitStack() as stack:
             log.file_run.tolerate_faults()
-            return self._check(log, quick, threads, progress)
+            database = self._open_database(log, stack)
+            return self._check(log, database, quick, threads, progress)
 
     def _open_log(self) -> CommitLog:
         """Open the log with all its records, also old ones and those of an unfinished write."""
@@ -146,23 +150,34 @@ class Verification:
             self.findings.add(kind, find_log_directories(self.places, self.config)[0], 0, detail)
             return CommitLog.open(self.root)  # has no log files: an empty log
 
-    def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
+    def _open_database(self, log: CommitLog, stack: contextlib.ExitStack) -> DatabaseVerifier | None:
+        """Open the queues in RocksDB; None without any, and if RocksDB is not read. Parameters: stack: closes them."""
+        path = self.formats.queue_database
+        if path is None or find_missing_reader() is not None:
+            return None
+        units = stack.enter_context(RocksUnits(RocksDatabase(path)))
+        return DatabaseVerifier(units, log, self.findings, is_served=self.formats.are_queues_in_database)
+
+    def _check(
+        self, log: CommitLog, database: DatabaseVerifier | None, quick: bool, threads: int, progress: Any
+    ) -> VerifyReport:
+        """Compare the log with queues and index. Parameters: database: the queues in RocksDB."""
         stop = log.max_phy_offset if self.is_locked else None
         dledger = find_dledger(self.places, self.config) if log.reader.framing else None
         if dledger is not None and not self.is_locked:
             check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
         leftovers = self._find_leftovers(log)
         files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
-        light = with_light_queues(
-            self.config, [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
-        )
+        names = [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
+        in_database = () if database is None else database.queues
+        light = with_light_queues(self.config, [*names, *(queue.topic for queue in in_database)])
         multi = light.enable_multi_dispatch
         if not multi:
             light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
         queue_files = dict(files.queues(self.topics, self.batch_topics))
         # A queue that a crash may have left without files is reported as behind, before this is asked.
         known_topics = KnownTopics.of(self.places, self.config, is_stopped=True)
-        queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics)
+        queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics, database)
         index = IndexVerifier(log, self.findings, files.index_files())
         checked = LogVerifier(log, self.config, self.findings, queues, index)
         checked.run(stop, leftovers, quick, threads, progress)
@@ -198,7 +213,7 @@ class Verification:
             checked.end,
             self._count_messages(),
             checked.n_records,
-            len(queues.queues),
+            len(queues.ids()),
             len(index.files),
             self.last_exit_ok,
             self.is_locked,
@@ -258,8 +273,9 @@ class Verification:
     def _check_other_formats(self, *, quick: bool) -> None:
         """Check compaction and tiered storage, and report other formats that are not checked."""
         formats, add = self.formats, self.findings.add
-        if formats.queue_database is not None:
-            add("not-checked", formats.queue_database, 0, "queues in RocksDB")
+        problem = find_missing_reader()
+        if formats.queue_database is not None and problem is not None:
+            add("not-checked", formats.queue_database, 0, f"queues in RocksDB: {problem}")
         if formats.index_database is not None:
             add("not-checked", formats.index_database, 0, "an index in RocksDB")
         elif formats.has_other_data:
@@ -285,10 +301,10 @@ class Verification:
         if quick and not self.last_exit_ok:
             return  # queues may be behind the log, and only samples of the log were checked
         for group, topic, queue_id, offset in self.next_offsets:
-            if (topic, queue_id) in queues.queues:  # a deleted queue leaves its consumers' offsets
+            if (topic, queue_id) in queues.ids():  # a deleted queue leaves its consumers' offsets
                 self._check_offset(queues, self.offsets_file, group, QueueId(topic, queue_id), offset)
         for level, offset in sorted(self.delay_offsets.items()):
-            if not self.formats.are_queues_in_database:
+            if queues.database is not None or not self.formats.are_queues_in_database:
                 delay_queue = QueueId(SCHEDULE_TOPIC, level - 1)
                 self._check_offset(queues, "delayOffset.json", f"level {level}", delay_queue, offset)
 

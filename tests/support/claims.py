@@ -118,6 +118,18 @@ CLAIMS = {
     ),
     **dict.fromkeys(["unit-leftover", "log-leftovers"], "test_logical_ends"),
     "log-body-compression": KEPT,
+    **dict.fromkeys(
+        [
+            "rocksdb-unit-missing",
+            "rocksdb-first-record",
+            "rocksdb-unit-wrong",
+            "rocksdb-unit-extra",
+            "rocksdb-queue-end",
+            "rocksdb-unit-leftover",
+            "rocksdb-behind",
+        ],
+        "Source: RocksDBConsumeQueueStore.recover, RocksDBConsumeQueueStore.truncateDirty",
+    ),
     "rocksdb-damaged": "Source: RocksDBConfigManager.init, RocksDBConfigManager.loadData",
     "compaction-queue-missing": "Source: CompactionStore.load, CompactionStore.getMessage",
     "compaction-unit": "Source: CompactionLog.getMessage",

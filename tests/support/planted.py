@@ -1376,4 +1376,4 @@ def foreign_file_in_the_store(store):
 def queues_in_rocksdb(store):
     (store.root / "consumequeue/000001.sst").write_bytes(b"sst")
     (store.root / "consumequeue/CURRENT").write_bytes(b"MANIFEST-000005")
-    return "not-checked", "consumequeue", 0
+    return ("rocksdb-damaged", "not-checked"), "consumequeue", 0  # the second without the extra 'rocksdb'

@@ -2,6 +2,8 @@
 
 import pytest
 
+from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
+
 rocksdict = pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
 
 
@@ -17,4 +19,25 @@ def make_rocksdb(path, families, options=None):
         family.flush()
     database.close()
     (path / "rocksdict-config.json").unlink()
+    return path
+
+
+def rows_of(path):
+    """Return the rows of a RocksDB, as a dict of bytes, by the name of the column family."""
+    with RocksDatabase(path) as database:
+        return {
+            name: {key: value for rows in database.read(name, KeyRange()) for key, value in rows}
+            for name in database.families
+        }
+
+
+def replace_rocksdb(path, families):
+    """Put a new RocksDB in the place of one; directories beside it stay."""
+    for file in path.iterdir():
+        if file.is_file():
+            file.unlink()
+    made = make_rocksdb(path.with_name(f"{path.name}-new"), families)
+    for file in made.iterdir():
+        file.rename(path / file.name)
+    made.rmdir()
     return path

@@ -347,16 +347,10 @@ def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
     assert not {kind for kind, _ in found} & {"foreign-file", "queue-missing", "queue-wrong-root", "config-bak-used"}
     unchecked = {path for kind, path in found if kind == "not-checked"}
     assert unchecked == {
-        "rocksdb-cq-separate": {"consumequeue_rocksdb"},
-        "rocksdb-double": {"consumequeue"},
-        "rocksdb-lmq": {"consumequeue"},
         "rocksdb-index": {"rocksdbstore"},
         "rocksdb-timer": {"rocksdbstore"},
         "rocksdb-trans-only": {"rocksdbstore"},
         "tiered": {"tiered_index_file"},
-        "rocksdb-cq": {"consumequeue"},
-        "lite-rocksdb": {"consumequeue"},
-        "rocksdb-migrated": {"consumequeue"},
     }.get(name, set())
 
 

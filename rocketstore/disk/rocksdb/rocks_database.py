@@ -73,6 +73,11 @@ class KeyValueRows:
             key_begin, value_begin = key_end, value_end
 
     @property
+    def first_key(self) -> bytes:
+        """The first key; there must be a row."""
+        return self.keys[: int(self.key_ends[0])]
+
+    @property
     def last_key(self) -> bytes:
         """The last key; there must be a row."""
         begin = int(self.key_ends[-2]) if len(self) > 1 else 0

@@ -22,6 +22,7 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.verify.findings import Findings
+from rocketstore.verify.queues.database_verifier import DatabaseVerifier, UnitComparison
 from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
 
@@ -53,6 +54,7 @@ class QueueRows:
     missing: list[tuple[int, int]] = field(default_factory=list)  # unit, physical offset
     missing_offsets: list[int] = field(default_factory=list)  # queue offsets of the records of ``missing``
     records: tuple[np.ndarray, ...] = ()  # as ``TopicLives.add`` needs them
+    in_database: UnitComparison | None = None
     faults: list[tuple[str, int, str]] = field(default_factory=list)  # kind, unit, detail
 
 
@@ -74,8 +76,11 @@ class QueueVerifier:
         config: StoreConfig,
         batch_topics: set[str],
         known_topics: KnownTopics,
+        database: DatabaseVerifier | None,
     ) -> None:
+        """Parameters: queues: in files. multi: whether light queues are compared. database: the queues in RocksDB."""
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
+        self.database = database
         self.lives = TopicLives(known_topics)
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[QueueId, int] = {}
@@ -109,6 +114,8 @@ class QueueVerifier:
         return result
 
     def _compare_units(self, result: QueueRows, rows: np.ndarray, is_dense: bool) -> None:
+        if self.database is not None:
+            result.in_database = self.database.compare(result.queue, rows)
         files = self.queues.get(result.queue)
         if files is None:
             return
@@ -241,6 +248,13 @@ class QueueVerifier:
         """Yield the light queues of a message, with its queue offset in each."""
         return more_queues(queue, message.properties, self.config, self.batch_topics)
 
+    def offset_in(self, queue: QueueId, message: Message) -> int | None:
+        """Return the queue offset of a message in its own queue or a light queue, None if it is not in the queue."""
+        own = QueueId(message.topic, int(message.queue_id or 0))
+        if own == queue:
+            return int(message.queue_offset)
+        return next((offset for name, offset in self.more_queues(own, message) if name == queue), None)
+
     # ---- in the order of the log -----------------------------------------------------------------------------
 
     def merge(self, results: Sequence[QueueRows], quick: bool) -> None:
@@ -256,6 +270,8 @@ class QueueVerifier:
                     if should != has and not self._was_deleted(rows.queue, phy_offset, has):
                         self._add_break(rows.queue, phy_offset, should, has)
                 self._next[rows.queue] = rows.following
+            if self.database is not None and rows.in_database is not None:
+                self.database.merge(rows.in_database)
             files = self.queues.get(rows.queue)
             if files is None:
                 count, first = self.records.get(rows.queue, (0, rows.phy_offset))
@@ -267,7 +283,12 @@ class QueueVerifier:
     def end(self, queue: QueueId) -> int:
         """Return the queue offset of the next message, after all records are dispatched."""
         files = self.queues.get(queue)
-        return max(self._next.get(queue, 0), 0 if files is None else files.end())
+        noted = 0 if self.database is None else self.database.end(queue)
+        return max(self._next.get(queue, 0), noted, 0 if files is None else files.end())
+
+    def ids(self) -> set[QueueId]:
+        """Return the queues in files and in RocksDB."""
+        return {*self.queues, *(() if self.database is None else self.database.queues)}
 
     # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
 

@@ -23,6 +23,7 @@ from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.text_values import format_count
 from rocketstore.verify.findings import Findings
+from rocketstore.verify.queues.database_verifier import ComparedLog
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 
@@ -53,6 +54,7 @@ class UnitVerifier(NamedTuple):
 
         Parameters: has_database: light queues may be in RocksDB only. is_in_database: all queues are in RocksDB.
         """
+        database = self.queues.database
         self.queues.lives.finish()
         for queue, files in sorted(self.queues.queues.items()):
             with self.findings.reporting_errors(files.directory):
@@ -65,8 +67,12 @@ class UnitVerifier(NamedTuple):
                 at = self.queues.made_again_at(queue, files)
                 detail = f"{format_count(files.count_deleted, 'record')}, the topic was created again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
+        if database is not None:
+            database.finish(self._compared_log(), self.queues.lives)
         for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
-            if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
+            may_be_light = has_database and database is None and topic.startswith(LIGHT_QUEUE_PREFIX)
+            is_there = database is not None and QueueId(topic, queue_id) in database.queues
+            if is_in_database or may_be_light or (is_there and topic.startswith(LIGHT_QUEUE_PREFIX)):
                 continue
             queue_kind = BatchConsumeQueue if topic in batch_topics else ConsumeQueue
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
@@ -76,6 +82,9 @@ class UnitVerifier(NamedTuple):
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
             self.findings.add(kind, path, 0, f"{format_count(count, 'record')}, the first at {first}")
+
+    def _compared_log(self) -> ComparedLog:
+        return ComparedLog(self.begin, self.end, self.is_live, self.queues.offset_in)
 
     def _is_behind(self, phy_offset: int) -> bool:
         return self.is_live or (self.dispatch_from is not None and phy_offset >= self.dispatch_from)
@@ -206,7 +215,7 @@ class UnitVerifier(NamedTuple):
         batch, statuses = self.log.find_messages(phy_offsets, columns=COLUMNS)
         self._add_units(files, "unit-no-record", numbers[statuses != OK], "no record begins where it leads")
         for message, unit in zip(batch, numbers[statuses == OK].tolist(), strict=True):
-            place = self._offset_in(queue, message)
+            place = self.queues.offset_in(queue, message)
             if place is None:
                 owner = f"{message.topic}/{message.queue_id}"
                 detail = f"unit {unit}: leads to a record of {owner} at {message.phy_offset}"
@@ -214,17 +223,12 @@ class UnitVerifier(NamedTuple):
             else:
                 yield message, unit, place
 
-    def _offset_in(self, queue: QueueId, message: Message) -> int | None:
-        """Return the queue offset of a message in its own queue or a light queue, None if it is not in the queue."""
-        own = QueueId(message.topic, int(message.queue_id or 0))
-        if own == queue:
-            return int(message.queue_offset)
-        return next((offset for name, offset in self.queues.more_queues(own, message) if name == queue), None)
-
     # ---- quick -----------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
         """Check the first, the last and some other units of each queue."""
+        if (database := self.queues.database) is not None:
+            database.sample(self._compared_log())
         for queue, files in sorted(self.queues.queues.items()):
             with self.findings.reporting_errors(files.directory):
                 self._check_behind(files)
