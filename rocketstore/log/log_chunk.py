@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rocketstore.disk.file_run_reader import FROM_OFFSET, RunFile
 from rocketstore.disk.remote.remote_file_run import open_file_run
@@ -31,7 +31,7 @@ class LogChunk(NamedTuple):
     view: LogView | None = None
 
     @classmethod
-    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> LogChunk:
+    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0, view: LogView | None = None) -> Self:
         """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
         files = log.file_run.files
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)

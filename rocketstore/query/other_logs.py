@@ -6,7 +6,7 @@ read what its driver planned, and lists no directory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ class OtherLog(NamedTuple):
     """
 
     queue: QueueId
-    parts: list[LogChunk]
+    parts: Sequence[LogChunk]
     end: int
     is_tier: bool
 

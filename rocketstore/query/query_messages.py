@@ -120,6 +120,15 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
             self.phy_offsets = np.delete(self.phy_offsets, lost)
         return messages
 
+    def with_messages(
+        self, batches: Sequence[MessageBatch], complete: np.ndarray, reasons: list[str]
+    ) -> QueryMessagesResult:
+        """Return an answer for the same keys with other messages. Parameters: batches: the messages of each key."""
+        messages = MessageBatch.join([self.messages[:0], *batches])
+        offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
+        phy_offsets = np.ma.getdata(messages.phy_offset)
+        return QueryMessagesResult(self._log, phy_offsets, offsets, complete, reasons, messages)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -6,11 +6,9 @@ import contextlib
 import functools
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
-
-import numpy as np
 
 from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.disk.store_path import StorePath
@@ -18,21 +16,19 @@ from rocketstore.dispatch.follow import COLUMNS, DispatchRequest, follow_batches
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType, require_index_type
-from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.messages.arguments import integer_list, text_list
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch, empty_batch
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.coverage import Coverage, IndexView
 from rocketstore.query.get_message import GetMessageResult, QueueView, get_message, get_message_of_parts
 from rocketstore.query.other_logs import (
     OtherLog,
-    choose_outside,
     choose_queues,
     outside_of,
     plan_other_logs,
@@ -45,7 +41,7 @@ from rocketstore.query.query_messages import (
     query_message,
     query_messages,
 )
-from rocketstore.query.query_tier import join_hits, query_tier
+from rocketstore.query.query_other_logs import OtherSources, add_other_messages
 from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import Boundary, StoredQueue
@@ -55,9 +51,8 @@ from rocketstore.store.parts import StoreParts
 from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.text_values import Time, end_ms, epoch_ms
 from rocketstore.tier.joined_queue import parts_of
-from rocketstore.tier.open_index import list_open_files
-from rocketstore.tier.segments import open_tier_log
 from rocketstore.tier.tier_queue import TierQueue
+from rocketstore.tier.tier_source import StoredTier
 
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
@@ -374,11 +369,30 @@ class StoreReader(StoreParts):
         found = query_messages(
             self._look_at_index(index_type), topic, keys, max_num, *times, index_type, max_scan, threads
         )
-        if self.tiered or self.compacted:
+        if self.reads_other_logs:
             found = self._with_other_logs(found, topic, keys, times, index_type, operator.index(max_num))
         if not found and isinstance(topic, str):
             warn_unknown_topics(self, [topic])
         return found
+
+    def find_other_sources(self, topics: Collection[str] | None) -> OtherSources:
+        """Find where queries by key read other logs, as the store was opened with ``tiered`` or ``compacted``.
+
+        Parameters: topics: of the queries; None for all.
+        """
+        self._require_open()
+        compacted, tier = self.queues_elsewhere, None
+        if self.tiered:
+            tier = StoredTier(self.tier, self.config, self.places.tiered_index, find_index_slots(self.config))
+        if not compacted:
+            return OtherSources(tier, compacted, frozenset(), [])
+        queues = choose_queues(sorted(compacted), topics, None)
+        names = {queue.topic for queue in queues}
+        shared = {
+            topic for topic in names if {QueueId(topic, queue_id) for queue_id in self.queue_ids(topic)} - compacted
+        }
+        logs = plan_other_logs(self._queues.local, queues, queues)
+        return OtherSources(tier, compacted, frozenset(shared), logs)
 
     def _with_other_logs(
         self,
@@ -389,56 +403,11 @@ class StoreReader(StoreParts):
         index_type: IndexType | None,
         most: int,
     ) -> QueryMessagesResult:
-        """Add the messages that are only in tiered storage to the answer of a query, if the store was opened so.
-
-        The messages of compacted topics are replaced by those that consumers get, if the store was opened so.
-        """
+        """Add the messages of other logs to the answer of a query, if the store was opened so."""
         words = [keys] if isinstance(keys, str) else texts_of(keys)
         of_keys = [topics] * len(words) if isinstance(topics, str) else texts_of(topics)
-        compacted = self.queues_elsewhere
-        topics_elsewhere = {queue.topic for queue in compacted}
-        places, reasons = self.tier if self.tiered else None, dict.fromkeys(found.reasons)
-        batches, complete = [], found.complete.copy()
-        open_files, slots = list_open_files(self.places.tiered_index), find_index_slots(self.config)
-
-        def open_log(queue: QueueId) -> CommitLog:
-            return open_tier_log(self.tier.log(queue), self.config)
-
-        for row, (topic, key) in enumerate(zip(of_keys, words, strict=True)):
-            local = found[row]
-            if topic in topics_elsewhere:
-                local = local.take(choose_outside(dict.fromkeys(compacted, LONG_MAX), local))
-                older = self._query_compacted(topic, key, times, index_type)
-                has_others = {QueueId(topic, queue_id) for queue_id in self.queue_ids(topic)} - compacted
-                complete[row] = not has_others or (complete[row] and len(found[row]) < most)
-                local = join_hits(local, older, most)
-            if places is None:
-                batches.append(local)
-                continue
-            hits = query_tier(places, open_log, topic, key, times, index_type, open_files, slots)
-            batches.append(join_hits(local, hits.batches, most))
-            complete[row] &= not hits.reasons
-            reasons |= dict.fromkeys(hits.reasons)
-        messages = MessageBatch.join([found.messages[:0], *batches])
-        offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
-        phy_offsets = np.ma.getdata(messages.phy_offset)
-        return QueryMessagesResult(self.commit_log, phy_offsets, offsets, complete, list(reasons), messages)
-
-    def _query_compacted(
-        self, topic: str, key: str, times: tuple[int, int], index_type: IndexType | None
-    ) -> list[MessageBatch]:
-        """Find the messages of a key that consumers of a compacted topic get, by a scan of its log."""
-        conditions = {"topics": [topic], "tags" if index_type == "T" else "keys": [key]}
-        queues = [queue for queue in sorted(self.queues_elsewhere) if queue.topic == topic]
-        others = plan_other_logs(self._queues.local, queues, queues)
-        batches = [batch for scan in scan_other_logs(others, conditions) for batch in scan.adapted(warns=False)]
-        found = MessageBatch.join([empty_batch(message_fields()), *batches])
-        rows = [
-            row
-            for row, message in enumerate(found)
-            if times[0] <= message.store_timestamp <= times[1] and (index_type != "U" or message.uniq_key == key)
-        ]
-        return [found.take(rows)]
+        sources = self.find_other_sources({*of_keys})
+        return add_other_messages(found, sources, of_keys, words, times, index_type, most)
 
     def _query_message(
         self,

@@ -87,3 +87,10 @@ def open_tier_log(directory: StorePath, config: StoreConfig) -> CommitLog:
     end = files.files[-1].end_offset if files.files else 0
     options = {"force_verify_prop_crc": config.force_verify_prop_crc, "message_delay_level": config.message_delay_level}
     return CommitLog(files, options, view=LogView(end, Why.COMPLETE, end, None, end))
+
+
+def plan_tier_log(directory: StorePath, config: StoreConfig) -> SegmentChunk:
+    """Plan to read the log of one queue in a tier as ``open_tier_log`` does, without listing its directory again."""
+    with open_tier_log(directory, config) as log:
+        end = log.max_phy_offset
+        return SegmentChunk.of(log, log.min_phy_offset, end, whole_to=end, view=log.look())

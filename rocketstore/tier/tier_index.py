@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.tier.open_index import OpenTierIndex, TierPosition
-from rocketstore.tier.segments import open_segments
 
 HEADER = np.dtype([("magic", ">u4"), ("begin", ">i8"), ("end", ">i8"), ("slots", ">i4"), ("items", ">i4")])
 SLOT = np.dtype([("position", ">i4"), ("length", ">i4")])
@@ -20,6 +20,16 @@ ITEM = np.dtype([
 ])  # fmt: skip
 MAGIC = 0xBCC50285
 MOST_ITEMS = 1 << 20  # of one slot that are read
+
+
+class TierHits(NamedTuple):
+    """The distinct positions of the messages of a key in a tier.
+
+    Attributes: problems: of the segments and files that cannot be read.
+    """
+
+    positions: list[TierPosition]
+    problems: list[str]
 
 
 class TierIndex:
@@ -31,39 +41,36 @@ class TierIndex:
     slots follows from the length of the segment and the number of its items.
     """
 
-    def __init__(self, directory: StorePath, open_files: Sequence[StorePath] = (), slots: int | None = None) -> None:
-        """Parameters: directory: of the segments. open_files: the files in the store. slots: of such a file; None if
+    def __init__(self, files: FileRunReader, open_files: Sequence[StorePath] = (), slots: int | None = None) -> None:
+        """Parameters: files: the segments. open_files: the files in the store. slots: of each of these files; None if
         the files must show it.
         """
-        self._files: FileRunReader = open_segments(directory)
+        self._files = files
         self._open_files = open_files
         self._slots = slots
-        self.problems: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._files.files) + len(self._open_files)
 
-    def find(self, topic: str, key: str) -> list[TierPosition]:
-        """Return the distinct positions of messages whose index entries have the hash of a key.
-
-        ``problems`` lists the segments and files that cannot be read. Raises: OSError.
-        """
+    def find(self, topic: str, key: str) -> TierHits:
+        """Find the positions of the messages whose index entries have the hash of a key. Raises: OSError."""
         [number] = hash_keys([key], topic=topic).tolist()
         found: dict[TierPosition, None] = {}
+        problems: dict[str, None] = {}
         for file in self._files.files:
             try:
                 found |= dict.fromkeys(self._find_in(file, number))
             except CorruptFileError as error:
-                self.problems[str(error)] = None
+                problems[str(error)] = None
         for path in self._open_files:
             try:
                 with OpenTierIndex(path, self._slots) as index:
                     found |= dict.fromkeys(index.find(number))
             except FileNotFoundError:
-                self.problems[f"{path}: was copied to the tier after its index was listed"] = None
+                problems[f"{path}: was copied to the tier after its index was listed"] = None
             except CorruptFileError as error:
-                self.problems[str(error)] = None
-        return list(found)
+                problems[str(error)] = None
+        return TierHits(list(found), list(problems))
 
     @property
     def segments(self) -> list[RunFile]:

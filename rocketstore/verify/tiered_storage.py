@@ -154,7 +154,7 @@ def _check_index(tier: TierPlaces, topics: Mapping[int, str], config: StoreConfi
 
     Parameters: topics: by their number in the metadata. Items of other topics are not compared.
     """
-    index = TierIndex(tier.index)
+    index = TierIndex(open_segments(tier.index))
     with contextlib.closing(index):
         for file in index.segments:
             with findings.reporting_errors(file.path, "tier-index"):

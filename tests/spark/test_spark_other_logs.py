@@ -4,12 +4,23 @@ import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
+import pickle
+
 import fsspec
+import pyarrow as pa
 from support import states
 from support.spark_reads import batches_of, data_source, read_table, reader_of
 
 import rocketstore
 from rocketstore import StoreConfig
+from rocketstore.limits import LONG_MAX
+from rocketstore.spark import query_messages
+from rocketstore.spark.lookup import query_messages as query
+from rocketstore.spark.lookup.cache import store_cache
+from rocketstore.spark.lookup.plans import plan_store
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.survey.survey import survey_store
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +123,89 @@ def test_tasks_list_no_directory(name, table, request, monkeypatch):
     monkeypatch.setattr("os.scandir", refuse)
     monkeypatch.setattr("os.listdir", refuse)
     assert sum(batch.num_rows for batch in batches_of(reader, schema, parts)) == expected
+
+
+# ---- lookups -----------------------------------------------------------------------------------------------
+
+
+def keys_of(root):
+    """Some keys of each topic of a store, and one that no message has: (topic, key)."""
+    with open_whole(root) as store:
+        messages = [each for batch in store.scan() for each in batch if not each.topic.startswith(("rmq_", "RMQ_"))]
+    found = {(each.topic, key) for each in messages[::40] for key in (each.uniq_key, *each.keys)}
+    return [*sorted(found), (messages[0].topic, "none")]
+
+
+def ask(root, asked, index_type=None, max_num=64):
+    """The answers of a task, as (row, queue id, queue offset, physical offset, body), and whether they are complete."""
+    options = ReadOptions(path=root, max_batch_bytes=LONG_MAX)
+    is_compacted, tier = root.name == "compaction", options_of(root).get("tier")
+    config = StoreConfig(tiered_store_file_path=tier)
+    survey = survey_store(root, config)
+    plan = plan_store(survey, {topic for topic, _ in asked}, tiered=tier is not None, compacted=is_compacted)
+    table = table_schema(options, default_schema(options))
+    limits = {"max_num": max_num, "index_type": index_type}
+    sent = pickle.dumps(query.Query(plan, options, table, None, True, **limits))
+    batch = pa.record_batch({
+        "key": [key for _, key in asked],
+        "topic": [topic for topic, _ in asked],
+        "row": [{"i": i} for i in range(len(asked))],
+    })  # fmt: skip
+
+    def run():
+        rows = [row for part in query.find_batch(pickle.loads(sent), batch) for row in part.to_pylist()]
+        cells = ("queueId", "queueOffset", "phyOffset", "body")
+        found = [(row["row"]["i"], *map(row["message"].get, cells)) for row in rows if row["message"] is not None]
+        return sorted(found, key=lambda row: row[0]), {row["row"]["i"]: row["complete"] for row in rows}
+
+    return run
+
+
+def ask_store(root, asked, **conditions):
+    with open_whole(root) as store:
+        answers = [store.query_message(*each, **conditions) for each in asked]
+        found = [
+            (row, each.queue_id, each.queue_offset, each.phy_offset, each.body)
+            for row, answer in enumerate(answers)
+            for each in answer
+        ]
+        return found, {row: answer.complete for row, answer in enumerate(answers)}
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+@pytest.mark.parametrize("conditions", [{}, {"max_num": 2}, {"index_type": "U"}, {"index_type": "K"}], ids=str)
+def test_a_lookup_finds_the_messages_of_a_query(name, conditions, request, monkeypatch):
+    root = request.getfixturevalue(name)
+    monkeypatch.setattr(query, "open_store", store_cache().open)
+    monkeypatch.setattr(query, "ROWS_OF_OTHER_LOGS", 7)
+    asked = keys_of(root)
+    expected = ask_store(root, asked, **conditions)
+    assert len(expected[0]) >= len(asked) // 3
+    assert ask(root, asked, **conditions)() == expected
+
+
+@pytest.mark.parametrize("name", ["tiered", "compacted"])
+def test_a_task_of_a_lookup_lists_no_directory(name, request, monkeypatch):
+    root = request.getfixturevalue(name)
+    monkeypatch.setattr(query, "open_store", store_cache().open)
+    asked = keys_of(root)[:9]
+    run, expected = ask(root, asked), ask_store(root, asked)
+
+    def refuse(*args):
+        raise AssertionError(f"a directory is listed: {args}")
+
+    monkeypatch.setattr("os.scandir", refuse)
+    monkeypatch.setattr("os.listdir", refuse)
+    assert run() == expected
+
+
+@pytest.mark.spark
+def test_a_lookup_in_spark_reads_the_tier_on_request(spark, tiered):
+    asked = spark.createDataFrame([("Lake", "grp-1"), ("Creek", "grp-2")], "topic string, key string")
+    expected = ask_store(tiered, [("Lake", "grp-1"), ("Creek", "grp-2")], max_num=100)[0]
+    df = query_messages(spark, tiered, asked, topic=asked.topic, key="key", max_num=100, **options_of(tiered))
+    found = [(row.key, row.message.queueId, row.message.queueOffset, row.message.phyOffset) for row in df.collect()]
+    assert sorted(map(str, found)) == sorted(str((f"grp-{row + 1}", *place)) for row, *place, _ in expected)
 
 
 def test_a_tier_in_a_bucket_is_read(tiered):

@@ -141,6 +141,8 @@ def test_many_keys_are_answered_like_one(golden):
         times = [message.store_timestamp for message in many[1]]
         assert times == sorted(times, reverse=True)
         assert len(store.query_messages("Lake", ["grp-1"], 3)[0]) == 3
+        of_keys = store.query_message("Lake", "grp-1", 1000, index_type="K")
+        assert [*map(place_of, of_keys)] == [*map(place_of, many[1])]
 
 
 def test_without_tiered_a_store_is_its_local_files(golden):

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import pickle
+from collections.abc import Collection
 from typing import NamedTuple
 
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
@@ -20,9 +21,11 @@ from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_chunk import LogChunk
 from rocketstore.query.coverage import Coverage
+from rocketstore.query.query_other_logs import OtherSources
 from rocketstore.spark.source.plan import find_committed_view, planning
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.survey import Survey
+from rocketstore.tier.tier_source import StoredTier
 
 
 class RocksIndexPlan(NamedTuple):
@@ -43,12 +46,13 @@ class StorePlan(NamedTuple):
     """The log and the index of a store, for queries by key as the store was when it was planned.
 
     Attributes: name: the same for the same plan; tasks keep what they open by it. key_index: None if the store has no
-    index.
+    index. others: where tiered storage and compacted topics are; None if they are not read.
     """
 
     name: str
     log: LogChunk
     key_index: IndexPlan | RocksIndexPlan | None
+    others: OtherSources | None = None
 
     def open(self) -> Coverage:
         """Open log and index. Directories are listed only if a file is missing or has damage. Raises: as the parts."""
@@ -83,9 +87,14 @@ class KeyIndexPlan(NamedTuple):
             raise OSError(errno.ENOMEM, reason, str(self.files.path)) from error
 
 
-def plan_store(survey: Survey) -> StorePlan:
-    """Plan queries by key in a store that an entry has begun with. Raises: as a query of the store."""
-    with MessageStore.of_survey(survey) as store, planning(store):
+def plan_store(
+    survey: Survey, topics: Collection[str] | None = None, *, tiered: bool = False, compacted: bool = False
+) -> StorePlan:
+    """Plan queries by key in a store that an entry has begun with. Raises: as a query of the store.
+
+    Parameters: topics: of the queries; None for all. tiered, compacted: as for ``rocketstore.open``.
+    """
+    with MessageStore.of_survey(survey, tiered=tiered, compacted=compacted) as store, planning(store):
         log, found = store.commit_log, store.key_index
         view = find_committed_view(store, again=True)
         index: IndexPlan | RocksIndexPlan | None = None
@@ -95,7 +104,14 @@ def plan_store(survey: Survey) -> StorePlan:
             index = IndexPlan.of(found)
         end = view.records_end
         planned = LogChunk.of(log, log.min_phy_offset, end, whole_to=end, view=view)
-        return StorePlan(name_of(planned, index), planned, index)
+        others = plan_other_sources(store, topics) if store.reads_other_logs else None
+        return StorePlan(name_of(planned, index, others), planned, index, others)
+
+
+def plan_other_sources(store: MessageStore, topics: Collection[str] | None) -> OtherSources:
+    """Find where a store reads other logs, with lists of the files of tiered storage. Parameters: as ``plan_store``."""
+    found = store.find_other_sources(topics)
+    return found._replace(tier=found.tier.plan(topics)) if isinstance(found.tier, StoredTier) else found
 
 
 def plan_index(path: StorePath, geometry: IndexGeometry | None) -> KeyIndexPlan:

@@ -12,6 +12,7 @@ import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rocketstore.broker_file import warn_once
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import to_path
 from rocketstore.index.geometry import given_geometry
@@ -21,18 +22,23 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_import import check_buffers
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.query.query_messages import KINDS, MAX_SCAN
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.query.coverage import Coverage
+from rocketstore.query.query_messages import KINDS, MAX_SCAN, QueryMessagesResult
 from rocketstore.query.query_messages import query_messages as find_messages
+from rocketstore.query.query_other_logs import add_other_messages
 from rocketstore.spark.lookup.cache import open_store
 from rocketstore.spark.lookup.plans import StorePlan, plan_store
 from rocketstore.spark.lookup.udfs import udf_columns
 from rocketstore.spark.source.messages import finished
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
+from rocketstore.survey.formats import find_elsewhere
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import Time, end_ms, epoch_ms
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
+ROWS_OF_OTHER_LOGS = 256  # keys whose messages in other logs are in memory at once
 MESSAGE, COMPLETE = "message", "complete"
 
 
@@ -67,6 +73,8 @@ def query_messages(
     index_type: str | None = None,
     columns: Iterable[str] | None = None,
     outer: bool = False,
+    tier: str | os.PathLike[str] | None = None,
+    compacted: bool = False,
     hash_slot_num: int | None = None,
     index_num: int | None = None,
 ) -> DataFrame:
@@ -85,6 +93,9 @@ def query_messages(
     max_num, begin_timestamp, end_timestamp, index_type : as for ``MessageStore.query_messages``.
     columns : names of columns of the table ``messages``; None for its default columns.
     outer : also return a row, with a null message, for each row of ``df`` without a message.
+    tier : also find messages that are only in tiered storage, which is in this directory, or at this URI. Their
+        physical offset is null. Every worker must have it at the same path.
+    compacted : of compacted topics, find the messages that consumers get, by a scan of their compacted logs.
     hash_slot_num, index_num : the geometry of the index, if its files do not show it.
 
     Returns
@@ -111,8 +122,14 @@ def query_messages(
     options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     slots, items = geometry or (None, None)
-    config = StoreConfig(max_hash_slot_num=slots, max_index_num=items)
-    plan = plan_store(begin_entry("spark query_messages", path, config))
+    directory = None if tier is None else str(to_path(tier))
+    config = StoreConfig(max_hash_slot_num=slots, max_index_num=items, tiered_store_file_path=directory)
+    begun = begin_entry("spark query_messages", path, config)
+    topics = frozenset([topic]) if isinstance(topic, str) else None
+    read_too = {"tiered": tier is not None, "compacted": compacted}
+    for text in find_elsewhere(begun.places, lambda name: topics is None or name in topics, **read_too):
+        warn_once(text)
+    plan = plan_store(begun, topics, **read_too)
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
     if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:
         raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
@@ -140,25 +157,39 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
     """
     bad_bodies = BadBodies() if bad_bodies is None else bad_bodies
     check_buffers(batch, pa, full=False)
-    for is_wanted, part in split_nulls(batch):
+    most = batch.num_rows if query.plan.others is None else ROWS_OF_OTHER_LOGS
+    slices = [batch.slice(begin, most) for begin in range(0, batch.num_rows, most or 1)]
+    for is_wanted, part in (part for rows in slices for part in split_nulls(rows)):
         if not is_wanted:
             if query.outer:
                 yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
             continue
         coverage = open_store(query.plan)
-        topic = query.topic if query.topic is not None else part.column("topic")
-        limits = query.max_num, query.begin_timestamp, query.last_timestamp, query.index_type
-        view = coverage.look(query.index_type)
-        found = find_messages(view, topic, part.column("key"), *limits, MAX_SCAN, 1)
+        found = find_keys(query, coverage, part)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
         has_message = np.zeros(len(found), np.bool_)
-        log = coverage.log
-        for of_messages, messages in read_messages(query, log, rows, row_of, found.phy_offsets, bad_bodies):
+        read = read_messages(query, coverage.log, rows, row_of, found.phy_offsets, bad_bodies)
+        if query.plan.others is not None:
+            read = joined_messages(query, found.messages, row_of)
+        for of_messages, messages in read:
             has_message[of_messages] = True
             yield answer(rows.take(pa.array(of_messages)), messages, found.complete[of_messages])
         lonely = np.flatnonzero(~has_message)
         if query.outer and len(lonely):
             yield without_message(query, rows.take(pa.array(lonely)), found.complete[lonely])
+
+
+def find_keys(query: Query, coverage: Coverage, part: pa.RecordBatch) -> QueryMessagesResult:
+    """Find the messages of the keys of a batch, in the commit log, and in other logs if the plan has them."""
+    topic = query.topic if query.topic is not None else part.column("topic")
+    times = query.begin_timestamp, query.last_timestamp
+    view, keys = coverage.look(query.index_type), part.column("key")
+    found = find_messages(view, topic, keys, query.max_num, *times, query.index_type, MAX_SCAN, 1)
+    if query.plan.others is None:
+        return found
+    topics = [topic] * len(found) if isinstance(topic, str) else topic.to_pylist()
+    words = keys.to_pylist()
+    return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.max_num)
 
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
@@ -198,6 +229,14 @@ def read_messages(
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):
                 yield of_messages, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
+
+
+def joined_messages(
+    query: Query, messages: MessageBatch, row_of: np.ndarray
+) -> Iterator[tuple[np.ndarray, pa.StructArray]]:
+    """Yield messages of several logs, which were read already, as ``read_messages`` does."""
+    for columns in finished(query.options, query.table, messages):
+        yield row_of, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
 
 
 def without_message(query: Query, rows: pa.Array, complete: np.ndarray) -> pa.RecordBatch:

@@ -63,7 +63,8 @@ def select_phy_offset(
 
     In a store, each offset is verified on its message. In an index alone, keys are found by hash. The column shows the
     files as they were when this function was called: their directories are listed then, and in no task, unless a file
-    is missing or damaged.
+    is missing or damaged. Messages that are only in tiered storage have no physical offset: ``query_messages`` finds
+    them.
 
     Parameters
     ----------

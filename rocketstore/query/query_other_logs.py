@@ -1,0 +1,179 @@
+"""Find the messages of keys in tiered storage, and those that the consumers of compacted topics get."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.closable import Closable
+from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch, empty_batch
+from rocketstore.query.other_logs import OtherLog, choose_outside, scan_other_logs
+from rocketstore.query.query_messages import QueryMessagesResult
+from rocketstore.tier.tier_index import TierIndex
+from rocketstore.tier.tier_source import TierSource
+
+Times = tuple[int, int]  # the first and the last store time, epoch ms, both inclusive
+
+
+class OtherSources(NamedTuple):
+    """Where a query by key finds messages that are not in the commit log.
+
+    Attributes: tier: None if tiered storage is not read. compacted: the ids of the queues that are read from the
+    compaction. shared_topics: their topics that have other queues, too. logs: the logs of these queues, at least those
+    of the queried topics.
+    """
+
+    tier: TierSource | None
+    compacted: frozenset[QueueId]
+    shared_topics: frozenset[str]
+    logs: list[OtherLog]
+
+
+def add_other_messages(
+    found: QueryMessagesResult,
+    sources: OtherSources,
+    topics: Sequence[str],
+    keys: Sequence[str],
+    times: Times,
+    index_type: str | None,
+    most: int,
+) -> QueryMessagesResult:
+    """Add the messages of other logs to the answer of a query, which has those of the commit log.
+
+    Of a queue that is read from the compaction, the messages of the commit log are replaced.
+
+    Parameters: topics, keys: of each row. index_type: as of the query. most: messages of a key.
+    """
+    of_compaction = _query_compacted(sources.logs, topics, keys, times, index_type)
+    compacted_topics = {queue.topic for queue in sources.compacted}
+    reasons, complete, batches = dict.fromkeys(found.reasons), found.complete.copy(), []
+    with _TierQuery(sources.tier, times, index_type) as tier:
+        for row, (topic, key) in enumerate(zip(topics, keys, strict=True)):
+            batch = found[row]
+            if topic in compacted_topics:
+                complete[row] = topic not in sources.shared_topics or (complete[row] and len(batch) < most)
+                batch = batch.take(choose_outside(dict.fromkeys(sources.compacted, LONG_MAX), batch))
+                batch = _join(batch, of_compaction.get((topic, key), []), most)
+            older = tier.find(topic, key)
+            batches.append(_join(batch, older.batches, most))
+            complete[row] &= not older.reasons
+            reasons |= dict.fromkeys(older.reasons)
+    return found.with_messages(batches, complete, list(reasons))
+
+
+def words_of(message: Message, index_type: str | None) -> set[str | None]:
+    """Return the words of a message that a query of this type compares with a key. Parameters: as of a query."""
+    if index_type == "T":
+        return {message.tags}
+    return {message.uniq_key} if index_type == "U" else {message.uniq_key, *message.keys}
+
+
+def _query_compacted(
+    logs: Iterable[OtherLog], topics: Sequence[str], keys: Sequence[str], times: Times, index_type: str | None
+) -> dict[tuple[str, str], list[MessageBatch]]:
+    """Find the messages of keys that consumers of compacted topics get. The log of each queue is read once."""
+    words: dict[str, set[str]] = {}
+    for topic, key in zip(topics, keys, strict=True):
+        words.setdefault(topic, set()).add(key)
+    answers: dict[tuple[str, str], list[MessageBatch]] = {}
+    for log in logs:
+        wanted = words.get(log.queue.topic)
+        if wanted is not None:
+            for key, batch in _find_in(log, wanted, times, index_type).items():
+                answers.setdefault((log.queue.topic, key), []).append(batch)
+    return answers
+
+
+def _find_in(log: OtherLog, keys: Collection[str], times: Times, index_type: str | None) -> dict[str, MessageBatch]:
+    """Return the messages of each key in the log of one compacted queue, by key."""
+    conditions = {"topics": [log.queue.topic]} | ({} if index_type == "T" else {"keys": sorted(keys)})
+    batches = [batch for scan in scan_other_logs([log], conditions) for batch in scan.adapted(warns=False)]
+    found = MessageBatch.join([empty_batch(message_fields()), *batches])
+    rows: dict[str, list[int]] = {}
+    for row, message in enumerate(found):
+        if times[0] <= message.store_timestamp <= times[1]:
+            for word in words_of(message, index_type).intersection(keys):
+                rows.setdefault(str(word), []).append(row)
+    return {key: found.take(of_key) for key, of_key in rows.items()}
+
+
+class _OlderMessages(NamedTuple):
+    """The messages of a key in a tier, and the reasons why messages may be missing."""
+
+    batches: list[MessageBatch]
+    reasons: list[str]
+
+
+class _TierQuery(Closable):
+    """Finds the messages of keys by all segments of the tier's index, and verifies each message on its record.
+
+    A broker skips segments that were made after its local log began, and misses their messages. The tier indexes no
+    tags. Source: TieredMessageStore.queryMessageAsync, MessageStoreFetcherImpl.queryMessageAsync.
+    """
+
+    def __init__(self, source: TierSource | None, times: Times, index_type: str | None) -> None:
+        """Parameters: source: None if tiered storage is not read. times, index_type: of the query."""
+        self._source = source
+        self._times = times
+        self._index_type = index_type
+        self._index: TierIndex | None = None
+        self._logs: dict[QueueId, CommitLog] = {}
+
+    def find(self, topic: str, key: str) -> _OlderMessages:
+        if self._source is None:
+            return _OlderMessages([], [])
+        if self._index_type == "T":
+            return _OlderMessages([], ["the index of tiered storage has no tags"])
+        if self._index is None:
+            self._index = self._source.open_index()
+        if not len(self._index):
+            return _OlderMessages([], ["tiered storage has no index"])
+        hits = self._index.find(topic, key)
+        queues: dict[int, list[int]] = {}
+        for queue_id, position in hits.positions:
+            queues.setdefault(queue_id, []).append(position)
+        known = self._source.queue_ids(topic) if queues else []
+        batches = [
+            self._read(self._source, QueueId(topic, queue_id), queues[queue_id], key)
+            for queue_id in sorted(queues.keys() & {*known})
+        ]
+        return _OlderMessages(batches, hits.problems)
+
+    def _read(self, source: TierSource, queue: QueueId, positions: list[int], key: str) -> MessageBatch:
+        """Read the messages at positions of a queue's log, as far as they have the key and are of the wanted times."""
+        if queue not in self._logs:
+            self._logs[queue] = source.open_log(queue)
+        messages, _ = self._logs[queue].find_messages(np.array(positions, np.int64))
+        rows = [
+            row
+            for row, message in enumerate(messages)
+            if (message.topic, message.queue_id) == queue
+            and self._times[0] <= message.store_timestamp <= self._times[1]
+            and key in words_of(message, self._index_type)
+        ]
+        return messages.take(rows).without_phy_offsets()
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        for log in self._logs.values():
+            log.close()
+
+
+def _join(local: MessageBatch, others: list[MessageBatch], most: int) -> MessageBatch:
+    """Return the messages of a store and of other logs, newest first, each once. Parameters: most: messages."""
+    known = set(zip(local.queue_id.tolist(), local.queue_offset.tolist(), strict=True))
+    older = []
+    for batch in others:
+        places = enumerate(zip(batch.queue_id.tolist(), batch.queue_offset.tolist(), strict=True))
+        older.append(batch.take([row for row, place in places if place not in known]))
+    joined = MessageBatch.join([local, *older])
+    order = np.argsort(-joined.store_timestamp, kind="stable")[:most] if len(joined) > len(local) else None
+    return joined if order is None else joined.take(order)
