@@ -110,7 +110,8 @@ def find_begin(log: CommitLog, offset: int) -> int:
         return offset
     if log.reader.begins_record(offset):
         return log.reader.record_at(offset)
-    for begin in dict.fromkeys((max(file.file_from_offset, offset - NEAR), file.file_from_offset)):
+    first = log.reader.begin_in(file)
+    for begin in dict.fromkeys((max(first, offset - NEAR), first)):
         end = begin  # of the last record before the offset
         for batch in log.scan(begin, offset + framing + 1, columns=["phy_offset", "size"], on_corrupt="skip"):
             inside = (batch.phy_offset - framing < offset) & (offset < batch.phy_offset + batch.size)

@@ -31,11 +31,11 @@ def find_dispatch_begin(log: CommitLog, checkpoint: StoreCheckpoint, config: Sto
         most = config.commit_log_recover_max_num
         files = files[-(most if most > 0 else DEFAULT_RECOVER_MAX_NUM) :]
     for file in reversed(files):
-        offset = file.file_from_offset
+        offset = log.reader.begin_in(file)
         matches = _is_record_before if is_new else _is_head_before
         if matches(log, offset, checkpoint, config):
             return offset
-    return files[0].file_from_offset if files else 0
+    return log.reader.begin_in(files[0]) if files else 0
 
 
 def is_head_before_checkpoint(head: bytes | memoryview, checkpoint: StoreCheckpoint, config: StoreConfig) -> bool:

@@ -220,7 +220,7 @@ class CommitLog(Closable):
 
     @property
     def min_phy_offset(self) -> int:
-        """The physical offset at which the first file begins; 0 without files. Source: CommitLog.getMinOffset."""
+        """The physical offset at which the log begins; 0 without files. See ``RecordReader.min_phy_offset``."""
         return self.reader.min_phy_offset
 
     @property

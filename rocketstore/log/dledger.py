@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rocketstore.disk.file_run_reader import FileRunReader
+from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
@@ -20,6 +23,7 @@ FRAMING = ENTRY_HEAD.itemsize  # bytes before each record
 INDEX_FILE_SIZE = 32 * 5 * 1024 * 1024  # bytes. Source: DLedgerConfig.mappedFileSizeForEntryIndex
 MAX_CHECKPOINT = 1 << 16  # bytes
 ROWS = 1 << 16  # records of a walk that are counted at once
+UNIT_FIELDS = ("magic", "size", "index", "term", "pos")  # of an entry's head, which its unit in the index repeats
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,39 @@ class DLedgerLog:
                 file.seek(place - start)
                 return file.read(ENTRY_INDEX_UNIT.itemsize)
         return b""
+
+    def find_entries_begin(self, file_run: FileRunReader) -> int:
+        """Return where the first entry begins, a physical offset, if only zeros are before it in the first file.
+
+        A member that is far behind its leader deletes its files, and begins again at the leader's position: in a new
+        file, which has zeros before this position. The index of entries has no unit of an entry before. If it has one,
+        or if any other fact does not fit, the result is 0: then the zeros are damage.
+
+        Source: DLedgerMmapFileStore.truncate, MmapFileList.rebuildWithPos.
+        """
+        file = file_run.files[0] if file_run.files else None
+        if file is None or any(file_run.pread(file.file_from_offset, ENTRY_HEAD.itemsize)):
+            return 0
+        unit = self._read_first_index_unit()
+        begin = read_field(unit, ENTRY_INDEX_UNIT, "pos") if unit else 0
+        if not file.file_from_offset < begin < file.end_offset:
+            return 0
+        is_first = is_unit_of(unit, file_run.pread(begin, ENTRY_HEAD.itemsize))
+        return begin if is_first and nonzero_end(file.path, 0, begin - file.file_from_offset) == 0 else 0
+
+    def _read_first_index_unit(self) -> bytes:
+        """Return the first unit of the index files, which have all units up to the last entry; b"" if none is known."""
+        with contextlib.suppress(FileNotFoundError, CorruptFileError):  # verify reports a damaged checkpoint
+            last = self.read_checkpoint().get("endIndex", -1)
+            if self._has_index_unit(last):
+                return self.read_index_unit(bisect.bisect_left(range(last), True, key=self._has_index_unit))
+        return b""
+
+    def _has_index_unit(self, index: int) -> bool:
+        unit = self.read_index_unit(index)
+        if len(unit) < ENTRY_INDEX_UNIT.itemsize or read_field(unit, ENTRY_INDEX_UNIT, "magic") != ENTRY_MAGIC:
+            return False
+        return read_field(unit, ENTRY_INDEX_UNIT, "index") == index
 
 
 class UncommittedEntries:
@@ -128,11 +165,11 @@ class UncommittedEntries:
         """Return where to begin to count, bytes, and the index of the entry there."""
         begin = first = None
         for file in log.file_run.files:
-            index = read_index(log, file.file_from_offset)
+            index = read_index(log, log.begin_in(file))
             if index is None:
                 continue
             if first is None or index <= committed:
-                begin, first = file.file_from_offset, index
+                begin, first = log.begin_in(file), index
         return begin, first
 
 
@@ -142,3 +179,10 @@ def read_index(log: RecordReader, pos: int) -> int | None:
     if len(head) < ENTRY_HEAD.itemsize or read_field(head, ENTRY_HEAD, "magic") != ENTRY_MAGIC:
         return None
     return read_field(head, ENTRY_HEAD, "index") if read_field(head, ENTRY_HEAD, "pos") == pos else None
+
+
+def is_unit_of(unit: bytes, head: bytes) -> bool:
+    """Return whether a unit of the index of entries leads to the entry that has this head."""
+    if len(unit) < ENTRY_INDEX_UNIT.itemsize or len(head) < ENTRY_HEAD.itemsize:
+        return False
+    return all(read_field(unit, ENTRY_INDEX_UNIT, name) == read_field(head, ENTRY_HEAD, name) for name in UNIT_FIELDS)

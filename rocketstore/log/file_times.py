@@ -63,7 +63,7 @@ def choose_files(
     first_time, last_time : store times, epoch milliseconds, both inclusive.
     exact_times : choose all files, without the assumption.
     """
-    starts = [file.file_from_offset for file in log.file_run.files]
+    starts = [log.reader.begin_in(file) for file in log.file_run.files]
     parts = list(pairwise([begin, *(start for start in starts if begin < start < end), end])) if begin < end else []
     if exact_times or not starts:
         return ChosenFiles(parts, [])

@@ -37,8 +37,10 @@ class RecordReader:
     A record of DLedger's log is in an entry, whose head is before it. A walk or a search stops where an entry begins,
     and may begin there or at a record. Each physical offset of a message is that of its record.
 
-    Attributes: directories; file_run: their files. options: for each scanner of records. framing: bytes before each
-    record: 0, or 48 in DLedger's log. Records of an older log of plain files below it have no bytes before them.
+    Attributes: directories; file_run: their files. options: for each scanner of records; also ``entries_begin``, where
+    DLedger's log begins if its first file has only zeros before the first entry, a physical offset; otherwise 0.
+    framing: bytes before each record: 0, or 48 in DLedger's log. Records of an older log of plain files below it have
+    no bytes before them.
     whole_to: nobody writes before this physical offset any more, so a record there may end in zeros. trusts_file_times:
     whether a file that was not changed for a while has no half written record; False after its writer crashed.
     Source: CommitLog, MultiPathMappedFileQueue.
@@ -58,6 +60,7 @@ class RecordReader:
         self.file_run = file_run
         self.options = options
         self.framing: int = options.get("framing", 0)
+        self._entries_begin: int = options.get("entries_begin", 0)
         self.whole_to = whole_to
         self.trusts_file_times = trusts_file_times
         self._closed = False
@@ -68,10 +71,19 @@ class RecordReader:
 
     @property
     def min_phy_offset(self) -> int:
-        """The physical offset at which the first file begins; 0 without files. Source: CommitLog.getMinOffset."""
+        """The physical offset at which the first file begins; 0 without files.
+
+        DLedger's log begins at its first entry, which may be in the middle of the first file.
+        Source: CommitLog.getMinOffset, DLedgerCommitLog.getMinOffset.
+        """
         if self._closed or not self.file_run.files or not self.file_run.files[0].path.exists():
             self.refresh()
-        return self.file_run.files[0].file_from_offset if self.file_run.files else 0
+        return self.begin_in(self.file_run.files[0]) if self.file_run.files else 0
+
+    def begin_in(self, file: RunFile) -> int:
+        """Return the physical offset at which the records of a file begin: where the file or the log begins."""
+        is_first = file.file_from_offset < self._entries_begin < file.end_offset
+        return self._entries_begin if is_first else file.file_from_offset
 
     def refresh(self) -> None:
         """List the files again. Files whose bytes would have offsets beyond a long are left out."""
@@ -260,7 +272,8 @@ class RecordReader:
         names = {name.removesuffix("_ms"): None for name in fields if name not in MADE_COLUMNS}
         if not MADE_COLUMNS.isdisjoint(fields):
             names |= dict.fromkeys(STORED_COLUMNS)
-        return RecordScanner(names, **self.options, **options)
+        given = {name: value for name, value in self.options.items() if name != "entries_begin"}
+        return RecordScanner(names, **given, **options)
 
     def step(self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX) -> tuple[int, int] | None:
         """Scan records of one file that begin from ``offset`` to before ``end``.
@@ -309,7 +322,7 @@ class RecordReader:
     def framing_at(self, offset: int) -> int:
         """Return the bytes before each record in the file of an offset. An older log of plain files has none."""
         file = self.file_run.last_before(offset) if self.framing else None
-        if file is None or not is_entry(self.file_run.pread(file.file_from_offset, BLANK_HEAD.itemsize), self.framing):
+        if file is None or not is_entry(self.file_run.pread(self.begin_in(file), BLANK_HEAD.itemsize), self.framing):
             return 0
         return self.framing
 
@@ -374,11 +387,12 @@ class RecordReader:
         return step is not None and step[1] in (OK, BLANK)
 
     def last_begun_file(self) -> int:
-        """Return where the last file with a record at its start begins. Files that were made ahead follow it."""
+        """Return where the records of the last file with a record begin. Files that were made ahead follow it."""
         for file in reversed(self.file_run.files):
-            if self.begins_record(file.file_from_offset):
-                return file.file_from_offset
-        return self.file_run.files[0].file_from_offset if self.file_run.files else 0
+            begin = self.begin_in(file)
+            if self.begins_record(begin):
+                return begin
+        return self.begin_in(self.file_run.files[0]) if self.file_run.files else 0
 
     def begin_of_last_files(self, count: int) -> int:
         """Return where the last ``count`` files begin, up to the last file with a record at its start. 0 without files.
@@ -386,8 +400,8 @@ class RecordReader:
         These are the files that a broker reads after a clean stop.
         """
         last = self.last_begun_file()
-        starts = [file.file_from_offset for file in self.file_run.files if file.file_from_offset <= last]
-        return min(starts[-count:], default=0)
+        begins = [begin for file in self.file_run.files if (begin := self.begin_in(file)) <= last]
+        return min(begins[-count:], default=0)
 
     # ---- searches ------------------------------------------------------------------------------------------
 
@@ -443,9 +457,10 @@ class RecordReader:
         if file is None:
             return None
         target = offset - self.framing_at(offset)  # the record of an entry that begins here begins at ``offset``
-        if target < file.file_from_offset:
-            return file.file_from_offset
-        place = max(file.file_from_offset, target - (most or LARGE_RECORD))
+        begin = self.begin_in(file)
+        if target < begin:
+            return begin
+        place = max(begin, target - (most or LARGE_RECORD))
         while (before := self.find_later(place, target)) is not None:
             place = self.walk(self.scanner(()), before, target)
             if place >= target:

@@ -103,7 +103,7 @@ class Scan(ArrowStream):
         self.bad_bodies = BadBodies()
         self._log.refresh()
         files = self._log.file_run.files
-        first = files[0].file_from_offset if files else 0
+        first = self._log.begin_in(files[0]) if files else 0
         self.has_expired = self._begin is not None and self._begin < first
         last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)

@@ -47,7 +47,9 @@ def open_log(
         # The root has no files of a log.
         instead = [places.root] if may_be_missing else named
         file_run = open_file_run(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
-        options = log_options(config) | {"framing": 0 if dledger is None else FRAMING}
+        options = log_options(config)
+        if dledger is not None:
+            options |= {"framing": FRAMING, "entries_begin": dledger.find_entries_begin(file_run)}
         log = CommitLog(
             file_run,
             options,

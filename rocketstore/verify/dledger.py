@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.layout import ENTRY_HEAD, ENTRY_INDEX_UNIT, ENTRY_MAGIC, read_field
+from rocketstore.kernels.layout import ENTRY_HEAD, ENTRY_MAGIC, read_field
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.dledger import DLedgerLog
+from rocketstore.log.dledger import DLedgerLog, is_unit_of
 from rocketstore.verify.findings import Findings
 
 NUMBERS = ("committedIndex", "endIndex")
-FIELDS = ("magic", "size", "index", "term", "pos")
+LAST_FILES = (
+    3  # a broker's recovery begins at the start of one of them, or before. Source: DLedgerMmapFileStore.recover
+)
 
 
 def check_dledger(files: DLedgerLog, log: CommitLog, findings: Findings, *, is_stopped: bool) -> None:
@@ -21,16 +23,15 @@ def check_dledger(files: DLedgerLog, log: CommitLog, findings: Findings, *, is_s
     recovery begins, and what it may serve. Parameters: is_stopped: the last writer stopped cleanly.
     Source: DLedgerMmapFileStore.recover.
     """
+    first, begin = log.file_run.files[0] if log.file_run.files else None, log.min_phy_offset
+    if first is not None and begin > first.file_from_offset and len(log.file_run.files) <= LAST_FILES:
+        findings.add("dledger-begin", first.path, 0, f"the first entry is at {begin}")
     heads = list(read_heads(log))
     last = None
     for head in heads:
         index = read_field(head, ENTRY_HEAD, "index")
         last = index if last is None else max(last, index)
-        unit = files.read_index_unit(index)
-        fits = len(unit) == ENTRY_INDEX_UNIT.itemsize and all(
-            read_field(unit, ENTRY_INDEX_UNIT, name) == read_field(head, ENTRY_HEAD, name) for name in FIELDS
-        )
-        if not fits:
+        if not is_unit_of(files.read_index_unit(index), head):
             detail = f"the unit of entry {index}, at {read_field(head, ENTRY_HEAD, 'pos')}, is missing or differs"
             findings.add("dledger-index", files.index, 0, detail)
     _check_checkpoint(files, findings, last if is_stopped else None)
@@ -40,7 +41,7 @@ def read_heads(log: CommitLog) -> Iterator[bytes]:
     """Yield the heads of the first entry of each file, and of the last entry of the log."""
     log.max_phy_offset  # noqa: B018  finds the last record
     last = log.last_phy_offset
-    places = [file.file_from_offset for file in log.file_run.files]
+    places = [log.reader.begin_in(file) for file in log.file_run.files]
     places += [] if last is None else [last - ENTRY_HEAD.itemsize]
     for place in dict.fromkeys(place for place in places if place >= 0):
         head = log.file_run.pread(place, ENTRY_HEAD.itemsize)

@@ -122,6 +122,11 @@ KINDS = {
     "dledger-index": Kind(
         WARNING, "the index of DLedger's entries is missing, or does not lead to them", "makes it again from the log"
     ),
+    "dledger-begin": Kind(
+        WARNING,
+        "DLedger's log begins inside its first file, behind zeros, and has three files or fewer",
+        "with three files does not start; with fewer, deletes all entries, and asks its leader for them",
+    ),
     "dledger-checkpoint": Kind(
         WARNING,
         "the checkpoint of DLedger's log is missing or damaged, or names entries that the log does not have",

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 from reference.commit_log import blank, make_commit_log
-from reference.dledger import HEAD, make_dledger
+from reference.dledger import HEAD, INDEX_UNIT, make_dledger
 from reference.record import build_record
 from support.cli import run
 
 import rocketstore
-from rocketstore import StoreConfig, StoreError, UnsupportedFormatError
+from rocketstore import CorruptFileError, StoreConfig, StoreError, UnsupportedFormatError
 
 SIZE = 8192
 SIZES = StoreConfig(max_hash_slot_num=100, max_index_num=400, mapped_file_size_consume_queue=2000)
@@ -85,7 +85,7 @@ def read_all(root, config=None):
         assert [int(at) for batch in store.scan(threads=3, columns="phy_offset") for at in batch.phy_offset] == scanned
         queued = []
         for topic, queue_id in store.queues():
-            offset = 0
+            offset = store.get_message(topic, queue_id, 0).min_offset
             while (found := store.get_message(topic, queue_id, offset)).status == "FOUND":
                 queued += [one.phy_offset for one in found.messages]
                 offset = found.next_begin_offset
@@ -182,6 +182,104 @@ def test_a_committed_log_of_dledger_has_no_note(store_with):
     root, _ = store_with()
     with rocketstore.open(root) as store:
         assert not [note for note in store.summary().notes if "committed" in note]
+
+
+def begin_anew(root, offsets, number):
+    """Let the log begin with one of its entries, as a member that was far behind. Source: MmapFileList.rebuildWithPos.
+
+    Returns: the physical offsets of the records that are left.
+    """
+    member = root / "dledger-n0"
+    begin = offsets[number] - HEAD
+    for path in sorted((member / "data").iterdir()):
+        start = int(path.name)
+        if start + SIZE <= begin:
+            path.unlink()
+        elif start < begin:
+            with path.open("r+b") as file:
+                file.write(bytes(begin - start))
+    with (member / "index" / f"{0:020}").open("r+b") as file:
+        file.write(bytes(INDEX_UNIT.size * number))
+    return offsets[number:]
+
+
+@pytest.mark.parametrize("number", [5, 20, 40])  # in the first, the first and the second file
+def test_a_log_that_begins_within_its_first_file_is_sound(store_with, number):
+    root, offsets = store_with(count=120)
+    left = begin_anew(root, offsets, number)
+    assert left[0] % SIZE > HEAD
+    scanned, queued, keyed = read_all(root)
+    assert scanned == left
+    assert queued == left
+    assert keyed == offsets[number:COUNT]
+    with rocketstore.open(root) as store:
+        assert store.commit_log.min_phy_offset == left[0] - HEAD
+        summary = store.summary()
+        assert summary.begin_timestamp == 1_700_000_000_000 + 1000 * number
+        assert summary.problems == []
+        assert store.scan(begin_offset=0, end_offset=left[2]).count() == 2
+        assert store.get_message("T", 0, 0).status == "OFFSET_TOO_SMALL"
+    assert kinds_of_findings(root) == []
+    assert [one.kind for one in rocketstore.verify(root, config=SIZES, quick=True).findings] == ["checkpoint-missing"]
+    rocketstore.rebuild(root, out=root.parent / "new", config=SIZES)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(root / name)
+        (root.parent / "new" / name).rename(root / name)
+    assert read_all(root) == (scanned, queued, keyed)
+
+
+@pytest.mark.parametrize("committed", [29, 33])
+def test_entries_are_counted_from_where_the_log_begins(store_with, committed):
+    root, offsets = store_with(count=120, committed=committed)
+    left = begin_anew(root, offsets, 30)
+    with (root / "dledger-n0" / "index" / f"{0:020}").open("r+b") as file:
+        file.seek(INDEX_UNIT.size * committed + 4)
+        file.write(bytes(8))  # the unit of the last committed entry leads elsewhere
+    assert read_all(root)[0] == left[: committed - 29]
+
+
+@pytest.mark.parametrize("damage", ["unit before", "byte before", "other unit", "no index", "no checkpoint"])
+def test_zeros_before_the_first_entry_are_damage_in_doubt(store_with, damage):
+    root, offsets = store_with(count=120)
+    units = (root / "dledger-n0" / "index" / f"{0:020}").read_bytes()[: INDEX_UNIT.size * 120]
+    left = begin_anew(root, offsets, 5)
+    with (root / "dledger-n0" / "index" / f"{0:020}").open("r+b") as file:
+        if damage == "unit before":
+            file.seek(INDEX_UNIT.size * 4)
+            file.write(units[INDEX_UNIT.size * 4 :][: INDEX_UNIT.size])
+        if damage == "other unit":
+            file.seek(INDEX_UNIT.size * 5 + 4)
+            file.write(units[INDEX_UNIT.size * 6 + 4 :][:8])
+    if damage == "byte before":
+        with (root / "dledger-n0" / "data" / f"{0:020}").open("r+b") as file:
+            file.seek(left[0] - HEAD - 1)
+            file.write(b"x")
+    if damage == "no index":
+        shutil.rmtree(root / "dledger-n0" / "index")
+    if damage == "no checkpoint":
+        (root / "dledger-n0" / "checkpoint").unlink()
+    with rocketstore.open(root) as store:
+        assert store.commit_log.min_phy_offset == 0
+        with pytest.raises(CorruptFileError):
+            store.scan().count()
+        assert store.scan(on_corrupt="skip").count() == len(left)
+    assert "log-zeros" in kinds_of_findings(root)
+
+
+def test_verify_tells_that_a_member_will_not_keep_such_a_log(store_with):
+    root, offsets = store_with()
+    begin_anew(root, offsets, 5)
+    assert len(list((root / "dledger-n0" / "data").iterdir())) == 3
+    assert kinds_of_findings(root) == ["dledger-begin"]
+
+
+@pytest.mark.parametrize("last", [-(2**63), -1, 2**31, 2**58, 2**63 - 1])
+def test_a_hostile_end_index_leaves_the_begin_as_it_is(store_with, last):
+    root, offsets = store_with(count=120)
+    begin_anew(root, offsets, 5)
+    (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex=119\nendIndex={last}\n")
+    with rocketstore.open(root) as store:
+        assert store.scan(on_corrupt="skip").count() == 115
 
 
 @pytest.mark.parametrize("number", [-(2**63), -2, 2**31, 2**58, 2**63 - 1])

@@ -54,7 +54,9 @@ CLAIMS = {
         ],
         CUTS,
     ),
-    **dict.fromkeys(["log-entry-head", "log-entry-order", "dledger-index", "dledger-checkpoint"], ENTRIES),
+    **dict.fromkeys(
+        ["log-entry-head", "log-entry-order", "dledger-index", "dledger-begin", "dledger-checkpoint"], ENTRIES
+    ),
     **dict.fromkeys(["log-file-missing", "queue-file-missing", "unit-missing"], HOLES),
     **dict.fromkeys(
         [

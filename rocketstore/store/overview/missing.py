@@ -79,7 +79,7 @@ def missing_queues(
 def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
     """Return the queues of the first messages of the log's files. Messages that go into no queue are left out."""
     files = islice(log.file_run.files, MAX_FIRST_MESSAGES)
-    begins = np.fromiter((log.reader.record_at(file.file_from_offset) for file in files), np.int64)
+    begins = np.fromiter((log.reader.record_at(log.reader.begin_in(file)) for file in files), np.int64)
     messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
     # The bit of prepared messages is set in rolled-back messages too. Neither are in a queue.
     messages = messages.take(np.flatnonzero(messages.sys_flag & TRANSACTION_PREPARED == 0))

@@ -151,7 +151,7 @@ def count_queues(
 
 def find_log_span(log: CommitLog) -> LogSpan:
     begin, end = log.min_phy_offset, log.max_phy_offset
-    starts = (log.reader.record_at(file.file_from_offset) for file in log.file_run.files)
+    starts = (log.reader.record_at(log.reader.begin_in(file)) for file in log.file_run.files)
     first = next((message for message in map(log.find_message, starts) if message is not None), None)
     last = None if log.last_phy_offset is None else log.find_message(log.last_phy_offset)
     return LogSpan(begin, end, *(None if message is None else message.store_timestamp for message in (first, last)))

@@ -106,11 +106,11 @@ class LogVerifier:
     def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
         """Yield chunks of the files, as begin, end and whether a record must begin there. Leave out holes."""
         for file in list(self.log.file_run.files):
-            start, stop = file.file_from_offset, min(limit, self.log.reader.end_of(file))
+            start, stop = self.log.reader.begin_in(file), min(limit, self.log.reader.end_of(file))
             with self.findings.reporting_errors(file.path):
                 data = merge_ranges(data_ranges(file.path, 0, file.size))
                 for at in range(start, stop, CHUNK):
-                    position = at - start
+                    position = at - file.file_from_offset
                     if at == start or find_overlap(data, position, position + CHUNK):
                         yield at, min(at + CHUNK, stop), at == start
 
@@ -118,9 +118,10 @@ class LogVerifier:
         """Yield samples, as ``_chunks`` does: the first bytes, the middle and the last bytes of each file."""
         files = [file for file in self.log.file_run.files if file.file_from_offset < limit]
         for i, file in enumerate(files):
-            start, used = file.file_from_offset, 0
+            start, used = self.log.reader.begin_in(file), 0
             with self.findings.reporting_errors(file.path):
-                used = nonzero_end(file.path, 0, min(file.size, limit - start)) if i >= len(files) - 2 else file.size
+                first, last = start - file.file_from_offset, min(file.size, limit - file.file_from_offset)
+                used = (nonzero_end(file.path, first, last) if i >= len(files) - 2 else file.size) - first
             middle, last = used // 2, max(used - SAMPLE, SAMPLE)
             if used:
                 yield start, start + min(SAMPLE, used), True
