@@ -38,8 +38,8 @@ INTERNAL = {
     "Message": "of_fields",
     "MessageBatch": "stored_columns to_put",
     "MessageStore": (
-        "find_missing_units formats is_bounded of_entry of_survey of_writing_entry "
-        "plan_other_logs queues_elsewhere reads_other_logs tier with_other_logs without_other_logs"
+        "find_commit_log find_compacted_queues find_missing_units formats is_bounded leave_out_compacted "
+        "find_other_sources of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
     ),
     "PutMessagesResult": "join of",
     "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.cli.formats import finish, is_table, report
-from rocketstore.cli.settings import require_all_logs, scan_conditions
+from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.store_notes import (
     left_out,
     note_bad_bodies,
@@ -45,7 +45,7 @@ def run(
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
     if store.reads_other_logs:
-        require_all_logs(conditions, follows=follow or tail is not None)
+        refuse_places_in_log(conditions, follows=follow or tail is not None)
         surplus = 0
     else:
         conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)

@@ -87,8 +87,8 @@ def scan_conditions(since: int | None, until: int | None, **options: Any) -> dic
     return conditions | {"begin_timestamp": begin, "end_timestamp": end}
 
 
-def require_all_logs(conditions: dict[str, Any], *, follows: bool = False) -> None:
-    """Raise UsageError if a command of a part of the log also reads tiered storage or compacted topics.
+def refuse_places_in_log(conditions: dict[str, Any], *, follows: bool = False) -> None:
+    """Raise UsageError if a command that reads tiered storage or compacted topics has a place in the log.
 
     Parameters: conditions: of the scan. follows: whether another option of the command begins at a place in the log.
     """

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.storage import is_remote
+from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
@@ -27,6 +28,8 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
 from rocketstore.text_values import format_count
+from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.tier_queue import TierQueue
 
 # What a broker's configuration limits a read to.
 MAX_FILTER_MESSAGE_SIZE = 16000
@@ -143,7 +146,7 @@ def get_message(
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
     wanted = split_tags(tags)
-    log, queue, least, most, *_ = view
+    log, queue, least, most = view.log, view.queue, view.least, view.most
     if misplaced := find_misplaced(view, queue_offset):
         return GetMessageResult(*misplaced, least, most, empty_batch(message_fields()))
     reader = _Reader(view, ext, queue_offset, wanted, limits == "broker")
@@ -178,15 +181,39 @@ def find_misplaced(view: QueueView, queue_offset: int) -> tuple[GetMessageStatus
     return GetMessageStatus.OFFSET_OVERFLOW_BADLY, most
 
 
-def get_message_of_parts(
+def get_message_of_queue(
+    queue: StoredQueue,
+    look: Callable[[StoredQueue], QueueView],
+    queue_id: QueueId,
+    queue_offset: int,
+    max_msg_nums: int,
+    tags: str | Iterable[str] | None,
+    limits: str | None,
+    ext: ConsumeQueueExt | None,
+) -> GetMessageResult:
+    """Read messages of a queue, whose older messages may be in tiered storage. These have no physical offset.
+
+    Parameters: look: returns a view of a part of the queue. Other parameters: as of ``get_message``.
+    """
+
+    def read(part: StoredQueue, begin: int, count: int) -> GetMessageResult:
+        found = get_message(look(part), queue_id, begin, count, tags, limits, ext)
+        return found.without_phy_offsets() if isinstance(part, TierQueue) else found
+
+    try:
+        return _get_message_of_parts(parts_of(queue), read, queue_offset, max_msg_nums)
+    except (CorruptFileError, FileNotFoundError):
+        # The queue's first file may have expired since it was listed. Real damage raises the same error again.
+        return _get_message_of_parts(parts_of(queue), read, queue_offset, max_msg_nums)
+
+
+def _get_message_of_parts(
     parts: Sequence[StoredQueue],
     read: Callable[[StoredQueue, int, int], GetMessageResult],
     queue_offset: int,
     max_msg_nums: int,
 ) -> GetMessageResult:
     """Read messages of a queue whose messages are in several queues, in order, with gaps between them at most.
-
-    Messages of tiered storage have no physical offset.
 
     Parameters: read: reads from a queue, from an offset on, a number of messages at most.
     """

@@ -6,18 +6,22 @@ read what its driver planned, and lists no directory.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain, takewhile
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rocketstore.dispatch.follow import follow_batches
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.limits import LONG_MIN
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.scan import RowChoice, Scan
+from rocketstore.messages.arguments import integer_list, text_list
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
@@ -85,6 +89,20 @@ def outside_of(ends: Mapping[QueueId, int]) -> RowChoice | None:
     return RowChoice((*QUEUE_COLUMNS, "keys"), partial(choose_outside, ends)) if ends else None
 
 
+def leave_out_queues(scan: Scan, queues: Iterable[QueueId]) -> Scan:
+    """Return a scan of the commit log without the messages of some compacted queues."""
+    return scan.with_rows(outside_of(dict.fromkeys(queues, LONG_MAX)))
+
+
+# ---- plans -------------------------------------------------------------------------------------------------
+
+
+class PlanOtherLogs(Protocol):
+    """Plans to read the other logs of a store, or those of some topics and queue ids."""
+
+    def __call__(self, topics: Iterable[str] | None, queue_ids: Iterable[int] | None) -> list[OtherLog]: ...
+
+
 def plan_other_logs(
     source: QueueSource[StoredQueue], queues: Iterable[QueueId], compacted: Collection[QueueId]
 ) -> list[OtherLog]:
@@ -115,12 +133,6 @@ def choose_queues(
     return [
         queue for queue in queues if (names is None or queue.topic in names) and (ids is None or queue.queue_id in ids)
     ]
-
-
-def scan_other_logs(logs: Iterable[OtherLog], conditions: Mapping[str, Any]) -> Iterator[Scan]:
-    """Yield scans of planned logs, one after the other. Parameters: as of ``OtherLog.scans``."""
-    for log in logs:
-        yield from log.scans(conditions)
 
 
 def _plan_tier(queue: TierQueue, name: QueueId) -> OtherLog:
@@ -159,3 +171,56 @@ def _leads_to_its_message(log: CommitLog, name: QueueId, unit: CqUnit) -> bool:
     return [(each.topic, each.queue_id, each.queue_offset, each.size) for each in found] == [
         (*name, unit.queue_offset, unit.size)
     ]
+
+
+# ---- reads -------------------------------------------------------------------------------------------------
+
+
+def is_part_of_log(bounds: Iterable[object], conditions: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of a scan have physical offsets.
+
+    Parameters: bounds: arguments without names. conditions: arguments by name.
+    """
+    named = (conditions.get(name) for name in ("begin_offset", "end_offset"))
+    return any(bound is not None for bound in (*bounds, *named))
+
+
+def scan_all_logs(
+    scan: Scan, compacted: Collection[QueueId], plan: PlanOtherLogs, conditions: Mapping[str, Any]
+) -> Scan:
+    """Let a scan of the commit log also read the other logs, which are planned whenever an iteration begins.
+
+    Parameters: compacted: queues that are read from the compaction in place of the log. conditions: of the scan.
+    """
+    topics, queue_ids = text_list(conditions.get("topics"), "topics"), integer_list(conditions.get("queue_ids"))
+
+    def scan_others() -> Iterator[Scan]:
+        return scan_other_logs(plan(topics, queue_ids), conditions)
+
+    return leave_out_queues(scan, compacted).joined_with(scan_others)
+
+
+def scan_other_logs(logs: Iterable[OtherLog], conditions: Mapping[str, Any]) -> Iterator[Scan]:
+    """Yield scans of planned logs, one after the other. Parameters: as of ``OtherLog.scans``."""
+    for log in logs:
+        yield from log.scans(conditions)
+
+
+def follow_all_logs(
+    log: CommitLog,
+    plan: PlanOtherLogs,
+    poll: float | None,
+    stop: threading.Event | None,
+    columns: Iterable[str] | None,
+) -> Iterator[MessageBatch]:
+    """Yield the messages of other logs, and then follow the commit log from its beginning, without repeated messages.
+
+    Parameters: as of ``follow_batches``.
+    """
+    begin = log.min_phy_offset  # before the plan: what leaves the log meanwhile is in tiered storage
+    others = plan(None, None)
+    older: Iterator[MessageBatch] = chain.from_iterable(scan_other_logs(others, {"columns": columns}))
+    if stop is not None:
+        older = takewhile(lambda batch: not stop.is_set(), older)
+    rows = outside_of({other.queue: other.end for other in others if not other.is_tier})
+    return chain(older, follow_batches(log, begin, poll, stop, columns, rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
-from rocketstore.query.other_logs import OtherLog, choose_outside, scan_other_logs
+from rocketstore.query.other_logs import OtherLog, choose_outside, choose_queues, plan_other_logs, scan_other_logs
 from rocketstore.query.query_messages import QueryMessagesResult
+from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.tier.tier_index import TierIndex
 from rocketstore.tier.tier_source import TierSource
 
@@ -34,6 +35,26 @@ class OtherSources(NamedTuple):
     compacted: frozenset[QueueId]
     shared_topics: frozenset[str]
     logs: list[OtherLog]
+
+
+def find_other_sources(
+    tier: TierSource | None,
+    compacted: frozenset[QueueId],
+    topics: Collection[str] | None,
+    local_queues: QueueSource[StoredQueue],
+    all_queues: QueueSource[StoredQueue],
+) -> OtherSources:
+    """Find where queries of some topics, None for all, find messages that are not in the commit log.
+
+    Parameters: local_queues: the queues of the store without tiered storage. all_queues: with the tiered storage that
+    is read.
+    """
+    queues = choose_queues(sorted(compacted), topics, None)
+    names = {queue.topic for queue in queues}
+    shared = {
+        name for name in names if any(QueueId(name, each) not in compacted for each in all_queues.queue_ids(name))
+    }
+    return OtherSources(tier, compacted, frozenset(shared), plan_other_logs(local_queues, queues, queues))
 
 
 def add_other_messages(
@@ -66,6 +87,19 @@ def add_other_messages(
             complete[row] &= not older.reasons
             reasons |= dict.fromkeys(older.reasons)
     return found.with_messages(batches, complete, list(reasons))
+
+
+def rows_of(topics: Any, keys: Any) -> tuple[list[str], list[str]]:
+    """Return topic and key of each row of a query. Parameters: as of ``MessageStore.query_messages``."""
+    words = [keys] if isinstance(keys, str) else _texts_of(keys)
+    return [topics] * len(words) if isinstance(topics, str) else _texts_of(topics), words
+
+
+def _texts_of(column: Any) -> list[str]:
+    """Return the strings of a list, or of a column of NumPy, pandas, polars or Arrow."""
+    found = (getattr(column, name, None) for name in ("to_pylist", "tolist", "to_list"))
+    to_list = next(filter(None, found), None)
+    return list(column if to_list is None else to_list())
 
 
 def words_of(message: Message, index_type: str | None) -> set[str | None]:

@@ -3,46 +3,125 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import operator
 import os
+import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, overload
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.storage import held_lists, local_path
+from rocketstore.disk.storage import held_lists, is_remote, local_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError
-from rocketstore.messages.arguments import text_set
+from rocketstore.dispatch.follow import COLUMNS, DispatchRequest, follow_batches, requests_of
+from rocketstore.errors import StoreClosedError, StoreError
+from rocketstore.extras import import_extra
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
+from rocketstore.index.key_lookup import KeyIndex
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import Scan
+from rocketstore.made_by import made_by
+from rocketstore.messages.arguments import text_list, text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview, Previewed
+from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
+from rocketstore.query.coverage import Coverage
+from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_queue
+from rocketstore.query.other_logs import (
+    OtherLog,
+    choose_queues,
+    follow_all_logs,
+    is_part_of_log,
+    leave_out_queues,
+    plan_other_logs,
+    scan_all_logs,
+)
+from rocketstore.query.query_messages import (
+    MAX_SCAN,
+    QueryMessageResult,
+    QueryMessagesResult,
+    query_message,
+    query_messages,
+)
+from rocketstore.query.query_other_logs import OtherSources, add_other_messages, find_other_sources, rows_of
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_source import Boundary, StoredQueue
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.config_values import TopicConfig
+from rocketstore.state.lock_file import is_held
 from rocketstore.store.expiry import ExpiredFiles
+from rocketstore.store.opened_index import OpenedIndex
+from rocketstore.store.opened_log import OpenedLog
+from rocketstore.store.opened_queues import OpenedQueues
 from rocketstore.store.overview.dead_letters import DeadFilter, DeadMessages, find_dead_letters
-from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_names, explain_unknown_topic
+from rocketstore.store.overview.known_names import (
+    explain_unknown_group,
+    explain_unknown_names,
+    explain_unknown_topic,
+    warn_unknown_topics,
+)
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
+from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import KINDS, PendingMessages
-from rocketstore.store.reader import StoreReader
+from rocketstore.store.stamped_values import StampedValues
+from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
+from rocketstore.survey.broker_config import BrokerConfig, open_tables
+from rocketstore.survey.formats import StoreFormats, find_formats
+from rocketstore.survey.open_tier import find_index_slots
+from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, epoch_ms
+from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.tier.places import TierPlaces
+from rocketstore.tier.tier_source import StoredTier
 
 if TYPE_CHECKING:
+    from rocketstore.dataset.store_dataset import StoreDataset
     from rocketstore.dispatch.reput import OwnDispatcher
     from rocketstore.store.writer import StoreWriter
 
+P = ParamSpec("P")
 
-class MessageStore(Previewed, StoreReader, Closable):
+
+def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
+    """Make a method of a store that calls a method of its log, with the same parameters and documentation.
+
+    Unknown topics give a warning: only the store knows its topics.
+    """
+
+    @functools.wraps(method)
+    def call(self: MessageStore, /, *args: P.args, **options: P.kwargs) -> Scan:
+        # An iterator could be read only once.
+        conditions: dict[str, Any] = {
+            name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
+        }
+        scan = method(self.commit_log, *args, **conditions)
+        if self.reads_other_logs and not is_part_of_log(args, conditions):
+            scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
+        warn_unknown_topics(self, text_list(conditions.get("topics"), "topics") or ())
+        return scan
+
+    return call
+
+
+@made_by("rocketstore.open(path)")
+class MessageStore(Previewed, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
@@ -66,6 +145,35 @@ class MessageStore(Previewed, StoreReader, Closable):
     ...     print(len(store["Orders"]), "Orders" in store)
     100 True
     """
+
+    def __init__(
+        self,
+        places: AnyPlaces,
+        config: StoreConfig,
+        mode: str = "r",
+        writer: StoreWriter | None = None,
+        *,
+        leftovers: bool = False,
+        tiered: bool = False,
+        compacted: bool = False,
+    ) -> None:
+        self.path = places.root
+        self.places = places
+        self.mode = mode
+        self.config = config
+        self.leftovers = leftovers
+        self.tiered = tiered
+        self.compacted = compacted
+        # A writer changes its store, and the stamp does not see the tier and the compaction.
+        is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
+        self._writer = writer
+        self._log = OpenedLog(places, config, writer, leftovers=leftovers)
+        self._index = OpenedIndex(places, config, self._log, writer)
+        self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
+        self._views = StoreViews(self._log, self._index, StampedValues(places) if is_kept else None)
+        self._closed = False
+
+    # ---- opening -------------------------------------------------------------------------------------------
 
     @classmethod
     def open(
@@ -231,6 +339,535 @@ class MessageStore(Previewed, StoreReader, Closable):
             raise io.UnsupportedOperation(f"{self.path} is open for reading: open it with mode 'a' to write to it")
         return self._writer
 
+    # ---- log -----------------------------------------------------------------------------------------------
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The commit log. Raises: FileNotFoundError."""
+        return self._log.log
+
+    def find_commit_log(self) -> CommitLog | None:
+        """Return the commit log, None if it is missing or in an unsupported format."""
+        return self._log.find()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
+        return self._log.is_bounded
+
+    # ---- index ---------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> IndexService | None:
+        """The index with its current files; None if the store has no index. Queries skip its damaged files.
+
+        Raises: UnsupportedFormatError for an index in RocksDB; CorruptFileError for a damaged file; ValueError if no
+        file shows its geometry.
+        """
+        self._require_open()
+        index = self._index.find_files()
+        if index is not None and index.damaged:
+            raise next(iter(index.damaged.values()))
+        return index
+
+    @property
+    def key_index(self) -> KeyIndex | None:
+        """The index that queries by key use: its files, or else a RocksDB. None if the store has no index.
+
+        Raises: UnsupportedFormatError for an index in RocksDB, without its extra.
+        """
+        self._require_open()
+        return self._index.find()
+
+    # ---- small files ---------------------------------------------------------------------------------------
+
+    @property
+    def checkpoint(self) -> StoreCheckpoint:
+        """The current checkpoint; all zeros if the file is missing. Raises: CorruptFileError."""
+        if self._writer is not None:
+            return self._writer.checkpoint
+        return StoreCheckpoint.open(self.places.checkpoint)
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """The current files of ``config``. Every call reads them again."""
+        return BrokerConfig.of_tables(open_tables(self.places, self.config))
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """The broker's topics by name, of topics.json or RocksDB. Empty if they cannot be read."""
+        return open_tables(self.places, self.config).read_topics()
+
+    @property
+    def last_exit_ok(self) -> bool:
+        """Whether there is no ``abort`` file, which a running broker has and a crashed one leaves.
+
+        Source: DefaultMessageStore.isTempFileExist.
+        """
+        return not self.places.abort.exists()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process, a broker or this one, has the store open for writing. False for a remote store."""
+        return is_held(self.places.lock)
+
+    @property
+    def formats(self) -> StoreFormats:
+        """The present formats of the store's parts."""
+        self._require_open()
+        return find_formats(self.places, self.config)
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[QueueId]:
+        """Return an iterator of the ids (topic, queue_id) of all queues on disk, sorted.
+
+        Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra, and the log does not give them.
+        """
+        return self._complete_queues().consumer_queues.queues()
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the sorted queue ids of a topic on disk, none for an unknown topic.
+
+        Raises: as ``queues``.
+        """
+        return self._complete_queues().find_ids(topic)
+
+    def consume_queue(self, topic: str, queue_id: int) -> StoredQueue:
+        """Open a queue. Some hundred queues stay open; use a queue at once, or keep it and close it.
+
+        Of a compacted topic this is the queue from which consumers are served: its units lead into ``queue.log``, a log
+        of its own. A writer opens the queue of all messages.
+
+        Raises: KeyError if the queue is missing; as ``queues``.
+        """
+        return self._complete_queues().open(QueueId(topic, operator.index(queue_id)))
+
+    def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
+        """Open the ext files of a queue. Raises: KeyError if they are missing."""
+        self._require_open()
+        return self._queues.open_ext(QueueId(topic, operator.index(queue_id)))
+
+    def log_queue(self, topic: str, queue_id: int) -> StoredQueue:
+        """Open the queue whose units lead into the commit log: of a compacted topic, that of all messages.
+
+        Raises: as ``consume_queue``.
+        """
+        return self._complete_queues().open_log_queue(QueueId(topic, operator.index(queue_id)))
+
+    def find_missing_units(self) -> list[str]:
+        """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
+
+        A broker writes units without RocksDB's write-ahead log: the last ones are only in its memory, and are lost if
+        it is killed. Raises: StoreError, OSError.
+        """
+        self._require_open()
+        return self._queues.find_missing_units()
+
+    def _complete_queues(self) -> OpenedQueues:
+        """Return the queues when they have all messages that were put. Raises: StoreClosedError; StoreError."""
+        self._require_open()
+        if self._writer is not None:
+            self._writer.dispatch_pending()
+        return self._queues
+
+    # ---- scan ----------------------------------------------------------------------------------------------
+
+    scan = method_of_log(CommitLog.scan)
+
+    @property
+    def reads_other_logs(self) -> bool:
+        """Whether scans also read compacted topics or tiered storage."""
+        return self.tiered or self.compacted
+
+    @property
+    def tier(self) -> TierPlaces:
+        """Where the broker's files are in tiered storage, as it was found first.
+
+        Raises: ValueError if no path is known; StoreError; OSError.
+        """
+        return self._queues.tier
+
+    def find_compacted_queues(self) -> frozenset[QueueId]:
+        """Return the queues whose messages are read from the compaction in place of the log."""
+        return self._queues.find_compacted_queues() if self.compacted else frozenset()
+
+    def leave_out_compacted(self, scan: Scan) -> Scan:
+        """Return a scan of the log without the messages of the queues that are read from the compaction."""
+        return leave_out_queues(scan, self.find_compacted_queues())
+
+    def plan_other_logs(
+        self, topics: Iterable[str] | None = None, queue_ids: Iterable[int] | None = None
+    ) -> list[OtherLog]:
+        """Plan to read the logs that are not the commit log, if the store was opened with ``tiered`` or ``compacted``.
+
+        Parameters: topics, queue_ids: only queues of these; None for all. Raises: OSError; StoreError.
+        """
+        if not self.reads_other_logs:
+            return []
+        self._require_open()
+        source = self._queues.consumer_queues
+        return plan_other_logs(source, choose_queues(source.queues(), topics, queue_ids), self.find_compacted_queues())
+
+    def dataset(
+        self,
+        *,
+        columns: str | Iterable[str] | None = None,
+        keys: str | Iterable[str] | None = None,
+        on_corrupt: Literal["raise", "skip"] = "raise",
+    ) -> StoreDataset:
+        """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
+
+        A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp or
+        uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
+
+        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. keys: only
+        messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``.
+        Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
+
+        Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
+        between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
+        be noticed: messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled
+        back messages.
+        Source: none.
+
+        Examples:
+        >>> rocketstore.open("demo").dataset().count_rows()
+        101
+        """
+        import_extra("pyarrow.dataset", "arrow")
+        from rocketstore.dataset.store_dataset import StoreDataset
+
+        given = text_list(keys, "keys")
+        wanted = None if given is None else tuple(given)
+        self.commit_log.scan(keys=wanted, on_corrupt=on_corrupt)  # raises errors of these
+        return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
+
+    # ---- by time -------------------------------------------------------------------------------------------
+
+    @overload
+    def get_offset_by_time(
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: None = None,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
+    ) -> dict[int, int]: ...
+    @overload
+    def get_offset_by_time(
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: int,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
+    ) -> int: ...
+    def get_offset_by_time(
+        self,
+        topic: str,
+        timestamp: Time,
+        queue_id: int | None = None,
+        boundary: Boundary = "lower",
+        *,
+        exact_times: bool = False,
+    ) -> int | dict[int, int]:
+        """Find queue offsets by store time.
+
+        The answers are those of a broker. Its search is binary and assumes that store times never go back.
+
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. queue_id: None for all queues of the
+        topic. boundary: "lower": the first message of that time or later; "upper": the last message of that time or
+        earlier. exact_times: read the times of all messages, without that assumption.
+        Returns: the queue offset, or a dict from queue id to queue offset. Raises: KeyError for a missing queue.
+        Source: DefaultMessageStore.getOffsetInQueueByTime.
+        """
+        timestamp = epoch_ms(timestamp, "timestamp")
+        self.commit_log.refresh()
+        if queue_id is not None:
+            return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary, exact_times=exact_times)
+        ids = self.queue_ids(topic)
+        if not ids:
+            raise KeyError(describe_unknown_topic(self, topic))
+        return {
+            queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary, exact_times=exact_times)
+            for queue in ids
+        }
+
+    def find_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> PhyOffsetByTime:
+        """Find the physical offset of the first message that was stored at a time or later.
+
+        The answer is the end of the log if there is no later message. Messages that cannot be read are ignored. Files
+        whose first messages, and those of their neighbours, are more than a day older than the time are not read. Their
+        messages are all older, unless the clock was ahead by more than a day within a file, and was corrected in it.
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. exact_times: read every file.
+        Returns: PhyOffsetByTime, which says whether files were not read. Raises: TypeError, ValueError for other times.
+        Source: none.
+
+        Examples:
+        >>> rocketstore.open("demo").find_phy_offset_by_time(0).phy_offset
+        0
+        """
+        first_time = epoch_ms(timestamp, "timestamp")
+        return find_phy_offset_by_time(self.commit_log, first_time, exact_times=exact_times)
+
+    def get_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> int:
+        """Return the physical offset of the first message that was stored at a time or later.
+
+        Parameters, raises: as ``find_phy_offset_by_time``, which also says whether the answer is certain.
+        """
+        return self.find_phy_offset_by_time(timestamp, exact_times=exact_times).phy_offset
+
+    # ---- by queue, offset and id ---------------------------------------------------------------------------
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int = 32,
+        *,
+        tags: str | Iterable[str] | None = None,
+        limits: Literal["broker"] | None = None,
+    ) -> GetMessageResult:
+        """Read messages of a queue as a consumer does, starting at a queue offset.
+
+        Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
+        for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
+        and at the broker's limits of bytes.
+        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no
+        sound record of the queue gives no message. With limits="broker" a record of another queue is a message, as for
+        a broker.
+        Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
+        Source: DefaultMessageStore.getMessage.
+
+        Examples:
+        >>> [message.body for message in rocketstore.open("demo").get_message("Orders", 0, 10, 2)]
+        [b'order 10', b'order 11']
+        """
+        self._require_open()
+        name = QueueId(topic, operator.index(queue_id))
+        place = operator.index(queue_offset), operator.index(max_msg_nums)
+        ext = None if tags is None else self._queues.find_ext(name)
+        view = self._views.find_queue(name)
+        if view is not None:
+            return get_message(view, name, *place, tags, limits, ext)
+        try:
+            queue = self.consume_queue(*name)
+        except KeyError:
+            return GetMessageResult.without_queue()
+        look = functools.partial(self._views.look_at_queue, name)
+        return get_message_of_queue(queue, look, name, *place, tags, limits, ext)
+
+    def look_message_by_offset(self, phy_offset: int) -> Message | None:
+        """Read the message at a physical offset, bytes; None if no message begins there.
+
+        Source: DefaultMessageStore.lookMessageByOffset.
+        """
+        return self.commit_log.find_message(phy_offset)
+
+    def query_message_by_id(self, msg_id: str) -> Message | None:
+        """Read the message of an offset message id; None if it is missing. Raises: ValueError for an invalid id.
+
+        Source: MQAdminImpl.viewMessage.
+        """
+        message = self.look_message_by_offset(phy_offset_of(msg_id))
+        return message if message is not None and message.msg_id == msg_id.upper() else None
+
+    # ---- by key --------------------------------------------------------------------------------------------
+
+    @property
+    def coverage(self) -> Coverage:
+        """The index and the log that queries by key read, and which messages they may miss."""
+        self._require_open()
+        return self._views.find_coverage()
+
+    def query_messages(
+        self,
+        topic: Any,
+        keys: Any,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
+        *,
+        index_type: IndexType | None = None,
+        max_scan: int = MAX_SCAN,
+        threads: int = 1,
+    ) -> QueryMessagesResult:
+        """Find the messages of many keys by the index, and verify each message on its record.
+
+        The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
+        their end in every file that may have messages of the log. So it hides no message and returns each once.
+
+        Parameters: topic: str, or a column of n str. keys: a str, or as for ``hash_keys``; a key is a word of KEYS, or
+        UNIQ_KEY. max_num: the largest number of messages for a key; the newest are returned. begin_timestamp,
+        end_timestamp: store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601
+        text. index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries of a key than
+        this number were read and the same file has more of them, the search for the key ends and its answer is
+        incomplete; entries are read in steps, so the search may read somewhat more. threads: the number of threads; at
+        most one for each key is used.
+        Returns: QueryMessagesResult, which says whether and why it may be incomplete.
+        Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
+        that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
+        Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
+        """
+        times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
+        self._require_open()
+        view = self._views.look_at_index(index_type)
+        found = query_messages(view, topic, keys, max_num, *times, index_type, max_scan, threads)
+        found = self._query_other_logs(found, topic, keys, times, index_type, operator.index(max_num))
+        if not found and isinstance(topic, str):
+            warn_unknown_topics(self, [topic])
+        return found
+
+    def find_other_sources(self, topics: Collection[str] | None) -> OtherSources:
+        """Find where queries by key read other logs, as the store was opened with ``tiered`` or ``compacted``.
+
+        Parameters: topics: of the queries; None for all.
+        """
+        self._require_open()
+        tier = None
+        if self.tiered:
+            tier = StoredTier(self.tier, self.config, self.places.tiered_index, find_index_slots(self.config))
+        compacted = self.find_compacted_queues()
+        if not compacted:
+            return OtherSources(tier, compacted, frozenset(), [])
+        return find_other_sources(tier, compacted, topics, self._queues.local_queues, self._queues.consumer_queues)
+
+    def _query_other_logs(
+        self,
+        found: QueryMessagesResult,
+        topics: Any,
+        keys: Any,
+        times: tuple[int, int],
+        index_type: IndexType | None,
+        most: int,
+    ) -> QueryMessagesResult:
+        """Add the messages of other logs to the answer of a query, if the store was opened so."""
+        if not self.reads_other_logs:
+            return found
+        names, words = rows_of(topics, keys)
+        sources = self.find_other_sources({*names})
+        return add_other_messages(found, sources, names, words, times, index_type, most)
+
+    def _query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        times: tuple[Time, Time | None],
+        index_type: IndexType | None,
+        max_scan: int,
+    ) -> QueryMessageResult:
+        """Find the messages of a key for a method that a user called: a warning names the line of that call."""
+        limits = epoch_ms(times[0], "begin_timestamp"), end_ms(times[1], "end_timestamp")
+        self._require_open()
+        view = self._views.look_at_index(index_type)
+        if self.reads_other_logs:
+            found = query_messages(view, topic, [key], max_num, *limits, index_type, max_scan, 1)
+            found = self._query_other_logs(found, topic, [key], limits, index_type, operator.index(max_num))
+            result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+        else:
+            result = query_message(view, topic, key, operator.index(max_num), limits, index_type, max_scan)
+        if not result:
+            warn_unknown_topics(self, [topic], stacklevel=4)
+        return result
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
+        *,
+        index_type: IndexType | None = None,
+        max_scan: int = MAX_SCAN,
+    ) -> QueryMessageResult:
+        """Find the messages of a key, newest first.
+
+        Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
+        Source: DefaultMessageStore.queryMessage.
+
+        Examples:
+        >>> rocketstore.open("demo").query_message("Orders", "order-7")[0].body
+        b'order 7'
+        """
+        times = begin_timestamp, end_timestamp
+        return self._query_message(topic, key, max_num, times, index_type, max_scan)
+
+    def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
+        """Find the messages with a unique key, which a client gives as message id.
+
+        Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
+        """
+        return self._query_message(topic, uniq_key, MAX_MSGS_NUM_BATCH, (0, None), "U", MAX_SCAN)
+
+    def query_message_by_tag(
+        self,
+        topic: str,
+        tag: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
+        *,
+        max_scan: int = MAX_SCAN,
+    ) -> QueryMessageResult:
+        """Find the messages with these tags. RocketMQ adds index entries of tags since 5.4.0.
+
+        Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
+        Source: IndexService.queryOffset with INDEX_TAG_TYPE.
+        """
+        return self._query_message(topic, tag, max_num, (begin_timestamp, end_timestamp), "T", max_scan)
+
+    # ---- follow --------------------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[DispatchRequest]:
+        """Yield each message as it is dispatched, also while another process writes the store.
+
+        Parameters: from_phy_offset: bytes; None for the beginning of the log. To resume later, pass the sum of
+        phy_offset and size of the last request. poll: seconds between two checks of the log; None stops at the log's
+        current end. stop: ends the iteration.
+        Returns: iterator of DispatchRequest. Raises: CorruptFileError for damage that records follow.
+
+        Notes: A store that was opened with ``tiered`` or ``compacted`` begins with the messages that are in other logs,
+        if ``from_phy_offset`` is None. Later messages of compacted topics come from the log.
+        Source: ReputMessageService.doReput.
+        """
+        return requests_of(self._follow(from_phy_offset, COLUMNS, poll, stop))
+
+    def follow_batches(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        columns: str | Iterable[str] | None = None,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[MessageBatch]:
+        """Yield messages as ``follow`` does, in batches.
+
+        Parameters: columns: as for ``scan``. Other parameters, raises: as ``follow``. Returns: iterator of
+        MessageBatch.
+        """
+        names = text_list(columns, "columns")  # an iterator could be read only once
+        return self._follow(from_phy_offset, names, poll, stop)
+
+    def _follow(
+        self, from_phy_offset: int | None, columns: list[str] | None, poll: float | None, stop: threading.Event | None
+    ) -> Iterator[MessageBatch]:
+        log = self.commit_log
+        if from_phy_offset is not None or not self.reads_other_logs:
+            return follow_batches(log, from_phy_offset, poll, stop, columns)
+        return follow_all_logs(log, self.plan_other_logs, poll, stop, columns)
+
     # ---- summary and lag -----------------------------------------------------------------------------------
 
     def summary(self, *, count_messages: bool = True) -> StoreSummary:
@@ -375,6 +1012,10 @@ class MessageStore(Previewed, StoreReader, Closable):
             stack.callback(self._end_reads)
             if self._writer is not None:
                 self._writer.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.path} is closed")
 
     def _end_reads(self) -> None:
         """Let later reads and writes raise StoreClosedError."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
+from functools import partial
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.file_run_reader import Mappings
@@ -14,9 +16,11 @@ from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
+from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
@@ -28,7 +32,6 @@ from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.tier.joined_queue import JoinedQueues
 from rocketstore.tier.places import TierPlaces
-from rocketstore.tier.segments import open_tier_log
 
 MAX_QUEUES = 256  # queues that are kept open
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
@@ -60,7 +63,7 @@ class OpenedQueues:
 
     def find_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic on disk, none for an unknown topic. Raises: UnsupportedFormatError."""
-        found = self.served.queue_ids(topic)
+        found = self.consumer_queues.queue_ids(topic)
         if not found and self._formats is not None:
             self._formats.require_light_queues(topic)
         return found
@@ -69,17 +72,34 @@ class OpenedQueues:
         """Open a queue as consumers read it, or return it if it is open. Raises: KeyError; UnsupportedFormatError."""
         queue = self._opened.pop(queue_id, None)
         if queue is None or not queue.directory.is_dir():
-            queue = self._require(self.served.open(*queue_id), queue_id)
+            queue = self._require(self.consumer_queues.open(*queue_id), queue_id)
         self._opened[queue_id] = queue
         if len(self._opened) > MAX_QUEUES:
             self._opened.popitem(last=False)
         return queue
 
-    def open_of_log(self, queue_id: QueueId) -> StoredQueue:
+    def open_log_queue(self, queue_id: QueueId) -> StoredQueue:
         """Open the queue whose units lead into the commit log. Raises: KeyError; UnsupportedFormatError."""
         if queue_id.topic not in self._compacted_topics and not self._is_tiered:
             return self.open(queue_id)
-        return self._require(self._of_log.open(*queue_id), queue_id)
+        return self._require(self.log_queues.open(*queue_id), queue_id)
+
+    def open_ext(self, queue_id: QueueId) -> ConsumeQueueExt:
+        """Open the ext files of a queue. Raises: KeyError."""
+        found = self.find_ext(queue_id)
+        if found is None:
+            queue = f"queue {queue_id.queue_id} of topic {queue_id.topic!r}"
+            raise KeyError(f"{self._places.root}: there is no ext file of {queue}")
+        return found
+
+    def find_ext(self, queue_id: QueueId) -> ConsumeQueueExt | None:
+        """Open the ext files of a queue; None if they are missing."""
+        if not is_file_name(queue_id.topic):
+            return None
+        size = self._config.mapped_file_size_consume_queue_ext
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return ConsumeQueueExt.open(self._places.queue(ConsumeQueueExt, *queue_id), mapped_file_size=size)
+        return None
 
     def _require(self, queue: StoredQueue | None, queue_id: QueueId) -> StoredQueue:
         if queue is not None:
@@ -91,28 +111,28 @@ class OpenedQueues:
     # ---- sources -------------------------------------------------------------------------------------------
 
     @property
-    def served(self) -> QueueSource[StoredQueue]:
+    def consumer_queues(self) -> QueueSource[StoredQueue]:
         """The queues as consumers read them; with ``is_tiered`` also their messages that are only in the tier."""
-        queues = self.local
-        if not self._is_tiered:
-            return queues
-        places = self.tier
-        return JoinedQueues(queues, places, lambda queue: open_tier_log(places.log(queue), self._config))
+        return JoinedQueues(self.local_queues, self.tier, self._config) if self._is_tiered else self.local_queues
 
     @property
-    def local(self) -> QueueSource[StoredQueue]:
+    def local_queues(self) -> QueueSource[StoredQueue]:
         """The queues as consumers read them, without tiered storage: those of compacted topics are the compaction's."""
+        compacted = self._find_compacted()
+        return self.log_queues if compacted is None else compacted
+
+    def find_compacted_queues(self) -> frozenset[QueueId]:
+        """Return the ids of the queues that consumers read from the compaction."""
+        found = self._find_compacted()
+        return frozenset() if found is None else found.compacted()
+
+    def _find_compacted(self) -> CompactedQueues | None:
         topics = self._compacted_topics
         if not topics:
-            return self._of_log
+            return None
         directories = self._places.compacted_queues, self._places.compacted_logs
-        return CompactedQueues(
-            self._of_log,
-            topics,
-            directories,
-            lambda path: open_compacted_log(path, self._config),
-            self._mappings,
-        )
+        open_log = partial(open_compacted_log, config=self._config)
+        return CompactedQueues(self.log_queues, topics, directories, open_log, self._mappings)
 
     @lazy_property
     def tier(self) -> TierPlaces:
@@ -130,7 +150,7 @@ class OpenedQueues:
         return self._chosen_topics[1]
 
     @property
-    def _of_log(self) -> QueueSource[StoredQueue]:
+    def log_queues(self) -> QueueSource[StoredQueue]:
         """The queues whose units lead into the commit log, in the format from which consumers are served."""
         formats = self._find_formats()
         if formats.queue_database is not None and formats.are_queues_in_database:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
 
 from rocketstore.disk.file_run_reader import SETTLED
 from rocketstore.disk.store_path import StorePath
@@ -13,7 +13,6 @@ from rocketstore.survey.places import AnyPlaces
 
 MAX_AGE = 1_000_000_000  # ns that a value is used, since some file systems do not report changes of a directory
 MAX_VALUES = 256
-V = TypeVar("V")
 _Stamp = list[tuple[int, int, int]]  # inode, last change and size of each directory and file
 
 
@@ -47,32 +46,25 @@ class StampedValues:
             return None
         return kept.value if self._find_stamp(kept.paths) == kept.stamp else None
 
-    def find_or_make(
-        self, key: Hashable, make: Callable[[], V], paths_of: Callable[[V], Iterable[StorePath] | None]
-    ) -> V:
-        """Return the kept value of a key, or make a value and keep it if its files are unchanged for long enough.
+    def begin(self) -> int | None:
+        """Return the present time, ns since the epoch, for a value that is made next. None if it must not be kept."""
+        return time.time_ns() if self._is_stopped() else None
 
-        Parameters: paths_of: returns the directories and files from which a value came, besides root and log
-        directories; None for a value that must not be kept.
+    def keep(self, key: Hashable, value: object, paths: Iterable[StorePath], begin: int | None) -> None:
+        """Keep a value if its last change was so long before ``begin`` that a later change will have another time.
+
+        Parameters: paths: the directories and files from which the value came, besides root and log directories.
+        begin: as ``begin`` returned it before the value was made.
         """
-        found: V | None = self.find(key)
-        if found is not None:
-            return found
-        begin, was_stopped = time.time_ns(), self._is_stopped()
-        value = make()
-        paths = paths_of(value) if was_stopped else None
-        if paths is not None and self._is_stopped():
-            self._keep(key, value, [*self._directories, *map(str, paths)], begin)
-        return value
-
-    def _keep(self, key: Hashable, value: object, paths: list[str], begin: int) -> None:
-        """Keep a value if its last change was so long before ``begin`` that a later change will have another time."""
-        stamp = self._find_stamp(paths)
+        if begin is None or not self._is_stopped():
+            return
+        names = [*self._directories, *map(str, paths)]
+        stamp = self._find_stamp(names)
         if stamp is None or max(changed for _, changed, _ in stamp) > begin - SETTLED:
             return
         if len(self._kept) >= MAX_VALUES:
             self._kept.clear()
-        self._kept[key] = _Kept(value, paths, stamp, begin)
+        self._kept[key] = _Kept(value, names, stamp, begin)
 
     def _is_stopped(self) -> bool:
         return not os.path.lexists(self._abort)

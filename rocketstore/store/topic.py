@@ -14,7 +14,7 @@ from rocketstore.preview import Preview, Previewed
 from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
-from rocketstore.store.reader import StoreReader
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import Time, format_count
 
 
@@ -47,7 +47,7 @@ class Topic(Previewed):
     (100, 50, 1)
     """
 
-    def __init__(self, store: StoreReader, name: str) -> None:
+    def __init__(self, store: ReadableStore, name: str) -> None:
         self.store = store
         self.name = name
 

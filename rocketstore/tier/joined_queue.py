@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar, overload
 
 import numpy as np
 
+from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
@@ -16,7 +17,7 @@ from rocketstore.queue.queue_source import Boundary, QueueSource, StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 from rocketstore.tier.places import TierPlaces
-from rocketstore.tier.segments import open_segments
+from rocketstore.tier.segments import open_segments, open_tier_log
 from rocketstore.tier.tier_queue import TierQueue
 
 NO_OFFSET = -1  # in place of the physical offset of a message that is only in the tier
@@ -149,13 +150,11 @@ def _join(first: ConsumeQueueUnits, second: ConsumeQueueUnits) -> ConsumeQueueUn
 class JoinedQueues:
     """The queues of a store with their older messages of a tier."""
 
-    def __init__(
-        self, queues: QueueSource[StoredQueue], places: TierPlaces, open_log: Callable[[QueueId], CommitLog]
-    ) -> None:
-        """Parameters: queues: of the store. open_log: opens the log of a queue in the tier."""
+    def __init__(self, queues: QueueSource[StoredQueue], places: TierPlaces, config: StoreConfig) -> None:
+        """Parameters: queues, config: of the store."""
         self._queues = queues
         self._places = places
-        self._open_log = open_log
+        self._config = config
 
     def queues(self) -> Iterator[QueueId]:
         return iter(sorted({*self._queues.queues(), *self._places.queues()}))
@@ -169,5 +168,6 @@ class JoinedQueues:
         if queue_id not in self._places.queue_ids(topic):
             return local
         queue = QueueId(topic, queue_id)
-        tier = TierQueue(open_segments(self._places.units(queue)), self._open_log(queue))
+        log = open_tier_log(self._places.log(queue), self._config)
+        tier = TierQueue(open_segments(self._places.units(queue)), log)
         return JoinedQueue(tier, local) if len(tier) else local

@@ -80,7 +80,7 @@ def test_a_plan_is_read_elsewhere_without_listing(golden, compacted, monkeypatch
     with open_tiered(golden) as store, rocketstore.open(compacted, compacted=True) as other:
         plans = pickle.loads(pickle.dumps([store.plan_other_logs(), other.plan_other_logs()]))
         counts = [store.scan().count() - store.commit_log.scan().count(), other.scan().count()]
-        counts[1] -= other.without_other_logs(other.commit_log.scan()).count()
+        counts[1] -= other.leave_out_compacted(other.commit_log.scan()).count()
 
     def refuse(*args):
         raise AssertionError("a directory is listed")
@@ -106,7 +106,7 @@ def test_a_compacted_topic_is_scanned_where_its_units_are_damaged(compacted, tmp
 def test_a_queue_without_compacted_files_is_scanned_in_the_log(compacted, tmp_path):
     root = shutil.copytree(compacted, tmp_path / "store")
     with rocketstore.open(root, compacted=True) as store:
-        queue = sorted(store.queues_elsewhere)[0]
+        queue = sorted(store.find_compacted_queues())[0]
     shutil.rmtree(root / "compaction" / "compactionCq" / queue.topic / str(queue.queue_id))
     with rocketstore.open(root, compacted=True) as store, rocketstore.open(root) as log:
         expected = log.scan(topics=queue.topic, queue_ids=queue.queue_id).count()
@@ -137,7 +137,7 @@ def test_following_begins_in_the_other_logs(name, request):
 def test_followed_messages_of_a_compacted_topic_come_once(compacted, tmp_path):
     root = shutil.copytree(compacted, tmp_path / "store")
     with rocketstore.open(root, compacted=True) as store:
-        queue = sorted(store.queues_elsewhere)[0]
+        queue = sorted(store.find_compacted_queues())[0]
         followed = store.follow_batches(poll=None)
         found = [next(followed)]
         sizes = StoreConfig(max_hash_slot_num=1000, max_index_num=4000)

@@ -23,7 +23,7 @@ import numpy as np
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
 from rocketstore.cli.progress import bar
-from rocketstore.cli.settings import require_all_logs, scan_conditions
+from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.store_notes import left_out as left_out_texts
 from rocketstore.cli.store_notes import (
     note_bad_bodies,
@@ -99,7 +99,7 @@ def run(
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
     if store.reads_other_logs:
-        require_all_logs(conditions)
+        refuse_places_in_log(conditions)
     note_elsewhere(store, conditions["topics"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
     chosen = [MESSAGES[name] for name in columns or ()]
@@ -150,7 +150,7 @@ class ExportSource:
     def scan(self, begin: int, end: int | None) -> Scan:
         """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
         found = self.log.scan(**self._scanned | {"begin_offset": begin, "end_offset": end})
-        return self.store.without_other_logs(found)
+        return self.store.leave_out_compacted(found)
 
     def plan_other_logs(self) -> list[OtherLog]:
         """Plan to read the queues that are in logs of their own, if the store was opened so."""

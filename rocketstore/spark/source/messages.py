@@ -92,7 +92,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[LogPart | OtherLogsPart]:
         with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
-            rows = outside_of(dict.fromkeys(store.queues_elsewhere, LONG_MAX))
+            rows = outside_of(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
             parts = [replace(part_of(store.commit_log, ranges), rows=rows) for ranges in self.plan(store)]
             return [*parts, *plan_other_logs(store, self.options)]
 

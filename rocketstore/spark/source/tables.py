@@ -30,7 +30,6 @@ from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.parts import commit_log_or_none
 from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.tier_queue import TierQueue, TierUnits
 
@@ -117,7 +116,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def choose_log_files(self, store: MessageStore) -> LogChunk | None:
         """Return the log's first file. Tasks need no more of the log. Return None without a log."""
-        log = commit_log_or_none(store)
+        log = store.find_commit_log()
         if log is None:
             return None
         return LogChunk.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
@@ -355,7 +354,7 @@ class IndexReader(TableReader):
 
 def find_limit(store: MessageStore) -> int:
     """Return the physical offset in bytes where an unfinished write begins; LONG_MAX without an unfinished write."""
-    log = None if is_remote(store.path) else commit_log_or_none(store)
+    log = None if is_remote(store.path) else store.find_commit_log()
     return LONG_MAX if log is None else log.end_finder.find_limit()
 
 

@@ -19,7 +19,7 @@ from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketstore.preview import Preview
 from rocketstore.store.pending.system_queues import QueueRecord, read_queue
-from rocketstore.store.reader import StoreReader
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import datetime_or_none
 
 
@@ -156,7 +156,7 @@ class Failed(NamedTuple):
         return properties.get("ORIGIN_MESSAGE_ID") or properties.get("DLQ_ORIGIN_MESSAGE_ID")
 
 
-def find_dead_letters(store: StoreReader, wanted: DeadFilter, *, retry: bool) -> DeadMessages:
+def find_dead_letters(store: ReadableStore, wanted: DeadFilter, *, retry: bool) -> DeadMessages:
     """Find the messages of the topics of dead letters, or of the retry topics.
 
     ``MessageStore.dead_letters`` has the documentation.
@@ -196,7 +196,7 @@ def _describe(record: QueueRecord, stored_topic: str, name: str) -> Failed:
 # ---- origins -----------------------------------------------------------------------------------------------
 
 
-def _find_by_offset(store: StoreReader, failed: Iterable[Failed]) -> dict[int, Message]:
+def _find_by_offset(store: ReadableStore, failed: Iterable[Failed]) -> dict[int, Message]:
     """Find the first records of messages by the physical offsets in their origin ids.
 
     Returns: them by the physical offsets of the given messages. A record with another id or unique key is none.
@@ -213,7 +213,7 @@ def _find_by_offset(store: StoreReader, failed: Iterable[Failed]) -> dict[int, M
     return {place: message for place, message in found.items() if message is not None}
 
 
-def _find_by_key(store: StoreReader, failed: Sequence[Failed]) -> tuple[dict[int, Message], list[str]]:
+def _find_by_key(store: ReadableStore, failed: Sequence[Failed]) -> tuple[dict[int, Message], list[str]]:
     """Find the first records of messages by their unique keys in the index.
 
     Returns: them, as ``_find_by_offset``, and problems.

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from rocketstore.errors import StoreError
 from rocketstore.store.overview.missing import describe_unknown_topic
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import find_similar
 
 
-def explain_unknown_topic(store: StoreParts, topic: str) -> str | None:
+def explain_unknown_topic(store: ReadableStore, topic: str) -> str | None:
     """Return a text about a topic that the store does not have, with the most similar name. None for any other topic.
 
     A topic is unknown if the store has queues, but none of this topic, and topics.json does not list it either.
@@ -24,7 +24,7 @@ def explain_unknown_topic(store: StoreParts, topic: str) -> str | None:
         return None
 
 
-def explain_unknown_group(store: StoreParts, group: str) -> str | None:
+def explain_unknown_group(store: ReadableStore, group: str) -> str | None:
     """Return a text about a consumer group that has no offsets, with the most similar name; None for another group."""
     config = store.broker_config
     known = config.consumer_offsets
@@ -35,14 +35,14 @@ def explain_unknown_group(store: StoreParts, group: str) -> str | None:
     return f"{store.path}: no group {group!r:.80} in {config.offsets_file}: {hint}"
 
 
-def explain_unknown_names(store: StoreParts, topics: Iterable[str], groups: Iterable[str]) -> list[str]:
+def explain_unknown_names(store: ReadableStore, topics: Iterable[str], groups: Iterable[str]) -> list[str]:
     """Return a text about each topic and each consumer group that the store does not have."""
     texts = [explain_unknown_topic(store, topic) for topic in sorted(topics)]
     texts += [explain_unknown_group(store, group) for group in sorted(groups)]
     return [text for text in texts if text is not None]
 
 
-def warn_unknown_topics(store: StoreParts, topics: Iterable[str], stacklevel: int = 3) -> None:
+def warn_unknown_topics(store: ReadableStore, topics: Iterable[str], stacklevel: int = 3) -> None:
     """Give a UserWarning for each topic that the store does not have. The answer of the caller has no message of it."""
     for topic in topics:
         if (text := explain_unknown_topic(store, topic)) is not None:

@@ -13,7 +13,7 @@ from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import datetime_or_none
 from rocketstore.tier.joined_queue import parts_of
 
@@ -62,12 +62,12 @@ LAG_FIELDS = (
 )  # fmt: skip
 
 
-def consumer_lag(store: StoreParts, group: str | None) -> Rows[ConsumerLag]:
+def consumer_lag(store: ReadableStore, group: str | None) -> Rows[ConsumerLag]:
     """Return the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
     return Rows(list(find_lags(store, group)), LAG_FIELDS)
 
 
-def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
+def find_lags(store: ReadableStore, group: str | None) -> Iterator[ConsumerLag]:
     """Yield the lag in each queue that a broker reports for a group: the read queues of the topics with saved offsets.
 
     Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
@@ -86,7 +86,7 @@ def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
                 yield lag_in_queue(store, lag, known is not None, lost)
 
 
-def read_queue_ids(store: StoreParts) -> dict[str, list[int]] | None:
+def read_queue_ids(store: ReadableStore) -> dict[str, list[int]] | None:
     """Return the queue ids of each topic; None if the queues are in RocksDB or cannot be listed."""
     with contextlib.suppress(StoreError, OSError):
         queues: dict[str, list[int]] = {}
@@ -116,7 +116,7 @@ def read_offsets(
             yield queue_id, max(saved.get(queue_id, 0), 0)
 
 
-def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool, lost: str | None) -> ConsumerLag:
+def lag_in_queue(store: ReadableStore, lag: ConsumerLag, is_known: bool, lost: str | None) -> ConsumerLag:
     """Fill in the bounds of the queue and the lag, or the problem. A queue that is not on disk has no messages.
 
     Parameters: is_known: whether the topic is in topics.json. lost: why the store has no queues, if it lost them all.
@@ -142,7 +142,7 @@ def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool, lost: str 
     return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0))
 
 
-def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> int | None:
+def oldest_timestamp(store: ReadableStore, lag: ConsumerLag, queue_offset: int) -> int | None:
     """Return the store time of the message at a queue offset, epoch ms; None if its record cannot be read."""
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
         queue = store.consume_queue(lag.topic, lag.queue_id)

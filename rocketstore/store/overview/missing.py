@@ -14,7 +14,7 @@ import numpy as np
 from rocketstore.kernels.commit_log import END
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
-from rocketstore.store.parts import StoreParts, commit_log_or_none
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.formats import find_dledger, has_file_queues
 from rocketstore.text_values import find_similar
@@ -23,14 +23,14 @@ MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
 
 
 def missing_parts(
-    store: StoreParts, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
+    store: ReadableStore, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
 ) -> Iterator[str]:
     """Describe each missing part. config, queues: None if they cannot be read."""
     places = store.places
     for path in (*places.queue_parts, places.index):
         if path.exists() and not path.is_dir():
             yield f"{path}: a directory was expected"
-    log = commit_log_or_none(store)
+    log = store.find_commit_log()
     if log is None:
         return
     yield from missing_log_files(log)
@@ -48,7 +48,7 @@ def missing_log_files(log: CommitLog) -> Iterator[str]:
             yield str(log.error(log.reader.end_of(file), END))
 
 
-def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
+def missing_log_directories(store: ReadableStore, log: CommitLog) -> Iterator[str]:
     """Describe missing directories of the log. A broker makes each directory for its first file, in turn."""
     dledger = find_dledger(store.places, store.config)
     # The older log of plain files below DLedger's is deleted at last.
@@ -59,7 +59,7 @@ def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
 
 
 def missing_queues(
-    store: StoreParts, config: BrokerConfig, log: CommitLog, queues: set[tuple[str, int]]
+    store: ReadableStore, config: BrokerConfig, log: CommitLog, queues: set[tuple[str, int]]
 ) -> Iterator[str]:
     """Describe missing queues: consumers got messages of them, or a file of the log begins with their message.
 
@@ -86,19 +86,19 @@ def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
     return set(zip((message.topic for message in messages), messages.queue_id.tolist(), strict=True))
 
 
-def describe_lost_queues(store: StoreParts) -> str | None:
+def describe_lost_queues(store: ReadableStore) -> str | None:
     """Return a problem if the log has messages and the store has no queues at all, else None."""
-    log = commit_log_or_none(store)
+    log = store.find_commit_log()
     if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.places):
         return None
     return f"{store.path}: the log has messages, but there are no queues: {rebuild_command(store)} builds them"
 
 
-def rebuild_command(store: StoreParts) -> str:
+def rebuild_command(store: ReadableStore) -> str:
     return f"rocketstore rebuild {shlex.quote(str(store.path))} --consume-queue"
 
 
-def describe_unknown_topic(store: StoreParts, topic: str) -> str | None:
+def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
     """Return a problem that names a similar topic if a topic has no queue. Return None if it has a queue.
 
     Raises: UnsupportedFormatError if the queues cannot be read; OSError.
@@ -111,7 +111,7 @@ def describe_unknown_topic(store: StoreParts, topic: str) -> str | None:
     return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
 
 
-def describe_unknown_queue(store: StoreParts, topic: str, queue_id: int) -> str | None:
+def describe_unknown_queue(store: ReadableStore, topic: str, queue_id: int) -> str | None:
     """Return a problem that names the queue ids of a topic if a queue is missing. Return None if it exists.
 
     Raises: as ``describe_unknown_topic``.

@@ -13,7 +13,7 @@ from rocketstore.log.leftovers import count_leftover_bytes, describe_leftovers
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.overview.tier import describe_tier
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import datetime_or_none, format_count, utc
 
@@ -88,7 +88,7 @@ def collect_error(problems: list[str]) -> Iterator[None]:
         problems.append(text_of(error))
 
 
-def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:
+def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
     """Summarise all parts of a store. ``MessageStore.summary`` has the documentation."""
     problems: list[str] = []
     notes: list[str] = []
@@ -157,7 +157,7 @@ def find_log_span(log: CommitLog) -> LogSpan:
     return LogSpan(begin, end, *(None if message is None else message.store_timestamp for message in (first, last)))
 
 
-def find_index_span(store: StoreParts) -> IndexSpan:
+def find_index_span(store: ReadableStore) -> IndexSpan:
     service = store.index
     if service is None:
         return IndexSpan()
@@ -166,7 +166,7 @@ def find_index_span(store: StoreParts) -> IndexSpan:
     return IndexSpan(headers[0].begin_phy_offset, headers[-1].end_phy_offset) if headers else IndexSpan()
 
 
-def compare_ends(store: StoreParts, log: LogSpan, index: IndexSpan, problems: list[str], notes: list[str]) -> None:
+def compare_ends(store: ReadableStore, log: LogSpan, index: IndexSpan, problems: list[str], notes: list[str]) -> None:
     """Add a problem if the index reaches behind a log whose end was lost, or a note if a broker cut the log off."""
     if index.end is None:
         return
@@ -182,7 +182,7 @@ def compare_ends(store: StoreParts, log: LogSpan, index: IndexSpan, problems: li
         notes.append(f"{store.path}: {reason}; a broker keeps items that lead behind the end of the log")
 
 
-def is_end_lost(store: StoreParts, log_end: int, end_timestamp: int | None) -> bool:
+def is_end_lost(store: ReadableStore, log_end: int, end_timestamp: int | None) -> bool:
     """Return whether records behind the end of the log were lost or damaged after they were on the disk.
 
     Else a broker that started ended the log there: a power failure took the records, or the broker cut them off.
@@ -197,7 +197,7 @@ def is_end_lost(store: StoreParts, log_end: int, end_timestamp: int | None) -> b
     return any(time > (end_timestamp or 0) for time in times) or any(offset > log_end for offset in offsets)
 
 
-def describe(store: StoreParts) -> str:
+def describe(store: ReadableStore) -> str:
     """Return a summary of a store in one line."""
     queues = 0
     with contextlib.suppress(StoreError, OSError):

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.state.tier_metadata import read_tier_metadata
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import format_count
 
 
-def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> str | None:
+def describe_tier(store: ReadableStore, topics: Collection[str] | None = None) -> str | None:
     """Say how many messages are only in tiered storage. None if the broker uses none.
 
     The numbers are those that the broker noted, and may lag behind the files of the tier.
@@ -36,7 +36,7 @@ def describe_tier(store: StoreParts, topics: Collection[str] | None = None) -> s
     )
 
 
-def count_older(store: StoreParts, queue: QueueId, first: int, end: int) -> int:
+def count_older(store: ReadableStore, queue: QueueId, first: int, end: int) -> int:
     """Return how many queue offsets, from ``first`` to before ``end``, a queue of the store does not have any more."""
     try:
         local = store.log_queue(*queue)

@@ -12,7 +12,7 @@ from rocketstore.errors import StoreError
 from rocketstore.preview import Preview, first_of
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import datetime_or_none
 from rocketstore.tier.joined_queue import parts_of
 
@@ -39,7 +39,7 @@ class QueueFacts(NamedTuple):
         return self.messages, size, min(self.times, default=None), max(self.times, default=None)
 
 
-def preview_store(store: StoreParts) -> Preview:
+def preview_store(store: ReadableStore) -> Preview:
     """Make a preview of a store with its first topics. The line has its problems; they hide no topic."""
     topics: dict[str, list[int]] = {}
     with contextlib.suppress(StoreError, OSError):  # queues in RocksDB
@@ -53,7 +53,7 @@ def preview_store(store: StoreParts) -> Preview:
     return Preview(f"MessageStore {str(store.path)!r}: {describe(store)}", ("topic", "queues", *COLUMNS), rows)
 
 
-def preview_topic(store: StoreParts, topic: str, title: str) -> Preview:
+def preview_topic(store: ReadableStore, topic: str, title: str) -> Preview:
     """Make a preview of a topic with its first queues."""
     rows = [
         None if queue_id is None else [queue_id, *cells_of(store, topic, [queue_id])]
@@ -62,7 +62,7 @@ def preview_topic(store: StoreParts, topic: str, title: str) -> Preview:
     return Preview(title, ("queue_id", *COLUMNS), rows)
 
 
-def cells_of(store: StoreParts, topic: str, queue_ids: Sequence[int], is_counted: bool = True) -> tuple[object, ...]:
+def cells_of(store: ReadableStore, topic: str, queue_ids: Sequence[int], is_counted: bool = True) -> tuple[object, ...]:
     """Return the values of ``COLUMNS`` for queues. They are None if a queue cannot be read, or not ``is_counted``."""
     if is_counted:
         with contextlib.suppress(StoreError, OSError, ValueError, KeyError, IndexError):
@@ -70,7 +70,7 @@ def cells_of(store: StoreParts, topic: str, queue_ids: Sequence[int], is_counted
     return (None,) * len(COLUMNS)
 
 
-def read_facts(store: StoreParts, topic: str, queue_ids: Sequence[int]) -> QueueFacts:
+def read_facts(store: ReadableStore, topic: str, queue_ids: Sequence[int]) -> QueueFacts:
     """Read the facts of queues, together. Raises: StoreError, OSError, ValueError."""
     queues = [store.consume_queue(topic, queue_id) for queue_id in queue_ids]
     messages = sum(map(len, queues))
@@ -93,7 +93,7 @@ def measure_records(queue: StoredQueue) -> tuple[int, bool]:
     return round(size * count / MAX_MEASURED), False
 
 
-def read_times(store: StoreParts, queue: StoredQueue) -> Iterator[datetime]:
+def read_times(store: ReadableStore, queue: StoredQueue) -> Iterator[datetime]:
     """Yield the store times of the first and the last message of a queue. Times beyond the year 9999 are left out."""
     parts = parts_of(queue)
     ends = ((parts[0], max(parts[0].min_queue_offset, 0)), (parts[-1], parts[-1].max_queue_offset - 1))

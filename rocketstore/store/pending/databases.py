@@ -9,13 +9,13 @@ from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError, text_of
 from rocketstore.state.rocksdb import has_rocksdb_data, is_rocksdb
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 
 LONG = struct.Struct(">q")
 Row = tuple[bytes, bytes]
 
 
-def read_rows(store: StoreParts, path: StorePath, family: str, keys: KeyRange) -> tuple[list[Row], list[str]]:
+def read_rows(store: ReadableStore, path: StorePath, family: str, keys: KeyRange) -> tuple[list[Row], list[str]]:
     """Return the rows of a column family, and the reasons why some are missing. Both are empty without a database."""
     if not (is_rocksdb(path) and has_rocksdb_data(path)):
         return [], []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rocketstore.messages.topics import RETRY_PREFIX, SCHEDULE_TOPIC
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered, targets_of
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import DELAY, RETRY, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, read_queue, real_place
+from rocketstore.store.readable_store import ReadableStore
 
 
-def find_delayed(store: StoreParts) -> Found:
+def find_delayed(store: ReadableStore) -> Found:
     """Find the messages of the schedule topic that are not delivered.
 
     delayOffset.json has the queue offset of each level from which on messages wait. A broker saves it every ten

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rocketstore.messages.message import Message
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.pending_message import PendingMessage
 from rocketstore.store.pending.system_queues import real_place, units_from
+from rocketstore.store.readable_store import ReadableStore
 
 COLUMNS = "uniq_key", "reconsume_times", "store_timestamp_ms"
 
@@ -38,7 +38,7 @@ def targets_of(message: Message) -> tuple[str, ...]:
     return () if topic == message.topic else (topic,)
 
 
-def find_undelivered(store: StoreParts, candidates: Sequence[Candidate]) -> list[PendingMessage]:
+def find_undelivered(store: ReadableStore, candidates: Sequence[Candidate]) -> list[PendingMessage]:
     """Return the messages without a record that shows their delivery.
 
     Such a record is in a target topic, and has the unique key and the reconsume times of the message and a store time
@@ -67,7 +67,7 @@ def _take_delivery(times: list[int], begin: int) -> bool:
     return True
 
 
-def _read_deliveries(store: StoreParts, candidates: Iterable[Candidate]) -> dict[DeliveryKey, list[int]]:
+def _read_deliveries(store: ReadableStore, candidates: Iterable[Candidate]) -> dict[DeliveryKey, list[int]]:
     """Return the sorted store times of the records that may show a delivery of a candidate."""
     begins: dict[str, int] = {}
     wanted: set[DeliveryKey] = set()
@@ -84,7 +84,7 @@ def _read_deliveries(store: StoreParts, candidates: Iterable[Candidate]) -> dict
     return {key: sorted(times) for key, times in found.items()}
 
 
-def _read_topic(store: StoreParts, topic: str, begin: int) -> Iterator[tuple[str, int, int]]:
+def _read_topic(store: ReadableStore, topic: str, begin: int) -> Iterator[tuple[str, int, int]]:
     """Yield unique key, reconsume times and store time of the messages of a topic that were stored from a time on."""
     for queue_id in store.queue_ids(topic):
         queue = store.consume_queue(topic, queue_id)

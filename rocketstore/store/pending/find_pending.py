@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.delayed import find_delayed
 from rocketstore.store.pending.half import find_half, find_half_in_rocksdb
 from rocketstore.store.pending.pending_message import PendingMessage, PendingMessages, due_order
 from rocketstore.store.pending.pops import find_pops, find_pops_in_rocksdb
 from rocketstore.store.pending.timers import find_timers, read_timer_queue
+from rocketstore.store.readable_store import ReadableStore
 
 CHECKPOINTS = "delayOffset.json", "consumerOffset.json"
 
@@ -40,7 +40,7 @@ class PendingFilter(NamedTuple):
         )
 
 
-def find_pending(store: StoreParts, wanted: PendingFilter, limit: int | None) -> PendingMessages:
+def find_pending(store: ReadableStore, wanted: PendingFilter, limit: int | None) -> PendingMessages:
     """Find the messages that wait. ``MessageStore.pending`` has the documentation."""
     timers = read_timer_queue(store)
     parts = [
@@ -57,7 +57,7 @@ def find_pending(store: StoreParts, wanted: PendingFilter, limit: int | None) ->
     )
 
 
-def _checkpoint_problems(store: StoreParts) -> list[str]:
+def _checkpoint_problems(store: ReadableStore) -> list[str]:
     """Return the problems of the broker's checkpoints, and of queues that lack the last messages of the log."""
     config = store.broker_config
     names = {*CHECKPOINTS, config.offsets_file}

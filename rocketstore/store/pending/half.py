@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from rocketstore.disk.rocksdb.rocks_database import KeyRange
 from rocketstore.java_text import parse_int, parse_long
 from rocketstore.messages.message import Message
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.databases import LONG, Row, long_in, read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered, targets_of
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import HALF, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, body_of, number_of, read_queue, real_place
+from rocketstore.store.readable_store import ReadableStore
 
 HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -26,7 +26,7 @@ CHECKS = struct.Struct(">ii")  # check times, size of the record
 # ---- in files ----------------------------------------------------------------------------------------------
 
 
-def find_half(store: StoreParts) -> Found:
+def find_half(store: ReadableStore) -> Found:
     """Find the open half messages of brokers that keep transactions in files.
 
     Half messages before the broker's consumer offset are closed or have a later copy. From that offset on, each check
@@ -94,7 +94,7 @@ def _row_of(message: Message, check_times: int) -> PendingMessage:
 # ---- in RocksDB --------------------------------------------------------------------------------------------
 
 
-def find_half_in_rocksdb(store: StoreParts) -> Found:
+def find_half_in_rocksdb(store: ReadableStore) -> Found:
     """Find the open half messages of brokers with transRocksDBEnable. Source: TransMessageRocksDBStore.
 
     The rows of the RocksDB are the open ones. Messages behind ``lastOffsetPy`` are not in it yet.

@@ -12,12 +12,12 @@ from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import RETRY_PREFIX, REVIVE_PREFIX
 from rocketstore.state.config_json import parse_json
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.databases import read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import POP, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, QueueRecords, body_of, read_queue
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.tier.joined_queue import parts_of
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -50,7 +50,7 @@ class Popped(NamedTuple):
 # ---- check points in the log -------------------------------------------------------------------------------
 
 
-def find_pops(store: StoreParts, timers: QueueRecords) -> Found:
+def find_pops(store: ReadableStore, timers: QueueRecords) -> Found:
     """Find the popped messages that are invisible.
 
     Check points and acknowledgements wait in the timer topic, and come to the revive topic when they are due. The check
@@ -79,7 +79,7 @@ def _is_bookkeeping(message: Message) -> bool:
     return (message.properties.get("REAL_TOPIC") or "").startswith(REVIVE_PREFIX)
 
 
-def _read_revive_topics(store: StoreParts) -> tuple[list[QueueRecord], set[Pop], list[str]]:
+def _read_revive_topics(store: ReadableStore) -> tuple[list[QueueRecord], set[Pop], list[str]]:
     """Read the revive topics of the broker: their messages, the check points that are done, and problems."""
     offsets = store.broker_config.consumer_offsets.get(REVIVE_GROUP, {})
     records, problems = [], []
@@ -160,7 +160,7 @@ def _are_numbers(*values: Any) -> bool:
 # ---- rows of RocksDB ---------------------------------------------------------------------------------------
 
 
-def find_pops_in_rocksdb(store: StoreParts) -> Found:
+def find_pops_in_rocksdb(store: ReadableStore) -> Found:
     """Find the invisible messages of brokers with popConsumerKVServiceEnable: each has a row until it is acknowledged.
 
     Source: PopConsumerRocksdbStore, PopConsumerRecord.
@@ -186,7 +186,7 @@ def _popped_of(fields: Mapping[str, Any]) -> Popped | None:
 # ---- the popped message ------------------------------------------------------------------------------------
 
 
-def _candidate_of(store: StoreParts, popped: Popped) -> Candidate | None:
+def _candidate_of(store: ReadableStore, popped: Popped) -> Candidate | None:
     """Return a popped message as a candidate; None if it has expired, since it is never delivered again."""
     if _is_expired(store, popped):
         return None
@@ -209,14 +209,14 @@ def _candidate_of(store: StoreParts, popped: Popped) -> Candidate | None:
     return Candidate(row, _retry_topics(popped), reconsume_times + 1, popped.due_timestamp - EARLY)
 
 
-def _is_expired(store: StoreParts, popped: Popped) -> bool:
+def _is_expired(store: ReadableStore, popped: Popped) -> bool:
     try:
         return popped.queue_offset < store.consume_queue(popped.topic, popped.queue_id).min_queue_offset
     except KeyError:
         return False
 
 
-def _read_message(store: StoreParts, popped: Popped) -> Message | None:
+def _read_message(store: ReadableStore, popped: Popped) -> Message | None:
     """Read a popped message; None if it cannot be read."""
     with contextlib.suppress(KeyError, IndexError, StoreError, OSError):
         queue = store.consume_queue(popped.topic, popped.queue_id)

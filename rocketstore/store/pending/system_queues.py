@@ -13,7 +13,7 @@ from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.queue.queue_source import StoredQueue, ranges_to_read
 from rocketstore.queue.units import ConsumeQueueUnits
-from rocketstore.store.parts import StoreParts
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import format_count
 
 STEP = 4096  # units that are read at once
@@ -34,7 +34,7 @@ class QueueRecords(NamedTuple):
     problems: list[str]
 
 
-def read_queue(store: StoreParts, topic: str, queue_id: int, begin: int = 0) -> QueueRecords:
+def read_queue(store: ReadableStore, topic: str, queue_id: int, begin: int = 0) -> QueueRecords:
     """Read the messages of a queue from a queue offset on. A queue that is not on disk has no messages."""
     try:
         queue = store.consume_queue(topic, queue_id)
@@ -65,7 +65,7 @@ def units_from(queue: StoredQueue, begin: int) -> Iterator[ConsumeQueueUnits]:
         yield units
 
 
-def _read_units(store: StoreParts, topic: str, queue_id: int, units: ConsumeQueueUnits) -> list[QueueRecord]:
+def _read_units(store: ReadableStore, topic: str, queue_id: int, units: ConsumeQueueUnits) -> list[QueueRecord]:
     batch, statuses = store.commit_log.find_messages(units.phy_offsets)
     found = np.flatnonzero(statuses == 0)
     rows = rows_in_queue(batch, topic, queue_id)

@@ -11,12 +11,12 @@ from rocketstore.disk.small_file import read_file_start
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import REVIVE_PREFIX
-from rocketstore.store.parts import StoreParts
 from rocketstore.store.pending.databases import long_in, read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered, targets_of
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import TIMER, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, QueueRecords, number_of, read_queue, real_place
+from rocketstore.store.readable_store import ReadableStore
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 RECALL_TAG = "_RECALL_TAG_"
@@ -31,7 +31,7 @@ class TimerProgress(NamedTuple):
     timestamp: int  # epoch ms
 
 
-def read_timer_queue(store: StoreParts) -> QueueRecords:
+def read_timer_queue(store: ReadableStore) -> QueueRecords:
     """Read all messages of the timer topic."""
     parts = [read_queue(store, TIMER_TOPIC, queue_id) for queue_id in store.queue_ids(TIMER_TOPIC)]
     return QueueRecords(
@@ -39,7 +39,7 @@ def read_timer_queue(store: StoreParts) -> QueueRecords:
     )
 
 
-def find_timers(store: StoreParts, timers: QueueRecords) -> Found:
+def find_timers(store: ReadableStore, timers: QueueRecords) -> Found:
     """Find the timer messages that are neither delivered nor recalled. Parameters: timers: of ``read_timer_queue``.
 
     A broker that was killed may be further than its checkpoint: then the real topic has the message.
@@ -58,7 +58,7 @@ def find_timers(store: StoreParts, timers: QueueRecords) -> Found:
     return Found(find_undelivered(store, candidates), [*timers.problems, *problems])
 
 
-def read_timer_progress(store: StoreParts) -> tuple[TimerProgress, list[str]]:
+def read_timer_progress(store: ReadableStore) -> tuple[TimerProgress, list[str]]:
     """Read how far the broker is, from its RocksDB of timers if it has one, else from config/timercheck."""
     rows, problems = read_rows(
         store, store.places.rocksdb, TIMER_FAMILY, KeyRange(b"a")

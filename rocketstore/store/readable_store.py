@@ -1,0 +1,84 @@
+"""ReadableStore: the members of a MessageStore that overviews, pending messages and topics read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.store_path import StorePath
+from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import Scan
+from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
+from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.config_values import TopicConfig
+from rocketstore.survey.broker_config import BrokerConfig
+from rocketstore.survey.formats import StoreFormats
+from rocketstore.survey.places import AnyPlaces
+
+
+class ReadableStore(Protocol):
+    """A store that is open. ``MessageStore`` describes the members."""
+
+    path: StorePath
+    places: AnyPlaces
+    mode: str
+    config: StoreConfig
+    tiered: bool
+
+    # ---- parts ---------------------------------------------------------------------------------------------
+
+    @property
+    def commit_log(self) -> CommitLog: ...
+
+    def find_commit_log(self) -> CommitLog | None: ...
+
+    @property
+    def is_bounded(self) -> bool: ...
+
+    @property
+    def index(self) -> IndexService | None: ...
+
+    @property
+    def checkpoint(self) -> StoreCheckpoint: ...
+
+    @property
+    def broker_config(self) -> BrokerConfig: ...
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]: ...
+
+    @property
+    def last_exit_ok(self) -> bool: ...
+
+    @property
+    def is_locked(self) -> bool: ...
+
+    @property
+    def formats(self) -> StoreFormats: ...
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[QueueId]: ...
+
+    def queue_ids(self, topic: str) -> list[int]: ...
+
+    def consume_queue(self, topic: str, queue_id: int) -> StoredQueue: ...
+
+    def log_queue(self, topic: str, queue_id: int) -> StoredQueue: ...
+
+    def find_missing_units(self) -> list[str]: ...
+
+    # ---- messages ------------------------------------------------------------------------------------------
+
+    @property
+    def scan(self) -> Callable[..., Scan]: ...
+
+    @property
+    def query_message(self) -> Callable[..., QueryMessageResult]: ...
+
+    @property
+    def query_messages(self) -> Callable[..., QueryMessagesResult]: ...
