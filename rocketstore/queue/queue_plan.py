@@ -15,6 +15,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.queue.unit_tail import PlannedTail, TailUnits
 
 
 class QueuePlan(NamedTuple):
@@ -45,20 +46,23 @@ class RocksQueuePlan(NamedTuple):
     """A queue whose units are in RocksDB. A task must list its directory, since RocksDB itself does.
 
     Attributes: path: of the RocksDB. remote_copy_limit: as for ``RocksDatabase``. log_end: the physical offset from
-    which on units are leftovers; None if all units count.
+    which on units are leftovers; None if all units count. tail: the last units of the queue, which the RocksDB lacks.
     """
 
     path: StorePath
     remote_copy_limit: int
     log_end: int | None
     queue: QueueId
+    tail: TailUnits | None
 
     @classmethod
-    def of(cls, queue: RocksConsumeQueue) -> Self:
-        database = queue.database
-        return cls(
-            database.path, database.remote_copy_limit, queue.find_log_end(), QueueId(queue.topic, queue.queue_id)
-        )
+    def of(cls, queue: RocksConsumeQueue, begin: int = 0, end: int = LONG_MAX) -> Self:
+        """Plan the units of an open queue. Parameters: begin, end: as if its units were in files, bytes."""
+        database, tail = queue.database, queue.find_tail()
+        if tail is not None:
+            tail = tail.between(begin // queue.unit_size, end // queue.unit_size)
+        name = QueueId(queue.topic, queue.queue_id)
+        return cls(database.path, database.remote_copy_limit, queue.find_log_end(), name, tail)
 
 
 AnyQueuePlan = QueuePlan | RocksQueuePlan
@@ -67,7 +71,7 @@ AnyQueuePlan = QueuePlan | RocksQueuePlan
 def plan_queue(queue: StoredQueue, begin: int = 0, end: int = LONG_MAX) -> AnyQueuePlan:
     """Plan the units of an open queue, whose units lead into the commit log. Parameters: as for ``QueuePlan.of``."""
     if isinstance(queue, RocksConsumeQueue):
-        return RocksQueuePlan.of(queue)
+        return RocksQueuePlan.of(queue, begin, end)
     if not isinstance(queue, ConsumeQueue):
         raise TypeError(f"{queue.directory}: a queue whose units lead into the commit log was expected")
     return QueuePlan.of(queue, begin, end)
@@ -87,7 +91,8 @@ class PlannedQueues(Closable):
             return plan.open(self._log)
         if self._database is None:
             self._database = RocksDatabase(plan.path, remote_copy_limit=plan.remote_copy_limit)
-        return RocksQueues(self._database, lambda: self._log, lambda: plan.log_end).open(*plan.queue)
+        tail = PlannedTail({} if plan.tail is None else {plan.queue: plan.tail})
+        return RocksQueues(self._database, tail, lambda: self._log, lambda: plan.log_end).open(*plan.queue)
 
     def close(self) -> None:
         """Close the RocksDB."""

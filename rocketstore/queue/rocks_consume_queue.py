@@ -16,8 +16,8 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.queue_source import Boundary
-from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.queue.time_search import search_all_units
+from rocketstore.queue.unit_tail import TailUnits, UnitsWithTail
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 
@@ -40,7 +40,7 @@ class RocksConsumeQueue(Closable):
     mode: ClassVar[str] = "r"
 
     def __init__(
-        self, units: RocksUnits, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
+        self, units: UnitsWithTail, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
     ) -> None:
         """Parameters: commit_log: into which units lead, or None. find_log_end: as for RocksQueues."""
         self._units = units
@@ -66,6 +66,10 @@ class RocksConsumeQueue(Closable):
         """The directory of the RocksDB."""
         return self.database.path
 
+    def find_tail(self) -> TailUnits | None:
+        """Return the last units, which are built from the log because the RocksDB lacks them; None without any."""
+        return self._units.find_tail(self._queue)
+
     # ---- ends ----------------------------------------------------------------------------------------------
 
     @property
@@ -74,7 +78,7 @@ class RocksConsumeQueue(Closable):
 
         Source: RocksDBConsumeQueueStore.getMaxOffsetInQueue.
         """
-        self._units.database.refresh()
+        self._units.refresh()
         return self._find_end(self._find_noted_end())
 
     @property

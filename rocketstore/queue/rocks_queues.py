@@ -10,6 +10,7 @@ from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits
+from rocketstore.queue.unit_tail import UnitsWithTail, UnitTail
 
 
 class RocksQueues(Closable):
@@ -19,13 +20,18 @@ class RocksQueues(Closable):
     """
 
     def __init__(
-        self, database: RocksDatabase, find_log: Callable[[], Any], find_log_end: Callable[[], int | None]
+        self,
+        database: RocksDatabase,
+        tail: UnitTail,
+        find_log: Callable[[], Any],
+        find_log_end: Callable[[], int | None],
     ) -> None:
-        """Parameters: find_log: returns the log into which units lead, None without one. find_log_end: returns the
-        physical offset, bytes, from which on units are leftovers; None if all units count.
+        """Parameters: tail: the last units, which the RocksDB lacks. find_log: returns the log into which units lead,
+        None without one. find_log_end: returns the physical offset, bytes, from which on units are leftovers; None if
+        all units count.
         """
         self.database = database
-        self._units = RocksUnits(database)
+        self._units = UnitsWithTail(RocksUnits(database), tail)
         self._find_log = find_log
         self._find_log_end = find_log_end
 
@@ -40,13 +46,14 @@ class RocksQueues(Closable):
     def open(self, topic: str, queue_id: int) -> RocksConsumeQueue | None:
         """Open a queue. Return None if it is missing. Raises: as RocksDatabase."""
         queue = QueueId(topic, queue_id)
+        self._units.refresh()
         if self._units.find_ends(queue).last is None:
             return None
         return RocksConsumeQueue(self._units, queue, self._find_log(), self._find_log_end)
 
-    def read_checkpoint(self) -> int | None:
-        """Return where the records that have units end in the log, bytes; None if the RocksDB does not note it."""
-        return self._units.read_checkpoint()
+    def refresh(self) -> None:
+        """Look whether a broker has written into the RocksDB or the log. Raises: as RocksDatabase."""
+        self._units.refresh()
 
     def close(self) -> None:
         """Close the RocksDB."""

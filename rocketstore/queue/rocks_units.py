@@ -13,6 +13,7 @@ from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.layout import ROCKSDB_UNIT
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
 
 UNITS, OFFSETS = "default", "offset"  # column families
 LENGTH, QUEUE_ID, QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">i"), struct.Struct(">q")
@@ -152,7 +153,11 @@ class RocksUnits(Closable):
                     continue
                 if len(value) != PLACE.size:
                     raise self._damage(f"the end of queue {queue.queue_id} of {queue.topic!r} has {len(value)} bytes")
-                yield queue, mark, UnitPlace(*PLACE.unpack(value))
+                place = UnitPlace(*PLACE.unpack(value))
+                if not 0 <= place.queue_offset < LONG_MAX:
+                    name = f"queue {queue.queue_id} of {queue.topic!r}"
+                    raise self._damage(f"the end of {name} is at queue offset {place.queue_offset}")
+                yield queue, mark, place
 
     def _parse_end_key(self, key: bytes) -> tuple[QueueId, bytes]:
         size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1

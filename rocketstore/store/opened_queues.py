@@ -12,6 +12,7 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.built_queues import FILE_SIZE, BuiltQueues
+from rocketstore.dispatch.log_tail import LogTail
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.kernels.queue_id import QueueId
@@ -25,11 +26,13 @@ from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.queue.unit_tail import PlannedTail
 from rocketstore.store.opened_log import OpenedLog
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
+from rocketstore.text_values import format_count
 from rocketstore.tier.joined_queue import JoinedQueues
 from rocketstore.tier.places import TierPlaces
 
@@ -55,6 +58,7 @@ class OpenedQueues:
         self._opened: OrderedDict[QueueId, StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._database: RocksQueues | None = None
+        self._tail: LogTail | None = None  # of the database
         self._built: BuiltQueues | None = None
         self._formats: StoreFormats | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
@@ -171,7 +175,10 @@ class OpenedQueues:
     def _open_database(self, path: StorePath) -> RocksQueues:
         if self._database is None or self._database.database.path != path:
             database = RocksDatabase(path, remote_copy_limit=self._config.remote_copy_limit)
-            self._database = RocksQueues(database, self._log.find, self._find_end_of_units)
+            log = self._log.find()
+            self._tail = None if log is None or not log.file_run.files else LogTail(log, self._config)
+            tail = PlannedTail({}) if self._tail is None else self._tail
+            self._database = RocksQueues(database, tail, self._log.find, self._find_end_of_units)
         return self._database
 
     def _build(self, reason: str) -> FileQueues:
@@ -215,14 +222,21 @@ class OpenedQueues:
         formats = find_formats(self._places, self._config)
         if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
             return []
-        checkpoint, log = self._open_database(formats.queue_database).read_checkpoint(), self._log.find()
-        begin = None if log is None else max(checkpoint or 0, log.min_phy_offset)
-        if log is None or begin is None or begin >= log.max_phy_offset:
+        self._open_database(formats.queue_database).refresh()
+        tail = self._tail
+        if tail is None or (tail.problem is None and not len(tail)):
             return []
+        why = "their units were only in the memory of a broker"
+        if tail.problem is not None:
+            log_end = max(tail.end, self._log.log.max_phy_offset)
+            return [
+                f"{formats.queue_database}: the messages of the log from byte {tail.end} to {log_end} are not in these "
+                f"queues: {why}, and they cannot be built from the log: {tail.problem}"
+            ]
+        count = format_count(len(tail), "unit")
         return [
-            f"{formats.queue_database}: the messages of the log from byte {begin} to {log.max_phy_offset} are not in "
-            "these queues: their units are in the broker's memory, or were lost when it was killed. The log has them, "
-            "and rebuild makes queues in files"
+            f"{formats.queue_database}: {count} of the messages from byte {tail.begin} of the log on are built from "
+            f"the log: {why}. Delay levels are those of the configuration"
         ]
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ from support.rocks import make_rocksdb
 from rocketstore import CorruptFileError
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.queue.rocks_units import RocksUnits
+from rocketstore.queue.unit_tail import PlannedTail
 
 SIZE, T0 = 100, 1_700_000_000_000
 
@@ -62,7 +64,7 @@ def made(tmp_path_factory):
 
 
 def open_queues(path, log=None, log_end=None):
-    return RocksQueues(RocksDatabase(path), lambda: log, lambda: log_end)
+    return RocksQueues(RocksDatabase(path), PlannedTail({}), lambda: log, lambda: log_end)
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_queues_with_units_are_listed_in_order(queues):
     assert queues.queue_ids("A") == [0, 3]
     assert queues.queue_ids("Empty") == queues.queue_ids("None") == []
     assert queues.open("Empty", 0) is queues.open("None", 0) is queues.open("A", 1) is None
-    assert queues.read_checkpoint() == 4321
+    assert RocksUnits(queues.database).read_checkpoint() == 4321
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [queue for queue, offsets in QUEUES.items() if len(offsets)])
@@ -205,5 +207,6 @@ def test_a_row_that_cannot_be_is_an_error_that_names_the_rocksdb(tmp_path, famil
 def test_a_checkpoint_of_another_length_is_an_error(tmp_path):
     rows = queue_rows({})
     rows["offset"] = dict.fromkeys(rows["offset"], bytes(7))
-    with open_queues(make_rocksdb(tmp_path / "q", rows)) as queues, pytest.raises(CorruptFileError, match="CHECKPOINT"):
-        queues.read_checkpoint()
+    path = make_rocksdb(tmp_path / "q", rows)
+    with RocksUnits(RocksDatabase(path)) as units, pytest.raises(CorruptFileError, match="CHECKPOINT"):
+        units.read_checkpoint()

@@ -224,7 +224,7 @@ def test_light_queues_that_are_only_in_rocksdb_are_read_beside_queues_in_files(o
         assert store.formats.problems() == []
 
 
-def test_messages_whose_units_are_only_in_a_brokers_memory_are_reported(root_of, tmp_path):
+def test_messages_whose_units_are_only_in_a_brokers_memory_are_read_and_noted(root_of, tmp_path):
     rocks = pytest.importorskip("support.rocks")
     root = shutil.copytree(root_of("rocksdb-migrated"), tmp_path / "store")
     shutil.rmtree(root / "consumequeue")
@@ -232,7 +232,7 @@ def test_messages_whose_units_are_only_in_a_brokers_memory_are_reported(root_of,
     rocks.make_rocksdb(root / "consumequeue", {"default": {}, "offset": {checkpoint: struct.pack(">q", 980)}})
     with rocketstore.open(root, config=SIZES) as store:
         (note,) = store.summary().notes
-        assert f"from byte 980 to {store.commit_log.max_phy_offset} are not in these queues" in note
+        assert "96 units of the messages from byte 980 of the log on are built from the log" in note
 
 
 @needs_rocksdict

@@ -1,7 +1,6 @@
 """verify compares the units of queues in RocksDB with the records of the log."""
 
 import shutil
-import struct
 
 import pytest
 from support import brokers, rocks
@@ -9,21 +8,7 @@ from support import brokers, rocks
 import rocketstore
 
 FAMILIES = "default", "offset"
-UNIT = struct.Struct(">qiqq")
-PLACE = struct.Struct(">qq")
 LAST = 330  # queue offset of the last message of Plain/0 is below this
-
-
-def unit_key(topic, queue_id, queue_offset):
-    return topic_key(topic) + struct.pack(">iBq", queue_id, 1, queue_offset)
-
-
-def end_key(topic, queue_id, mark=b"max"):
-    return topic_key(topic) + mark + b"\x01" + struct.pack(">i", queue_id)
-
-
-def topic_key(topic):
-    return struct.pack(">i", len(topic)) + b"\x01" + topic.encode() + b"\x01"
 
 
 class Store:
@@ -32,13 +17,13 @@ class Store:
     def __init__(self, root, rows, directory):
         self.root, self.path = root, root / directory
         self.units, self.ends = ({**rows[name]} for name in FAMILIES)
-        self.plain = sorted(key for key in self.units if key.startswith(unit_key("Plain", 0, 0)[:-8]))
+        self.plain = sorted(key for key in self.units if key.startswith(rocks.unit_key("Plain", 0, 0)[:-8]))
 
     def change(self, number, **fields):
         """Change the unit of a message of Plain/0."""
         names = "phy_offset", "size", "tags_code", "store_timestamp"
-        unit = dict(zip(names, UNIT.unpack(self.units[self.plain[number]]), strict=True)) | fields
-        self.units[self.plain[number]] = UNIT.pack(*unit.values())
+        unit = dict(zip(names, rocks.UNIT.unpack(self.units[self.plain[number]]), strict=True)) | fields
+        self.units[self.plain[number]] = rocks.UNIT.pack(*unit.values())
 
     def verify(self, **options):
         rocks.replace_rocksdb(self.path, {"default": self.units, "offset": self.ends})
@@ -93,7 +78,7 @@ def test_rows_that_are_written_again_have_no_fault(store):
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_record_without_a_unit_is_found_by_its_key(store, quick):
-    phy_offset = UNIT.unpack(store.units.pop(store.plain[1]))[0]
+    phy_offset = rocks.UNIT.unpack(store.units.pop(store.plain[1]))[0]
     expected = ("rocksdb-unit-missing", f"Plain/0 at queue offset 1: of the record at {phy_offset}")
     assert found_in(store.verify(quick=quick)) == [expected]
 
@@ -109,7 +94,7 @@ def test_a_unit_with_another_value_than_its_record_is_found(store, name, value):
 
 
 def test_a_unit_that_leads_elsewhere_is_extra_and_its_record_has_none(store):
-    other = UNIT.unpack(store.units[store.plain[9]])[0]
+    other = rocks.UNIT.unpack(store.units[store.plain[9]])[0]
     store.change(3, phy_offset=other)
     missing, extra = sorted(found_in(store.verify()), reverse=True)
     assert missing[0] == "rocksdb-unit-missing"
@@ -123,15 +108,17 @@ def test_a_unit_that_leads_elsewhere_is_extra_and_its_record_has_none(store):
     [(-1, 100, "impossible"), (100, 0, "impossible"), (7, 100, "leads to 7, where no record begins")],
 )
 def test_a_unit_that_leads_to_no_record_is_extra(store, phy_offset, size, words):
-    store.units[unit_key("Plain", 0, LAST)] = UNIT.pack(phy_offset, size, 0, 0)
-    store.ends[end_key("Plain", 0)] = PLACE.pack(phy_offset, LAST)
+    store.units[rocks.unit_key("Plain", 0, LAST)] = rocks.UNIT.pack(phy_offset, size, 0, 0)
+    store.ends[rocks.end_key("Plain", 0)] = rocks.PLACE.pack(phy_offset, LAST)
     [(kind, detail)] = found_in(store.verify())
     assert (kind, words in detail) == ("rocksdb-unit-extra", True)
 
 
 def test_a_queue_of_units_that_are_of_another_queue_is_found(store):
-    phy_offset = UNIT.unpack(store.units[store.plain[0]])[0]
-    store.units[unit_key("Ghost", 5, -3)] = store.units[unit_key("Ghost", 5, 8)] = store.units[store.plain[0]]
+    phy_offset = rocks.UNIT.unpack(store.units[store.plain[0]])[0]
+    store.units[rocks.unit_key("Ghost", 5, -3)] = store.units[rocks.unit_key("Ghost", 5, 8)] = store.units[
+        store.plain[0]
+    ]
     kinds = found_in(store.verify())
     leads = f"leads to the record of Plain/0 at {phy_offset}"
     assert ("rocksdb-unit-extra", f"Ghost/5 at queue offset 8: {leads}") in kinds
@@ -140,7 +127,7 @@ def test_a_queue_of_units_that_are_of_another_queue_is_found(store):
 
 
 def test_units_behind_the_end_of_the_log_are_leftovers(store):
-    store.units[unit_key("Plain", 0, LAST)] = UNIT.pack(1 << 40, 100, 0, 0)
+    store.units[rocks.unit_key("Plain", 0, LAST)] = rocks.UNIT.pack(1 << 40, 100, 0, 0)
     report = store.verify()
     [(kind, _)] = found_in(report)
     assert kind == "rocksdb-unit-leftover"
@@ -149,27 +136,15 @@ def test_units_behind_the_end_of_the_log_are_leftovers(store):
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_a_noted_end_that_is_not_that_of_the_last_unit_is_found(store, difference):
-    phy_offset, last = PLACE.unpack(store.ends[end_key("Plain", 0)])
-    store.ends[end_key("Plain", 0)] = PLACE.pack(phy_offset, last + difference)
+    phy_offset, last = rocks.PLACE.unpack(store.ends[rocks.end_key("Plain", 0)])
+    store.ends[rocks.end_key("Plain", 0)] = rocks.PLACE.pack(phy_offset, last + difference)
     [(kind, detail)] = found_in(store.verify())
     assert kind == "rocksdb-queue-end"
     assert f"queue offset {last + difference}" in detail
 
 
 def test_records_behind_the_checkpoint_of_rocksdb_wait_for_their_dispatch(store):
-    places = {key: UNIT.unpack(value)[0] for key, value in store.units.items() if len(value) == UNIT.size}
-    middle = sorted(places.values())[len(places) // 2]
-    store.units = {key: value for key, value in store.units.items() if places[key] < middle}
-    store.ends[end_key("CHECKPOINT_TOPIC", 0)] = struct.pack(">q", middle)
-    for key, value in store.ends.items():
-        if b"max" in key and len(value) == PLACE.size:
-            prefix = key.replace(b"max\x01", b"") + b"\x01"
-            left = sorted(unit for unit in store.units if unit.startswith(prefix))
-            if left:
-                store.ends[key] = PLACE.pack(places[left[-1]], struct.unpack(">q", left[-1][-8:])[0])
-    store.ends = {
-        key: value for key, value in store.ends.items() if len(value) != PLACE.size or PLACE.unpack(value)[0] < middle
-    }
+    store.units, store.ends = rocks.without_tail(store.units, store.ends, 0.5)
     report = store.verify()
     assert {kind for kind, _ in found_in(report)} == {"rocksdb-behind"}
     assert report.ok
@@ -177,8 +152,8 @@ def test_records_behind_the_checkpoint_of_rocksdb_wait_for_their_dispatch(store)
 
 def test_records_of_a_topic_that_was_deleted_are_no_fault(store):
     topic = "Plain"
-    store.units = {key: value for key, value in store.units.items() if not key.startswith(topic_key(topic))}
-    store.ends = {key: value for key, value in store.ends.items() if not key.startswith(topic_key(topic))}
+    store.units = {key: value for key, value in store.units.items() if not key.startswith(rocks.topic_key(topic))}
+    store.ends = {key: value for key, value in store.ends.items() if not key.startswith(rocks.topic_key(topic))}
     missing = store.verify()
     assert {kind for kind, _ in found_in(missing)} >= {"rocksdb-unit-missing"}
     remove_topic(store.root, topic)
@@ -196,11 +171,11 @@ def remove_topic(root, topic):
 @pytest.mark.parametrize(
     ("family", "key", "value"),
     [
-        ("units", unit_key("Plain", 0, 2), bytes(27)),
-        ("units", unit_key("Plain", 0, 2) + b"\0", bytes(28)),
+        ("units", rocks.unit_key("Plain", 0, 2), bytes(27)),
+        ("units", rocks.unit_key("Plain", 0, 2) + b"\0", bytes(28)),
         ("units", b"\xff\xff", bytes(28)),
-        ("ends", end_key("Plain", 0), bytes(15)),
-        ("ends", end_key("CHECKPOINT_TOPIC", 0), bytes(7)),
+        ("ends", rocks.end_key("Plain", 0), bytes(15)),
+        ("ends", rocks.end_key("CHECKPOINT_TOPIC", 0), bytes(7)),
     ],
 )
 @pytest.mark.parametrize("quick", [False, True])
@@ -218,14 +193,16 @@ def test_a_database_that_a_broker_writes_beside_files_is_compared_from_its_first
         del store.units[key]
     lost = store.plain[8]
     del store.units[lost]
-    store.units = {key: value for key, value in store.units.items() if not key.startswith(unit_key("Plain", 1, 0)[:-8])}
-    store.ends.pop(end_key("Plain", 1))
+    store.units = {
+        key: value for key, value in store.units.items() if not key.startswith(rocks.unit_key("Plain", 1, 0)[:-8])
+    }
+    store.ends.pop(rocks.end_key("Plain", 1))
     [(kind, detail)] = found_in(store.verify())
     assert (kind, detail[:26]) == ("rocksdb-unit-missing", "Plain/0 at queue offset 8:")
 
 
 def test_a_light_queue_that_is_in_no_format_is_missing(store_of):
     store = store_of("rocksdb-lmq")
-    store.units = {key: value for key, value in store.units.items() if not key.startswith(topic_key("%LMQ%a"))}
-    store.ends = {key: value for key, value in store.ends.items() if not key.startswith(topic_key("%LMQ%a"))}
+    store.units = {key: value for key, value in store.units.items() if not key.startswith(rocks.topic_key("%LMQ%a"))}
+    store.ends = {key: value for key, value in store.ends.items() if not key.startswith(rocks.topic_key("%LMQ%a"))}
     assert [(kind, detail[:10]) for kind, detail in found_in(store.verify())] == [("queue-missing", "20 records")]

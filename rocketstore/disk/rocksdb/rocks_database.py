@@ -90,6 +90,8 @@ class RocksDatabase(Closable):
     The child is started at the first read, and again if it ended, for example by Ctrl-C. All methods raise
     CorruptFileError, with the directory as its path, for damage; UnsupportedFormatError without the package that reads
     RocksDB; StoreError for a RocksDB whose files are replaced too fast; OSError. Threads may share a database.
+
+    Attributes: opened: how many times its files were opened.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class RocksDatabase(Closable):
         """Parameters: remote_copy_limit: bytes. memory: address space of the child, bytes. seconds: for each answer."""
         self.path = to_path(path)
         self.remote_copy_limit = remote_copy_limit
+        self.opened = 0
         self._memory, self._seconds = memory, seconds
         self._lock = threading.Lock()
         self._process: ReaderProcess | None = None
@@ -192,6 +195,7 @@ class RocksDatabase(Closable):
             before = read_stamp(self.path)
             try:
                 self._process = self._start_once()
+                self.opened += 1
                 self._stamp, self._checked = before, time.monotonic()
             except (CorruptFileError, FileNotFoundError):
                 if is_remote(self.path):
