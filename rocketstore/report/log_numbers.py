@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Skipped
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.report.text_codes import TextCodes
+from rocketstore.messages.text_codes import TextCodes
 
 COLUMNS = ("topic", "tags", "size", "phy_offset", "store_timestamp_ms", "raw_body")
 SAMPLES = 160  # ranges of the log that are read if the log is larger than the limit

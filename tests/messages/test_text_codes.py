@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from rocketstore.kernels.value_columns import StringColumn
-from rocketstore.report.text_codes import TextCodes
+from rocketstore.messages.text_codes import TextCodes
 
 
 def column_of(texts, before=b"") -> StringColumn:
