@@ -82,7 +82,7 @@ class Preview:
         """Return for each column whether it has numbers that are no times."""
         shown = [row for row in self.rows if row is not None]
         return [
-            not is_time(name) and any(type(row[place]) is int for row in shown)
+            not is_time(name) and any(type(row[place]) in (int, float) for row in shown)
             for place, name in enumerate(self.columns)
         ]
 
@@ -103,6 +103,8 @@ class Preview:
             return text if text.isprintable() else repr(text)
         if isinstance(value, datetime):
             return value.isoformat(" ", "milliseconds")
+        if isinstance(value, float):
+            return f"{value:.3f}"
         if isinstance(value, int) and is_time(name):
             return utc(value)
         if isinstance(value, bytes | str):

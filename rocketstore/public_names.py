@@ -61,6 +61,11 @@ from rocketstore.store.pending.pending_message import PendingMessages as Pending
 from rocketstore.store.pending.pending_message import PendingTotal as PendingTotal
 from rocketstore.store.scan_polars import scan_polars as scan_polars
 from rocketstore.store.topic import Topic as Topic
+from rocketstore.store.usage.disk_usage import DiskSpace as DiskSpace
+from rocketstore.store.usage.disk_usage import DiskUsage as DiskUsage
+from rocketstore.store.usage.disk_usage import PartUsage as PartUsage
+from rocketstore.store.usage.message_usage import GroupUsage as GroupUsage
+from rocketstore.store.usage.message_usage import MessageUsage as MessageUsage
 from rocketstore.survey.broker_config import BrokerConfig as BrokerConfig
 from rocketstore.verify.findings import Finding as Finding
 from rocketstore.verify.findings import VerifyReport as VerifyReport

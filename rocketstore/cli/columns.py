@@ -84,6 +84,23 @@ DEAD = (
     "isConsumed",
 )
 DEAD_TOTALS = ("group", "topic", "messages", "beginTimestamp", "endTimestamp")
+PARTS = (
+    "part",
+    "path",
+    "files",
+    "messages",
+    "items",
+    "usedBytes",
+    "preallocatedBytes",
+    "fileBytes",
+    "sparseBytes",
+    "diskBytes",
+    "share",
+)
+PART_TOTALS = ("files", "usedBytes", "preallocatedBytes", "fileBytes", "sparseBytes", "diskBytes")
+DISKS = ("path", "totalBytes", "freeBytes", "usedShare")
+USAGE = ("topic", "queueId", "beginTimestamp", "tag", "tagsCode", "messages", "logBytes", "queueBytes", "share")
+USAGE_TOTALS = ("messages", "logBytes", "queueBytes", "otherBytes", "isExact")
 
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")

@@ -26,6 +26,7 @@ HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.
 COMMANDS = {  # name: text, in the order of --help
     "info": "Summarize a store or index files.",
     "ls": "List topics and queues.",
+    "du": "Show what takes the space, and what the disk has left.",
     "lag": "Show how far consumers are behind.",
     "pending": "Show the messages that wait, and until when.",
     "dlq": "Show the messages that consumers could not process.",

@@ -27,7 +27,7 @@ from rocketstore.kernels.columns import aligned
 
 # Milliseconds of the years 1 to 9999: beyond them neither Python nor Spark has a time.
 cdef int64_t FIRST_TIME = -62_135_596_800_000, LAST_TIME = 253_402_300_799_999
-cdef dict NUMBERS = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64}
+cdef dict NUMBERS = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64, "g": np.float64}
 
 
 cdef object capsule_of(exported, void *struct, const char *name):

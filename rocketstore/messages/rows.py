@@ -16,7 +16,9 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.preview import Preview, Previewed, first_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
-DTYPES: dict[str, type[np.generic]] = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64, "b": np.bool_}
+DTYPES: dict[str, type[np.generic]] = {
+    "i": np.int32, "l": np.int64, "g": np.float64, "tsm:UTC": np.int64, "b": np.bool_,
+}  # fmt: skip
 
 
 @made_by("a method of the store")

@@ -25,7 +25,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEndFinder
-from rocketstore.queue.queue_source import Boundary, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, ranges_to_read, records_between
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -226,12 +226,8 @@ class ConsumeQueue(Closable):
         Parameters: begin, end: queue offsets, 0 or more. Raises: CorruptFileError if a file is missing or was cut.
         Source: none.
         """
-        size = 0
-        for first, stop in ranges_to_read(self, begin, end, COUNTED_OFFSETS):
-            units = self[first:stop]
-            own = ~units.is_filler & (units.queue_offsets >= first)  # else the range before this one had the batch unit
-            size += int(units.sizes[own].sum(dtype=np.int64))
-        return size
+        parts = records_between(self, begin, end, COUNTED_OFFSETS)
+        return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
 
     @beside_expiry
     def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower", *, exact_times: bool = False) -> int:

@@ -102,3 +102,15 @@ def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Itera
         stop = end if span is None or span[1] <= begin else min(span[1], end)
         yield begin, stop
         begin = stop
+
+
+def records_between(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[ConsumeQueueUnits]:
+    """Yield the units of a range of queue offsets, in steps, without filler units.
+
+    A batch unit belongs to its first queue offset. Parameters: begin, end: queue offsets, 0 or more.
+    Raises: CorruptFileError if a file is missing or was cut.
+    """
+    for first, stop in ranges_to_read(queue, begin, end, step):
+        units = queue[first:stop]
+        own = ~units.is_filler & (units.queue_offsets >= first)  # else the range before this one had the batch unit
+        yield units if own.all() else units.where(own)

@@ -86,6 +86,12 @@ class ConsumeQueueUnits(Previewed):
         batches = (None if column is None else column[i] for column in self._batch_columns)
         return ConsumeQueueUnits(offsets, *columns, *batches)
 
+    def where(self, wanted: np.ndarray) -> ConsumeQueueUnits:
+        """Return some of the units. Parameters: wanted: bool[n]."""
+        columns = (column[wanted] for column in (self.phy_offsets, self.sizes, self.tags_codes))
+        batches = (None if column is None else column[wanted] for column in self._batch_columns)
+        return ConsumeQueueUnits(self.queue_offsets[wanted], *columns, *batches)
+
     def __iter__(self) -> Iterator[CqUnit]:
         columns = (self.queue_offsets, self.phy_offsets, self.sizes, self.tags_codes, self.is_filler)
         return map(CqUnit, *(column.tolist() for column in columns + self._batch_columns if column is not None))

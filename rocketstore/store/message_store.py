@@ -81,6 +81,8 @@ from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
+from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
+from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
@@ -972,6 +974,47 @@ class MessageStore(Previewed, Closable):
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
             warnings.warn(text, stacklevel=2)
         return found
+
+    # ---- space ---------------------------------------------------------------------------------------------
+
+    @overload
+    def du(self, *, by: None = None) -> DiskUsage: ...
+    @overload
+    def du(
+        self,
+        *,
+        by: Literal["topic", "queue", "day", "hour", "tag"],
+        topic: str | Iterable[str] | None = None,
+        exact: bool = False,
+    ) -> MessageUsage: ...
+    def du(
+        self, *, by: str | None = None, topic: str | Iterable[str] | None = None, exact: bool = False
+    ) -> DiskUsage | MessageUsage:
+        """Return what takes the space: the parts of the store, or the messages of each topic, queue, day, hour or tag.
+
+        Messages are counted by the units of the queues, which is fast: records without a unit, such as rolled back
+        messages, are then in ``other_bytes``. Days and hours are in UTC.
+
+        Parameters: by: None for the parts with their files, and the disks with the space that they have left. topic:
+        one or several; None for all. exact: count the records of the log, which reads the whole log.
+        Returns: a sequence, the largest first, that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
+        Its ``reasons`` say why numbers may be wrong. Raises: ValueError for another grouping, or if ``topic`` or
+        ``exact`` is given without a grouping.
+
+        Examples:
+        >>> [(row.topic, row.messages) for row in rocketstore.open("demo").du(by="topic")]
+        [('Orders', 100), ('%RETRY%billing', 1)]
+        """
+        self._require_open()
+        topics = text_set(topic, "topic")
+        if by is None:
+            if topics is not None or exact:
+                raise ValueError("topic and exact are for messages: also give by")
+            return measure_disk(self)
+        if by not in GROUPINGS:
+            raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
+        warn_unknown_topics(self, sorted(topics or ()))
+        return measure_messages(self, by, topics, exact=exact)
 
     # ---- topics --------------------------------------------------------------------------------------------
 

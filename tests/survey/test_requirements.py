@@ -209,6 +209,7 @@ CALLS = {
     "config repair": [command("config", "repair", has_conf=False)],
     "config repair dry run": [command("config", "repair", "--dry-run", has_conf=False)],
     "dlq": [command("dlq")],
+    "du": [command("du")],
     "export": [command("export", after=("-",))],
     "get": [command("get", after=("T", 0, 0))],
     "hexdump": [command("hexdump", after=("log:0",))],

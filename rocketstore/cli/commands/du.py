@@ -1,0 +1,39 @@
+"""The options of ``rocketstore du``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTALS
+from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.options import rows_options, store_argument
+
+GROUPINGS = "topic", "queue", "day", "hour", "tag"
+
+
+@click.command()
+@store_argument
+@click.option("--by", type=click.Choice(GROUPINGS), help="Show the messages of each of these instead of the parts.")
+@click.option(
+    "--topic", multiple=True, shell_complete=complete_topics, help="With --by: only this topic. May be repeated."
+)
+@click.option("--exact", is_flag=True, help="With --by: count the records of the log, which reads the whole log.")
+@click.option("--totals", is_flag=True, help="Only show the sums.")
+@click.option("--disks", is_flag=True, help="Only show the disks, and the space that they have left.")
+@rows_options(*dict.fromkeys([*PARTS, *PART_TOTALS, *DISKS, *USAGE, *USAGE_TOTALS]))
+def du(**options: Any) -> None:
+    """Show what takes the space of STORE, the largest first.
+
+    Without --by: the parts of the store. fileBytes are the lengths of the files. usedBytes have records, units or
+    items, preallocatedBytes are made ahead or not used any more. diskBytes are what the files take of the disk,
+    sparseBytes are holes.
+
+    With --by: messages, the bytes of their records, and what the files of their queues take of the disk. They are
+    counted by the units of the queues: tags by their hashes, days and hours (UTC) by some store times of each queue.
+    otherBytes of the log are blanks, and records without a unit. --exact reads the log instead.
+
+    The exit status is 1 if a part cannot be read.
+    """
+    from rocketstore.cli.du import run
+
+    run(**options)

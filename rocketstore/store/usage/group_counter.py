@@ -1,0 +1,98 @@
+"""GroupCounter: the number and the bytes of messages in groups, from batches of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.text_codes import TextCodes
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000  # ms
+WIDTHS = {"minute": MINUTE, "hour": HOUR, "day": DAY}
+COLUMNS = {  # of a batch, by the names by which messages are grouped
+    "topic": "topic",
+    "queue": "queue_id",
+    "tag": "tags",
+    "born_host": "born_host",
+    "store_host": "store_host",
+    "reconsume_times": "reconsume_times",
+    **dict.fromkeys(WIDTHS, "store_timestamp_ms"),
+}
+
+
+class Tally(NamedTuple):
+    """The number of messages of a group, and the bytes of their records."""
+
+    messages: int
+    size: int
+
+
+class GroupCounter:
+    """Counts messages by the values of some columns.
+
+    Attributes: columns: that ``add`` needs of a batch.
+    """
+
+    def __init__(self, by: Sequence[str]) -> None:
+        """Parameters: by: names of ``COLUMNS``. A time is the begin of the minute, hour or day in UTC, epoch ms."""
+        self.columns = tuple(dict.fromkeys([*(COLUMNS[name] for name in by), "size"]))
+        self._keys = [key_of(name) for name in by]
+        self._found: dict[tuple[Any, ...], Tally] = {}
+
+    def add(self, batch: MessageBatch, counts: np.ndarray | None = None) -> None:
+        """Add the messages of a batch. Parameters: counts: messages of each record, int64[n]; None for one each."""
+        if not len(batch):
+            return
+        codes = [key.codes(batch) for key in self._keys]
+        places, rows = group_rows(codes, len(batch))
+        sizes = np.bincount(places, batch.size).astype(np.int64).tolist()
+        messages = (np.bincount(places) if counts is None else np.bincount(places, counts)).astype(np.int64).tolist()
+        columns = [code[rows].tolist() for code in codes] or [[()] * len(rows)]
+        for values, count, size in zip(zip(*columns, strict=True), messages, sizes, strict=True):
+            known = self._found.get(values, Tally(0, 0))
+            self._found[values] = Tally(known.messages + count, known.size + size)
+
+    def groups(self) -> dict[tuple[Any, ...], Tally]:
+        """Return the tally of each group by its values, in the order of the names."""
+        return {
+            tuple(key.value_of(code) for key, code in zip(self._keys, codes, strict=True)): tally
+            for codes, tally in self._found.items()
+        }
+
+
+class Key(NamedTuple):
+    """How one value of a message becomes a number and back. codes: returns int64[n] for a batch."""
+
+    codes: Callable[[MessageBatch], np.ndarray]
+    value_of: Callable[[int], Any]
+
+
+def key_of(name: str) -> Key:
+    column, width = COLUMNS[name], WIDTHS.get(name)
+    if width is not None:
+        return Key(lambda batch: begins_of(batch.store_timestamp_ms, width), int)
+    if column in ("queue_id", "reconsume_times"):
+        return Key(lambda batch: getattr(batch, column).astype(np.int64), int)
+    texts = TextCodes()
+    return Key(lambda batch: texts.find(getattr(batch, column)), lambda code: texts.names[code])
+
+
+def begins_of(times: np.ndarray, width: int) -> np.ndarray:
+    """Return the begin of the minute, hour or day of each time. Parameters: times: int64[n], ms. width: ms."""
+    begins: np.ndarray = times - times % width
+    return begins
+
+
+def group_rows(codes: Sequence[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of the group of each row, int64[n], and a row of each group.
+
+    Parameters: codes: int64[n] for each column; rows of one group have equal codes. n: the number of rows.
+    """
+    places, rows = np.zeros(n, np.int64), np.zeros(1, np.int64)
+    for code in codes:
+        _, own = np.unique(code, return_inverse=True)
+        _, rows, places = np.unique(places * n + own, return_index=True, return_inverse=True)
+    return places, rows

@@ -1,0 +1,379 @@
+"""MessageUsage: how many messages and bytes of the log each topic, queue, day, hour or tag has."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.store_path import StorePath
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.log.inner_batches import count_batch_messages
+from rocketstore.made_by import made_by
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.rows import Rows, export_rows
+from rocketstore.messages.system_flags import INNER_BATCH
+from rocketstore.preview import Preview, first_of
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_source import records_between
+from rocketstore.queue.units import ConsumeQueueUnits
+from rocketstore.store.overview.summary import collect_error
+from rocketstore.store.readable_store import ReadableStore
+from rocketstore.store.usage.disk_usage import UNITS_AT_ONCE, find_used_log, is_light, space_of
+from rocketstore.store.usage.group_counter import WIDTHS, GroupCounter, Tally, begins_of
+from rocketstore.store.usage.measure_files import measure_files
+from rocketstore.store.usage.time_bins import UNKNOWN, find_bins
+from rocketstore.text_values import datetime_or_none, format_count
+
+GROUPINGS = ("topic", "queue", "day", "hour", "tag")
+UNITS_IN_MEMORY = 1 << 22  # whose store times are found together
+THREADS = 4
+
+
+class GroupUsage(NamedTuple):
+    """What the messages of a topic, a queue, a day, an hour or a tag take.
+
+    The values of other groupings are None. ``begin_timestamp``: of the day or hour in UTC, epoch ms; None for messages
+    whose store time cannot be read. ``tag``: of an exact count; None for messages without a tag. ``tags_code``: the
+    hash of the tag, of a count from the queues; 0 for messages without a tag, None if the units have no hash.
+
+    ``log_bytes``: of the records. ``queue_bytes``: what the files of the queues take of the disk; None without them.
+    ``share``: of the records and blanks of the log, from 0 to 1.
+
+    Examples:
+    >>> usage = rocketstore.open("demo").du(by="topic")
+    >>> [(group.topic, group.messages) for group in usage]
+    [('Orders', 100), ('%RETRY%billing', 1)]
+    """
+
+    topic: str | None
+    queue_id: int | None
+    begin_timestamp: int | None
+    tag: str | None
+    tags_code: int | None
+    messages: int
+    log_bytes: int
+    queue_bytes: int | None
+    share: float
+
+    @property
+    def begin_time(self) -> datetime | None:
+        """``begin_timestamp`` as a datetime in UTC; None if it is unknown."""
+        return None if self.begin_timestamp is None else datetime_or_none(self.begin_timestamp)
+
+
+FIELDS = {
+    "topic": MESSAGE_FIELDS["topic"],
+    "queue_id": MESSAGE_FIELDS["queue_id"],
+    "begin_timestamp": Field("beginTimestamp", "tsm:UTC", nullable=True),
+    "tag": Field("tag", "u", nullable=True),
+    "tags_code": Field("tagsCode", "l", nullable=True),
+    "messages": Field("messages", "l"),
+    "log_bytes": Field("logBytes", "l"),
+    "queue_bytes": Field("queueBytes", "l", nullable=True),
+    "share": Field("share", "g"),
+}
+SIZES = ("messages", "log_bytes", "share")
+COLUMNS = {
+    "topic": ("topic", "messages", "log_bytes", "queue_bytes", "share"),
+    "queue": ("topic", "queue_id", "messages", "log_bytes", "queue_bytes", "share"),
+    "day": ("begin_timestamp", *SIZES),
+    "hour": ("begin_timestamp", *SIZES),
+    "tag": ("tag", "tags_code", *SIZES),
+}
+
+
+@made_by("store.du(by=...)")
+class MessageUsage(Rows[GroupUsage]):
+    """What the messages of each group take, the largest first. A table has only the columns of the grouping.
+
+    Attributes: by: the grouping. is_exact: whether the records were counted; else the units of the queues. other_bytes:
+    the bytes of the log that are in no group: blanks, and records without a unit; None if only some topics were
+    counted. notes: how the numbers were found. reasons: why they may be wrong.
+
+    Examples:
+    >>> usage = rocketstore.open("demo").du(by="queue", exact=True)
+    >>> usage.by, usage.is_exact, usage.total().messages
+    ('queue', True, 101)
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[GroupUsage],
+        by: str,
+        *,
+        is_exact: bool,
+        other_bytes: int | None,
+        notes: Sequence[str],
+        reasons: Sequence[str],
+    ) -> None:
+        super().__init__(rows, [FIELDS[name] for name in COLUMNS[by]])
+        self.by = by
+        self.is_exact = is_exact
+        self.other_bytes = other_bytes
+        self.notes = list(notes)
+        self.reasons = list(reasons)
+
+    def total(self) -> GroupUsage:
+        """Return the sums of all groups."""
+        queue_bytes = [group.queue_bytes for group in self if group.queue_bytes is not None]
+        return GroupUsage(
+            *(None,) * 5,
+            messages=sum(group.messages for group in self),
+            log_bytes=sum(group.log_bytes for group in self),
+            queue_bytes=sum(queue_bytes) if queue_bytes else None,
+            share=sum(group.share for group in self),
+        )
+
+    def cells(self) -> list[tuple[Any, ...]]:
+        """Return the values of each group in the columns of the grouping."""
+        return [tuple(getattr(group, name) for name in COLUMNS[self.by]) for group in self]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export as an Arrow stream of one record batch."""
+        return export_rows(self._fields, self.cells())
+
+    def _preview(self) -> Preview:
+        rows = [None if row is None else self.cells()[row] for row in first_of(range(len(self)))]
+        title = f"MessageUsage: {format_count(len(self), 'row')} by {self.by}, {basis(is_exact=self.is_exact)}"
+        return Preview(title, COLUMNS[self.by], rows, [*self.notes, *self.reasons])
+
+
+def basis(*, is_exact: bool) -> str:
+    """Return from what messages were counted, as text."""
+    return "from a scan of the log" if is_exact else "from the queues"
+
+
+# ---- counting ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Tallies by the values of a grouping, and notes and reasons as MessageUsage has them."""
+
+    tallies: dict[tuple[Any, ...], Tally]
+    notes: list[str]
+    reasons: list[str]
+
+
+def measure_messages(store: ReadableStore, by: str, topics: frozenset[str] | None, *, exact: bool) -> MessageUsage:
+    """Count messages and bytes. ``MessageStore.du`` has the documentation. Parameters: topics: None for all."""
+    reasons: list[str] = []
+    counted = count_records(store, by, topics) if exact else count_units(store, by, topics)
+    whole = None
+    with collect_error(reasons):
+        whole = sum(find_used_log(store).values())
+    tallies, queue_bytes = counted.tallies, {}
+    if by in ("topic", "queue"):
+        queue_bytes = measure_queues(store, by, topics, reasons)
+        tallies = {key: Tally(0, 0) for key in queue_bytes} | tallies
+    size = sum(tally.size for tally in tallies.values())
+    rows = [
+        _group_of(by, key, tally, queue_bytes.get(key), size if whole is None else whole)
+        for key, tally in tallies.items()
+    ]
+    return MessageUsage(
+        sorted(rows, key=_largest_first),
+        by,
+        is_exact=exact,
+        other_bytes=None if whole is None or topics is not None else max(whole - size, 0),
+        notes=counted.notes,
+        reasons=[*reasons, *counted.reasons],
+    )
+
+
+def _group_of(by: str, key: tuple[Any, ...], tally: Tally, queue_bytes: int | None, whole: int) -> GroupUsage:
+    names = COLUMNS[by][: len(key)]
+    values = dict.fromkeys(GroupUsage._fields) | dict(zip(names, key, strict=True))
+    sizes = {
+        "messages": tally.messages,
+        "log_bytes": tally.size,
+        "queue_bytes": queue_bytes,
+        "share": tally.size / whole if whole else 0.0,
+    }
+    return GroupUsage(**values | sizes)  # type: ignore[arg-type]
+
+
+def _largest_first(row: GroupUsage) -> tuple[Any, ...]:
+    names = row.topic or "", row.queue_id or 0, row.begin_timestamp or 0, row.tag or "", row.tags_code or 0
+    return -row.log_bytes, -row.messages, -(row.queue_bytes or 0), *names
+
+
+def measure_queues(
+    store: ReadableStore, by: str, topics: frozenset[str] | None, reasons: list[str]
+) -> dict[tuple[Any, ...], int]:
+    """Return what the files of each queue, or of the queues of each topic, take of the disk, bytes."""
+    found: dict[tuple[Any, ...], int] = defaultdict(int)
+    with collect_error(reasons):
+        for queue in chosen_queues(store, topics):
+            for path in queue_paths(store, queue):
+                key = tuple(queue) if by == "queue" else (queue.topic,)
+                with collect_error(reasons):
+                    totals = measure_files(path)
+                    if totals.files:
+                        found[key] += space_of(totals)
+    return dict(found)
+
+
+def queue_paths(store: ReadableStore, queue: QueueId) -> list[StorePath]:
+    return [store.places.queue(kind, *queue) for kind in (*QUEUE_KINDS, ConsumeQueueExt)]
+
+
+def chosen_queues(store: ReadableStore, topics: frozenset[str] | None) -> list[QueueId]:
+    return [queue for queue in store.queues() if topics is None or queue.topic in topics]
+
+
+# ---- from the log ------------------------------------------------------------------------------------------
+
+
+def count_records(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+    """Count the records of the log. Damaged ranges of the log are left out, and are among the reasons."""
+    counter = GroupCounter([by] if by != "queue" else ["topic", "queue"])
+    reasons: list[str] = []
+    with collect_error(reasons):
+        count_log(store, counter, {"topics": topics}, reasons)
+    tallies = {(*values, None) if by == "tag" else values: tally for values, tally in counter.groups().items()}
+    return Counted(tallies, [], reasons)
+
+
+def count_log(store: ReadableStore, counter: GroupCounter, conditions: dict[str, Any], reasons: list[str]) -> None:
+    """Add the messages of the log to a counter. Parameters: conditions: of ``CommitLog.scan``.
+
+    Raises: StoreError, OSError, ValueError.
+    """
+    columns = dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"])
+    threads = min(os.cpu_count() or 1, THREADS)
+    scan = store.commit_log.scan(columns=[*columns], on_corrupt="skip", threads=threads, **conditions).adapted(
+        warns=False
+    )
+    for batch in scan:
+        counter.add(batch, _message_counts(store, batch))
+    reasons += [
+        f"{part.error}: the messages from byte {part.begin} to {part.end} are not counted" for part in scan.skipped
+    ]
+
+
+def _message_counts(store: ReadableStore, batch: MessageBatch) -> np.ndarray | None:
+    """Return the number of messages of each record, int64[n]; None if no record is an inner batch."""
+    batches = np.flatnonzero(batch.sys_flag & INNER_BATCH)
+    if not len(batches):
+        return None
+    counts = np.ones(len(batch), np.int64)
+    offsets = batch.phy_offset[batches].tolist()
+    counts[batches] = [count_batch_messages(store.commit_log, offset) for offset in offsets]
+    return counts
+
+
+# ---- from the queues ---------------------------------------------------------------------------------------
+
+
+def count_units(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+    """Count the units of the queues, except those of light queues, whose messages are those of other topics."""
+    notes: list[str] = []
+    reasons: list[str] = []
+    tallies: dict[tuple[Any, ...], Tally] = {}
+    with collect_error(reasons):
+        queues = [queue for queue in chosen_queues(store, topics) if not is_light(queue.topic)]
+        if by in ("topic", "queue"):
+            tallies = _count_by_queue(store, by, queues, reasons)
+        elif by == "tag":
+            tallies = _count_by_tag(store, queues, reasons)
+            notes.append("tags are shown by their hashes, which are in the queues; exact counts have their names")
+        else:
+            tallies = _count_by_time(store, WIDTHS[by], queues, reasons)
+            notes.append("store times are read from some messages of each queue, and are assumed not to go back in it")
+    with collect_error(reasons):
+        notes += store.find_missing_units()
+    return Counted(tallies, notes, reasons)
+
+
+def read_queues(
+    store: ReadableStore, queues: Sequence[QueueId], reasons: list[str]
+) -> Iterator[tuple[QueueId, ConsumeQueueUnits]]:
+    """Yield the units of queues, in steps. Queues that cannot be read are among the reasons."""
+    for name in queues:
+        with collect_error(reasons):
+            queue = store.log_queue(*name)
+            begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+            for units in records_between(queue, begin, end, UNITS_AT_ONCE):
+                yield name, units
+
+
+def _counts_of(units: ConsumeQueueUnits) -> np.ndarray:
+    """Return the number of messages of each unit."""
+    return np.ones(len(units), np.int64) if units.batch_nums is None else units.batch_nums.astype(np.int64)
+
+
+def _add(tallies: dict[tuple[Any, ...], Tally], key: tuple[Any, ...], messages: int, size: int) -> None:
+    known = tallies.get(key, Tally(0, 0))
+    tallies[key] = Tally(known.messages + messages, known.size + size)
+
+
+def _count_by_queue(
+    store: ReadableStore, by: str, queues: Sequence[QueueId], reasons: list[str]
+) -> dict[tuple[Any, ...], Tally]:
+    tallies: dict[tuple[Any, ...], Tally] = {}
+    for name, units in read_queues(store, queues, reasons):
+        key = tuple(name) if by == "queue" else (name.topic,)
+        _add(tallies, key, int(_counts_of(units).sum()), int(units.sizes.sum(dtype=np.int64)))
+    return tallies
+
+
+def _add_groups(tallies: dict[tuple[Any, ...], Tally], keys: np.ndarray, counts: np.ndarray, sizes: np.ndarray) -> None:
+    """Add messages to tallies by their keys. Parameters: keys, counts, sizes: int64[n]."""
+    values, places = np.unique(keys, return_inverse=True)
+    sums = (np.bincount(places, column).astype(np.int64).tolist() for column in (counts, sizes))
+    for value, messages, size in zip(values.tolist(), *sums, strict=True):
+        _add(tallies, (None if value == UNKNOWN else value,), messages, size)
+
+
+def _count_by_tag(store: ReadableStore, queues: Sequence[QueueId], reasons: list[str]) -> dict[tuple[Any, ...], Tally]:
+    """Count units by the hash of their tags: a value in the range of Java's int.
+
+    Other values are due times of delay levels, or addresses in ext files.
+    """
+    tallies: dict[tuple[Any, ...], Tally] = {}
+    for _, units in read_queues(store, queues, reasons):
+        is_hash = (units.tags_codes >= INT_MIN) & (units.tags_codes <= INT_MAX)
+        keys = np.where(is_hash, units.tags_codes, UNKNOWN)
+        _add_groups(tallies, keys, _counts_of(units), units.sizes.astype(np.int64))
+    return {(None, code): tally for (code,), tally in tallies.items()}
+
+
+def _count_by_time(
+    store: ReadableStore, width: int, queues: Sequence[QueueId], reasons: list[str]
+) -> dict[tuple[Any, ...], Tally]:
+    tallies: dict[tuple[Any, ...], Tally] = {}
+
+    def read_bins(phy_offsets: np.ndarray) -> np.ndarray:
+        batch, statuses = store.commit_log.find_messages(phy_offsets, columns=["store_timestamp_ms"])
+        bins = np.full(len(phy_offsets), UNKNOWN, np.int64)
+        bins[statuses == 0] = begins_of(batch.store_timestamp_ms, width)
+        return bins
+
+    def count(parts: Sequence[ConsumeQueueUnits]) -> None:
+        ends = np.cumsum([len(units) for units in parts])
+        bins = find_bins(np.concatenate([units.phy_offsets for units in parts]), ends, read_bins)
+        sizes = np.concatenate([units.sizes for units in parts]).astype(np.int64)
+        _add_groups(tallies, bins, np.concatenate([_counts_of(units) for units in parts]), sizes)
+
+    parts: list[ConsumeQueueUnits] = []
+    held = 0
+    for _, units in read_queues(store, queues, reasons):
+        if len(units):
+            parts.append(units)
+            held += len(units)
+        if held >= UNITS_IN_MEMORY:
+            count(parts)
+            parts, held = [], 0
+    if parts:
+        count(parts)
+    return tallies
