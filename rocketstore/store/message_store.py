@@ -1003,7 +1003,7 @@ class MessageStore(Previewed, Closable):
 
         Examples:
         >>> [(row.topic, row.messages) for row in rocketstore.open("demo").du(by="topic")]
-        [('Orders', 100), ('%RETRY%billing', 1)]
+        [('Orders', 100), ('Users', 1)]
         """
         self._require_open()
         topics = text_set(topic, "topic")

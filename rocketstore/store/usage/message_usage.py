@@ -51,7 +51,7 @@ class GroupUsage(NamedTuple):
     Examples:
     >>> usage = rocketstore.open("demo").du(by="topic")
     >>> [(group.topic, group.messages) for group in usage]
-    [('Orders', 100), ('%RETRY%billing', 1)]
+    [('Orders', 100), ('Users', 1)]
     """
 
     topic: str | None
