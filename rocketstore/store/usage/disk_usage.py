@@ -202,14 +202,19 @@ def find_directories(store: ReadableStore) -> Iterator[tuple[str, StorePath]]:
     logs = set(places.log_directories if log is None else log.directories)
 
     def split(path: StorePath) -> Iterator[tuple[str, StorePath]]:
-        if path == store.path or (path not in logs and any(path in log.parents for log in logs)):
+        if path == store.path or (path not in logs and any(is_below(log, path) for log in logs)):
             for name in sorted(names_in(path)):
                 yield from split(path / name)
         else:
             yield LOG if path in logs else names.get(path, OTHER), path
 
     yield from split(store.path)
-    yield from ((LOG, path) for path in sorted(logs, key=str) if store.path not in path.parents and path.is_dir())
+    yield from ((LOG, path) for path in sorted(logs, key=str) if not is_below(path, store.path) and path.is_dir())
+
+
+def is_below(path: StorePath, directory: StorePath) -> bool:
+    """Return whether a path is somewhere below a directory."""
+    return str(path).startswith(f"{directory}/")
 
 
 def find_contents(store: ReadableStore, reasons: list[str]) -> dict[StorePath, Contents]:
