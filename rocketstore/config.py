@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -276,6 +277,12 @@ class StoreConfig:
                     "the commit log are among them: leave one to write to"
                 )
         return [self._moved(to_path(name), root) for name in names] or [RootPlaces(root).default_log]
+
+    def without_dledger(self) -> Self:
+        """Return these settings for a store whose log has plain files."""
+        other = copy(self.other) if isinstance(self.other, BrokerFile) else dict(self.other)
+        other["enableDLegerCommitLog"] = "false"
+        return replace(self, other=other)
 
     def dledger_log_paths(self, store_path_root_dir: str | os.PathLike[str] | StorePath) -> list[StorePath]:
         """Return the directories of DLedger's log that the broker's file names; none if it names no directory.

@@ -34,6 +34,7 @@ def copy_records(
     positions: NDArray[np.int64],
     queue_offsets: NDArray[np.int64],
     row: int,
+    moves: NDArray[np.int64],
 ) -> tuple[int, int, int, int, int]: ...
 def count_messages(
     queues: NDArray[np.int32],

@@ -12,6 +12,7 @@ from rocketstore.kernels.csrc cimport (
     rs_utf8_valid,
 )
 from rocketstore.kernels.record cimport (
+    BAD_ENTRY,
     BAD_HALF,
     BAD_PHY_OFFSET,
     BAD_PROPERTY_CRC,
@@ -19,6 +20,9 @@ from rocketstore.kernels.record cimport (
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
     CRC_PROPERTY_SIZE,
+    ENTRY_BLANK_MAGIC,
+    ENTRY_HEAD,
+    ENTRY_SIZE,
     FIND_DISPATCH,
     MAGIC,
     MAGIC_BLANK,
@@ -35,6 +39,8 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     fill_delays,
+    head_size,
+    is_entry_head,
     next_magic,
     parse_record,
 )
@@ -56,7 +62,7 @@ cdef int64_t NOWHERE = -INT64_MAX  # no file can begin at this offset
 
 # A part of a file. `status` OK: `count` records, one after the other, whose own offsets are their positions plus
 # `base`. UNVERIFIED: the same without a CRC property. BLANK: the blank at the end of a file; `count` is the size in its
-# head. Otherwise: why the part is lost.
+# head. Otherwise: why the part is lost. In DLedger's log the head of an entry belongs to its record.
 cdef struct Piece:
     int64_t pos
     int64_t size
@@ -81,6 +87,8 @@ cdef class PieceFinder:
     if it is alone and ``appends_prop_crc`` is set: a broker that was started without the option writes many in a row.
     If a record is missing at its place, the next one is searched for. A record at its own physical offset is recognized
     even if a CRC is wrong, so that only this record is lost. Its offset must fit the name or the previous record.
+    In DLedger's log the head of an entry is part of the piece of its record. Without a sound head, the record is found
+    by its own offset, and the bytes of the head are lost.
     """
 
     cdef Growing pieces
@@ -167,7 +175,7 @@ cdef class PieceFinder:
                 pos[0] = self.after
                 continue
             if status in (RECORD_OK, BAD_PROPERTY_CRC):
-                self.base = record.phy_offset - pos[0]
+                self.base = record.phy_offset - (record.data - data)
             if status == RECORD_OK:
                 if has_crc_property(&record):
                     self.has_prop_crc = True
@@ -180,7 +188,7 @@ cdef class PieceFinder:
 
     cdef bint find(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit,
                    Record *record) noexcept nogil:
-        """Go to the first position up to `limit` where a record or blank begins. Return False without one."""
+        """Go to the first position up to `limit` where a record, entry or blank begins. Return False without one."""
         cdef int64_t stop = min(limit, size - 7), place, blank
         while pos[0] < stop:
             place = next_magic(data, pos[0], stop)
@@ -192,6 +200,8 @@ cdef class PieceFinder:
             if place < stop:
                 self.look(data, size, place, True, record)
                 if self.extent:
+                    if place - ENTRY_HEAD >= self.lost and has_entry_head(data + place - ENTRY_HEAD, record):
+                        pos[0] = place - ENTRY_HEAD
                     return True
                 pos[0] = self.after
         pos[0] = max(pos[0], limit)
@@ -200,19 +210,42 @@ cdef class PieceFinder:
     cdef int64_t find_blank(self, const uint8_t *data, int64_t size, int64_t pos, int64_t stop,
                             Record *record) noexcept nogil:
         """The first blank in a part of the file whose size is exactly the rest of the file; -1 without one."""
-        cdef const uint8_t *at = data + pos + MAGIC
-        cdef const uint8_t *end = data + stop + MAGIC
+        cdef int64_t plain = self.find_blank_by(0xCB, MAGIC, data, size, pos, stop, record)
+        cdef int64_t of_entries = self.find_blank_by(0xFF, 0, data, size, pos, stop if plain < 0 else plain, record)
+        return plain if of_entries < 0 else of_entries
+
+    cdef int64_t find_blank_by(self, int first, int64_t magic, const uint8_t *data, int64_t size, int64_t pos,
+                               int64_t stop, Record *record) noexcept nogil:
+        """As `find_blank`, by the first byte of the blank's magic and the position of the magic in the blank."""
+        cdef const uint8_t *at = data + pos + magic
+        cdef const uint8_t *end = data + stop + magic
         while at < end:
-            at = <const uint8_t *>memchr(at, 0xCB, <size_t>(end - at))
+            at = <const uint8_t *>memchr(at, first, <size_t>(end - at))
             if at == NULL:
                 break
-            pos = at - data - MAGIC
+            pos = at - data - magic
             if self.look(data, size, pos, True, record) == RECORD_BLANK:
                 return pos
             at += 1
         return -1
 
     cdef int look(self, const uint8_t *data, int64_t size, int64_t pos, bint is_search, Record *record) noexcept nogil:
+        """As `look_at`, also for an entry or a blank of DLedger's log that begins at `pos`."""
+        cdef int64_t head = head_size(data + pos, size - pos, ENTRY_HEAD)
+        cdef int status
+        if size - pos >= LEAST_BLANK and rs_load_be32(data + pos) == ENTRY_BLANK_MAGIC:
+            record.data, record.size = data + pos, <int32_t>rs_load_be32(data + pos + ENTRY_SIZE)
+            self.extent, self.after = (size - pos if record.size == size - pos else 0), pos + 1
+            return RECORD_BLANK if self.extent else BAD_SIZE
+        status = self.look_at(data, size, pos + head, is_search, record)
+        if head and (self.extent == 0 or status == RECORD_BLANK or not has_entry_head(data + pos, record)):
+            self.extent, self.after = 0, pos + 1
+            return BAD_ENTRY if status in (RECORD_OK, RECORD_BLANK) else status
+        self.extent += head if self.extent else 0
+        return status
+
+    cdef int look_at(self, const uint8_t *data, int64_t size, int64_t pos, bint is_search,
+                     Record *record) noexcept nogil:
         """Examine the bytes at `pos`. Set the extent: of a record, a blank, a bad record at its own offset; else 0."""
         cdef int status = parse_record(data + pos, size - pos, 0, NULL, NULL, record)
         cdef int64_t base, behind_body
@@ -321,13 +354,25 @@ cdef inline bint has_possible_offset(const Record *record) noexcept nogil:
 
 
 cdef bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
-    """Whether the next record of the log, or the blank of the rest of the file, begins where a record ends."""
+    """Whether the next record of the log, or the blank of the rest of the file, begins where a record ends.
+
+    In DLedger's log the head of an entry is before the next record.
+    """
     cdef const uint8_t *following = record.data + record.size
-    cdef int64_t left = end - following
+    cdef int64_t left = end - following, head = head_size(following, left, ENTRY_HEAD)
+    if left >= LEAST_BLANK and rs_load_be32(following) == ENTRY_BLANK_MAGIC:
+        return rs_load_be32(following + ENTRY_SIZE) == left
+    following += head
+    left -= head
     if left >= LEAST_BLANK and rs_load_be32(following + MAGIC) == MAGIC_BLANK:
         return rs_load_be32(following) == left
     return (left >= MIN_RECORD and rs_load_be32(following + MAGIC) in (MAGIC_V1, MAGIC_V2)
-            and <int64_t>rs_load_be64(following + PHY_OFFSET) == record.phy_offset + record.size)
+            and <int64_t>rs_load_be64(following + PHY_OFFSET) == record.phy_offset + record.size + head)
+
+
+cdef inline bint has_entry_head(const uint8_t *head, const Record *record) noexcept nogil:
+    """Whether the 48 bytes at `head` are the head of the entry of this record."""
+    return is_entry_head(head, record.phy_offset - ENTRY_HEAD, record.size)
 
 
 cdef inline bint has_crc_property(const Record *record) noexcept nogil:
@@ -347,31 +392,40 @@ cdef bint is_name(const Slice *topic) noexcept nogil:
 
 
 def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out, int64_t room,
-                 const int64_t[::1] positions, const int64_t[::1] queue_offsets, Py_ssize_t row):
-    """Copy records that follow each other to other offsets, and correct their CRC properties.
+                 const int64_t[::1] positions, const int64_t[::1] queue_offsets, Py_ssize_t row, int64_t[:, ::1] moves):
+    """Copy records that follow each other to other offsets, without heads of entries, and correct their CRC properties.
 
     Parameters: pos, stop: the positions of the records in the source. phy_offset: the new offset of the first record.
     room: bytes left in the target file. positions, queue_offsets: int64[n]: the positions in the source of records, in
-    order, and their new queue offsets; -1 keeps the old queue offset. row: the first row that is not done.
+    order, and their new queue offsets; -1 keeps the old queue offset. row: the first row that is not done. moves:
+    int64[m, 2], filled: the position in the source of each copied record, and its new offset minus this position.
     Returns: (count, pos, size, last, row): how many records were copied; the position where the copy stopped, since
-    ``out`` or the file is full; the bytes in ``out``, or if count is 0, the bytes that the next record needs; the
-    position of the last record in ``out``; the next row.
+    ``out``, ``moves`` or the file is full; the bytes in ``out``, or if the copy stopped where it began, the bytes that
+    the next record needs; the position of the last record in ``out``; the next row.
     Raises: ValueError if the source no longer has records there.
     """
     cdef Record record
     cdef int status = RECORD_OK
-    cdef int64_t size = 0, last = 0, count = 0, n_rows = positions.shape[0]
+    cdef int64_t size = 0, last = 0, count = 0, n_rows = positions.shape[0], most = moves.shape[0], begin = pos, head
     cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
     if queue_offsets.shape[0] != n_rows or not 0 <= pos <= stop <= source.size:
         raise ValueError("positions and queue_offsets differ in length, or these are not in the source")
+    if most < 1 or moves.shape[1] != 2:
+        raise ValueError(f"moves has the shape {most}, {moves.shape[1]}")
     source.check_file_size()
     source.enter()
     try:
         with nogil:
-            while pos < stop:
-                status = parse_record(source.data + pos, stop - pos, 0, NULL, NULL, &record)
+            while pos < stop and count < most:
+                head = head_size(source.data + pos, stop - pos, ENTRY_HEAD)
+                if head == stop - pos:  # the record is copied by another call
+                    pos = stop
+                    break
+                status = parse_record(source.data + pos + head, stop - pos - head, 0, NULL, NULL, &record)
                 if status != RECORD_OK or record.size > limit - size:
                     break
+                pos += head
+                moves[count, 0], moves[count, 1] = pos, <int64_t>phy_offset - pos
                 memcpy(&out[size], record.data, record.size)
                 rs_store_be64(&out[size + PHY_OFFSET], <int64_t>phy_offset)
                 if row < n_rows and positions[row] == pos:
@@ -389,7 +443,7 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
         source.leave()
     if status != RECORD_OK:
         raise ValueError(f"{source.path}: the record at {pos} was changed while it was read")
-    return count, pos, size if count or pos == stop else record.size, last, row
+    return count, pos, size if pos > begin or pos == stop else record.size, last, row
 
 
 def count_messages(const int32_t[:] queues, const int64_t[:] phy_offsets, const int64_t[:] queue_offsets,

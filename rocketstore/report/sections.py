@@ -122,16 +122,19 @@ def path_below(path: StorePath, root: StorePath) -> str:
 def findings_tables(report: VerifyReport, root: StorePath) -> list[Table]:
     """Return a table of the kinds of findings and how to mend them, and a table of all findings."""
     counts: dict[str, int] = defaultdict(int)
+    mends: dict[str, str | None] = {}
     findings: list[Row] = []
     for finding in report.findings:
         counts[finding.kind] += 1 + finding.more
+        mends[finding.kind] = finding.mend
         path = path_below(finding.path, root)
         more = f" (and {finding.more:,} more)" if finding.more else ""
         findings.append((finding.severity, finding.kind, path, finding.offset, finding.detail + more))
     kinds: list[Row] = []
     for name, count in counts.items():
         kind = KINDS[name]
-        mend = None if kind.mend is None else mend_commands([kind.mend], root)[0]
+        given = mends[name]
+        mend = None if given is None else mend_commands([given], root)[0]
         kinds.append((kind.severity, name, count, kind.meaning, mend, kind.at_next_start))
     columns = ("severity", "kind", "findings", "meaning", "mend", "at its next start, a broker")
     return [

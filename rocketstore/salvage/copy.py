@@ -14,6 +14,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import (
     BLANK_HEAD,
     MAGIC_BLANK,
+    MIN_RECORD,
     RECORD_HEAD,
     read_field,
     record_head,
@@ -24,6 +25,7 @@ from rocketstore.kernels.salvage import copy_records
 
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 1 << 18  # bytes; they stay in the cache from one record to the write of all
+MAX_RECORDS = OUT_SIZE // MIN_RECORD + 1  # of one copy
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767
 PACK_BLANK = struct_of(BLANK_HEAD).pack
@@ -42,7 +44,7 @@ class LogCopy:
         self.like = like
         self.directory, self.size, self.phy_offset = directory, size, phy_offset
         self.last_phy_offset, self.moved = -1, 0
-        self.moves: list[tuple[int, int]] = []  # old physical offset, and how far the records from there on moved
+        self.moves: list[np.ndarray] = []  # int64[n, 2]: old physical offsets of records, and how far these moved
         self.buffer = bytearray(OUT_SIZE)
         self.fd = -1
 
@@ -52,26 +54,24 @@ class LogCopy:
         """Append the records between two physical offsets of the old log. Return how many."""
         pos, stop, row, records = begin - base, end - base, 0, 0
         while pos < stop:
-            room = self.size - self.phy_offset % self.size
+            room, moves = self.size - self.phy_offset % self.size, np.empty((MAX_RECORDS, 2), np.int64)
             count, following, size, last, row = copy_records(
-                source, pos, stop, self.phy_offset, self.buffer, room, places, queue_offsets, row
+                source, pos, stop, self.phy_offset, self.buffer, room, places, queue_offsets, row, moves
             )
-            if count:
-                move = self.phy_offset - (base + pos)
-                if not self.moves or self.moves[-1][1] != move:
-                    self.moves.append((base + pos, move))
+            if following == pos:
+                self.make_room(size, room)
+            elif count:
+                self.moves.append(np.add(moves[:count], (base, -base)))
+                self.moved += int(np.count_nonzero(self.moves[-1][:, 1]))
                 self.write(size)
-                self.moved += count if move else 0
                 self.last_phy_offset = self.phy_offset + last
                 self.phy_offset += size
-                pos, records = following, records + count
-            else:
-                self.make_room(size, room)
+            pos, records = following, records + count
         return records
 
     def take_moves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return old physical offsets and how far the records from each of them on moved, since the last call."""
-        moves, self.moves = np.array(self.moves, np.int64).reshape(-1, 2), []
+        """Return the old physical offsets of the records since the last call, and how far each record moved."""
+        moves, self.moves = np.concatenate([np.empty((0, 2), np.int64), *self.moves]), []
         return moves[:, 0], moves[:, 1]
 
     def write(self, size: int) -> None:

@@ -29,6 +29,7 @@ from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
 from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, UNVERIFIED, PieceFinder
 from rocketstore.kernels.salvage import PIECE as PIECES
+from rocketstore.log.dledger import FRAMING
 
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
@@ -202,15 +203,17 @@ class Finds:
     Attributes: chosen: the runs to copy. lost. duplicates: the number of records that were found again.
     """
 
-    def __init__(self, files: list[DamagedFile]) -> None:
+    def __init__(self, files: list[DamagedFile], log_begin: int = 0) -> None:
+        """Parameters: log_begin: a physical offset before which the log has no records; 0 if that is not known."""
         self.files = files
+        self._log_begin = log_begin
         self.chosen: list[RecordRun] = []
         self.lost: list[LostRange] = []
         self.duplicates = 0
 
     def begin(self) -> int:
-        """Return where the first file of the log begins, a physical offset, also if it has no record."""
-        return min(file.base for file in self.files if file.base is not None)
+        """Return where the log begins, a physical offset: with its first file, also if that has no record, or later."""
+        return max(min(file.base for file in self.files if file.base is not None), self._log_begin)
 
     def sorted_lost(self) -> tuple[LostRange, ...]:
         return tuple(sorted(self.lost, key=lambda lost: lost.phy_offset))
@@ -263,6 +266,8 @@ class Finds:
     def find_lost(self, size: int) -> None:
         """List the bytes that are not a record, unless another file has the record, and those that no file has."""
         known = [(run.begin, run.end) for run in self.chosen]
+        if self._log_begin:
+            known.append((self._log_begin // size * size, self._log_begin))
         for file in self.files:
             if file.base is not None:
                 blanks = file.of(BLANK)
@@ -325,8 +330,8 @@ def _end_of(file: DamagedFile) -> int:
 
 
 def _places(run: RecordRun) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the records of a run begin and end, physical offsets."""
-    scanner = RecordScanner(["phy_offset", "size"])
+    """Return where the records of a run, with the heads of their entries, begin and end, physical offsets."""
+    scanner = RecordScanner(["phy_offset", "size"], framing=FRAMING)
     with run.buffer() as buffer:
         at = run.begin
         while at < run.end:
@@ -334,7 +339,8 @@ def _places(run: RecordRun) -> tuple[np.ndarray, np.ndarray]:
             if status != OK:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
     columns = scanner.take()
-    return columns["phy_offset"], columns["phy_offset"] + columns["size"]
+    ends = columns["phy_offset"] + columns["size"]
+    return np.append(run.begin, ends[:-1]), ends
 
 
 def _inside(places: np.ndarray, ends: np.ndarray, begin: int, end: int) -> slice:

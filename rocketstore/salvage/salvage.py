@@ -31,6 +31,7 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.dledger import FRAMING
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
@@ -46,7 +47,9 @@ from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_json_tables, open_tables
+from rocketstore.survey.formats import find_log_directories
 from rocketstore.survey.nearby import hint_at_store
+from rocketstore.survey.open_log import open_log
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
@@ -157,6 +160,8 @@ def salvage(
       So no consumer misses a message. A consumer that stopped before the gap gets some messages again. INNER_BASE is
       changed too. Messages of light queues keep their offsets there. Their units move up to close a gap, as in a
       broker, and the report counts them.
+    * The physical offset of all records of DLedger's log, also of those that are not committed. The new log has plain
+      files, in which no entry is before a record: start the broker without ``enableDLegerCommitLog``.
     * A log that begins at 0 begins with its second file instead, if a queue now begins after 0. In the first file a
       broker would read the start of that queue's file as messages. All physical offsets are higher by one file then.
 
@@ -180,9 +185,10 @@ def salvage(
 
     Raises
     ------
-    StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read. UnsupportedFormatError : the
-        log is DLedger's. FileExistsError : ``out`` is not empty. ValueError : ``out`` is missing, or is inside
-        ``path``, or inside the directory of ``path`` if that is a file. OSError. After an error ``out`` is empty again.
+    StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read; or it has the logs of
+        several members of DLedger, and ``config`` does not choose one. FileExistsError : ``out`` is not empty.
+        ValueError : ``out`` is missing, or is inside ``path``, or inside the directory of ``path`` if that is a file.
+        OSError. After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
 
@@ -199,8 +205,8 @@ def salvage(
     new = None if out is None else local_path(out)
     if new is not None:
         require_descriptors_to_write(new)
-    survey = begin_entry("salvage of a file" if root.is_file() else "salvage", root, config)
-    paths = _log_files(survey.local_places)
+    survey = begin_entry("salvage", root, config)
+    paths = _log_files(survey)
     if new is not None:
         _check_out(root, paths, new)
     if dry_run or new is None:
@@ -239,11 +245,12 @@ def _salvage_into(
         raise
 
 
-def _log_files(places: LocalPlaces) -> list[Path]:
+def _log_files(survey: Survey) -> list[Path]:
     """Return the files that may have records, in the order of their names."""
+    places = survey.local_places
     if places.root.is_file():
         return [places.root]
-    logs = map(local_path, places.log_directories)
+    logs = map(local_path, find_log_directories(places, survey.settings))
     directories = [path for path in logs if path.is_dir()] or [places.root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
@@ -284,7 +291,9 @@ class _Salvage:
         self.scanner = RequestScanner(
             message_delay_level=self.config.message_delay_level,
             indexes_tags=Compat.of(self.config.compat).indexes_tags,
+            framing=FRAMING,
         )
+        self.log_begin = _find_log_begin(survey, known)
         self.kept: dict[tuple[Path, int, int, int], list[RunPart]] = {}
         self.kept_size = 0
         self.done = 0
@@ -327,7 +336,7 @@ class _Salvage:
         """Choose one copy of each record. Raises: StoreError without a record."""
         if not any(len(file.of(OK)) for file in files):
             raise StoreError(f"{self.root}: there is no record of a commit log{hint_at_store(self.root)}")
-        finds = Finds(files)
+        finds = Finds(files, self.log_begin)
         finds.choose()
         return finds
 
@@ -437,6 +446,7 @@ class _Salvage:
 
     def new_config(self, finds: Finds) -> SizedConfig:
         config = replace(self.config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+        config = config.without_dledger()
         if not (self.given and getattr(self.given, LOG_SIZE)) and (shown := finds.shown_size()):
             config = replace(config, mapped_file_size_commit_log=shown)
         return with_default_sizes(config)
@@ -507,6 +517,14 @@ def _old_config(survey: Survey, copies: LocalPlaces) -> StoreConfig:
         return with_default_sizes(find_sizes(copies, survey.given).config)
     copied.unlink(missing_ok=True)
     return survey.settings
+
+
+def _find_log_begin(survey: Survey, known: StoreConfig) -> int:
+    """Return where DLedger's log begins, a physical offset; 0 for a log of plain files, or if it cannot be read."""
+    if survey.formats.is_dledger:
+        with contextlib.suppress(ValueError, StoreError, OSError), open_log(survey.places, known) as log:
+            return log.min_phy_offset
+    return 0
 
 
 def _find_settings(places: LocalPlaces, known: StoreConfig) -> BrokerSettings[StoreConfig]:

@@ -194,8 +194,7 @@ ENTRIES: dict[str, Entry] = {
     "recover dry run": Entry((*RECOVER, assumed_sizes)),
     "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
-    "salvage": Entry((descriptors_to_read, a_local_place, a_log_in_files)),
-    "salvage of a file": Entry((descriptors_to_read, a_local_place)),
+    "salvage": Entry((descriptors_to_read, a_local_place)),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
     "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one
     # commands; those that call a function above have its row

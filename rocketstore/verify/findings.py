@@ -19,7 +19,7 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.text_values import format_count
-from rocketstore.verify.kinds import KINDS, SEVERITIES
+from rocketstore.verify.kinds import KINDS, SEVERITIES, mend_of
 
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
 SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
@@ -35,6 +35,7 @@ class Finding:
     path, offset : the file or directory, and the byte in it.
     detail : the values that were found.
     more : how many other findings of this kind in this file are not listed.
+    is_dledger : whether the log of the store is DLedger's, which commands do not change.
 
     Examples:
     >>> import shutil
@@ -50,6 +51,7 @@ class Finding:
     offset: int
     detail: str
     more: int = 0
+    is_dledger: bool = False
 
     @property
     def severity(self) -> str:
@@ -61,7 +63,7 @@ class Finding:
 
     @property
     def mend(self) -> str | None:
-        return KINDS[self.kind].mend
+        return mend_of(self.kind, is_dledger=self.is_dledger)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -156,7 +158,9 @@ class Place(NamedTuple):
 class Findings:
     """Collect findings from any thread. The first ``SHOWN`` of each kind and file are listed, the others counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_dledger: bool = False) -> None:
+        """Parameters: is_dledger: whether the log of the store is DLedger's."""
+        self._is_dledger = is_dledger
         self._found: dict[tuple[str, StorePath], list[Finding]] = {}
         self._more: dict[tuple[str, StorePath], int] = {}
         self._mutex = threading.Lock()
@@ -168,7 +172,7 @@ class Findings:
             found = self._found.setdefault((kind, path), [])
             listed = len(found) < SHOWN
             if listed:
-                found.append(Finding(kind, path, offset, detail))
+                found.append(Finding(kind, path, offset, detail, is_dledger=self._is_dledger))
             self._more[kind, path] = self._more.get((kind, path), 0) + count - listed
 
     def add_at(self, log: CommitLog, kind: str, phy_offset: int, detail: str, count: int = 1) -> None:

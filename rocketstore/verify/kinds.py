@@ -43,6 +43,7 @@ GOES_PAST = "reads on behind the gap, and logs it"
 ERROR, WARNING, INFO = SEVERITIES
 SALVAGE, RECOVER, REPAIR, REBUILD = "salvage --out NEW", "recover", "config repair", "rebuild"
 QUEUES, INDEX = "rebuild --consume-queue", "rebuild --index"
+REBUILD_BESIDE = "rebuild --out NEW"
 
 
 # Kinds are named after RocketMQ's files. Docs, --help and tests read this table.
@@ -420,6 +421,19 @@ KINDS = {
         "starts as if it were empty, and cannot write into it",
     ),
 }
+
+
+def mend_of(name: str, *, is_dledger: bool) -> str | None:
+    """Return the command that mends a kind of finding, as in ``Kind``; None without one.
+
+    Commands do not change a store with DLedger's log. Its queues and index are built in another directory, and the
+    broker itself recovers the log.
+    """
+    mend = KINDS[name].mend
+    if not is_dledger or mend not in (RECOVER, REBUILD, QUEUES, INDEX):
+        return mend
+    is_of_log = mend == RECOVER and not name.startswith(("queue-", "unit-", "index-"))
+    return None if is_of_log else REBUILD_BESIDE
 
 
 def mend_commands(mends: Iterable[str], root: object) -> list[str]:

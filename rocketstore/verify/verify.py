@@ -111,7 +111,7 @@ class Verification:
     def __init__(self, survey: Survey) -> None:
         self.places = survey.local_places
         self.root = self.places.root
-        self.findings = Findings()
+        self.findings = Findings(is_dledger=survey.formats.is_dledger)
         saved: dict[str, Any] = {}
         path, config = self.places.saved_settings, survey.given
         with self.findings.reporting_errors(path, "sizes-damaged"):

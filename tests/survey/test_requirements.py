@@ -201,7 +201,6 @@ CALLS = {
         lambda root, conf: rocketstore.rebuild(root, out=root.with_name("out"), config=config_of(conf))
     ],
     "salvage": [called(rocketstore.salvage, dry_run=True), command("salvage", "--dry-run")],
-    "salvage of a file": [lambda root, conf: rocketstore.salvage(root / "commitlog" / f"{0:020}", dry_run=True)],
     "verify": [called(rocketstore.verify), command("verify")],
     "BrokerConfig.open": [called(rocketstore.BrokerConfig.open)],
     "cat": [command("cat")],
@@ -280,7 +279,7 @@ FUNCTIONS = {
     "rocketstore.BrokerConfig.open": ("BrokerConfig.open",),
     "rocketstore.recover": ("recover", "recover dry run"),
     "rocketstore.rebuild": ("rebuild", "rebuild into a new directory"),
-    "rocketstore.salvage": ("salvage", "salvage of a file"),
+    "rocketstore.salvage": ("salvage",),
     "rocketstore.scan_polars": ("scan_polars",),
     "rocketstore.verify": ("verify",),
     "rocketstore.spark.build_index": ("spark build_index",),
