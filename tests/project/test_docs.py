@@ -240,6 +240,7 @@ def test_the_examples_of_the_page_about_python_run(started, environment, librari
     run_block("python", python_of(DOCS / "python.md"), started, environment)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_code_of_the_readme_and_of_the_pages_about_spark_runs(started, tmp_path, environment, libraries, java):
     """Each page is a program of its own. They share one JVM, whose start takes longest, but no session."""
