@@ -765,13 +765,22 @@ def after(monkeypatch, target, name, action):
 
 @pytest.mark.parametrize("limits", [None, "broker"])
 @pytest.mark.parametrize(
-    ("count", "answer"), [(2, ("MESSAGE_WAS_REMOVING", 2, [])), (3, ("FOUND", 3, [2])), (5, ("FOUND", 5, [2, 3, 4]))]
+    ("count", "answer"),
+    [(10, ("MESSAGE_WAS_REMOVING", 10, [])), (11, ("FOUND", 11, [10])), (13, ("FOUND", 13, [10, 11, 12]))],
 )
 def test_messages_that_expire_while_they_are_read_are_removing(count, answer, limits, tmp_path, monkeypatch):
-    with store_of(tmp_path, [TWO_IN_A_FILE] * 6, file_size=4096) as store:
+    with store_of(tmp_path, [{"body": bytes(290)}] * 20, file_size=4096, cq_file_size=400) as store:
+        assert store.consume_queue("TopicTest", 0)[10].phy_offset == 4096
         first = tmp_path / "commitlog" / f"{0:020d}"
         after(monkeypatch, get_message_module._Reader, "collect", lambda: first.unlink(missing_ok=True))
         assert read(store, 0, count, limits=limits) == answer
+
+
+def test_a_few_messages_that_expire_after_their_units_are_read_are_left_out(tmp_path, monkeypatch):
+    with store_of(tmp_path, [TWO_IN_A_FILE] * 6, file_size=4096) as store:
+        first = tmp_path / "commitlog" / f"{0:020d}"
+        after(monkeypatch, rocketstore.ConsumeQueue, "__getitem__", lambda: first.unlink(missing_ok=True))
+        assert read(store, 0, 2) == ("FOUND", 4, [2, 3])
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
