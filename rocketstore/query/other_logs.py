@@ -26,7 +26,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.queue.units import CqUnit
-from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.joined_queue import JoinedQueue
 from rocketstore.tier.segments import SegmentChunk
 from rocketstore.tier.tier_queue import TierQueue
 
@@ -117,8 +117,8 @@ def plan_other_logs(
         queue = source.open(*queue_id)
         if queue is not None:
             with closing(queue):
-                for part in parts_of(queue):
-                    if isinstance(part, TierQueue):
+                for part in [queue.older, queue.local] if isinstance(queue, JoinedQueue) else [queue]:
+                    if isinstance(part, TierQueue) and part.min_queue_offset < part.limit:
                         found.append(_plan_tier(part, queue_id))
                     elif isinstance(part, CompactedQueue) and queue_id in compacted:
                         found.append(_plan_compacted(part, queue_id))
@@ -136,13 +136,17 @@ def choose_queues(
 
 
 def _plan_tier(queue: TierQueue, name: QueueId) -> OtherLog:
-    """Plan from the record of the first unit to that of the last one, or more if they lead to no record of theirs."""
-    log, first, end = queue.log, queue.min_queue_offset, queue.max_queue_offset
-    units = [unit for at in (first, end - 1) for unit in queue[at : at + 1]]
-    bounds = log.min_phy_offset, log.max_phy_offset
-    begin, stop = _between(log, name, units[0], units[-1], bounds) if units else bounds
-    parts = [SegmentChunk.of(log, begin, stop, whole_to=stop, view=log.look())] if begin < stop else []
-    return OtherLog(name, parts, end, is_tier=True)
+    """Plan the messages before the limit of a queue: to the record of its last unit, if this unit leads to its record.
+
+    Damaged or missing units hide no message.
+    """
+    log = queue.log
+    begin, end = log.min_phy_offset, log.max_phy_offset
+    for unit in queue[queue.limit - 1 : queue.limit]:
+        if _leads_to_its_message(log, name, unit):
+            end = unit.phy_offset + unit.size
+    parts = [SegmentChunk.of(log, begin, end, whole_to=end, view=log.look())] if begin < end else []
+    return OtherLog(name, parts, queue.limit, is_tier=True)
 
 
 def _plan_compacted(queue: CompactedQueue, name: QueueId) -> OtherLog:

@@ -61,7 +61,7 @@ class CompactedQueue(Closable):
 
         Source: AdminBrokerProcessor.getMinOffset, which does not know of the compaction.
         """
-        spans = self._spans()
+        spans = self.spans()
         first = self.run.unit_at(spans[0][0]).queue_offset if spans else 0
         if self._queue_of_log is None or not len(self._queue_of_log):
             return first
@@ -70,7 +70,7 @@ class CompactedQueue(Closable):
     @property
     def max_queue_offset(self) -> int:
         """The queue offset after that of the last unit. Source: SparseConsumeQueue.getMaxMsgOffset."""
-        spans = self._spans()
+        spans = self.spans()
         return self._next_offset(spans[-1][1] - self.unit_size) if spans else 0
 
     @overload
@@ -83,7 +83,7 @@ class CompactedQueue(Closable):
         Below 0, queue offsets count from the end. Raises: IndexError; CorruptFileError.
         Source: SparseConsumeQueue.iterateFromOrNext.
         """
-        spans, end = self._spans(), self.max_queue_offset
+        spans, end = self.spans(), self.max_queue_offset
         if isinstance(key, slice):
             if key.step not in (None, 1):
                 raise ValueError(f"step {key.step}: units are read one after the other")
@@ -103,18 +103,18 @@ class CompactedQueue(Closable):
             yield from units
 
     def __len__(self) -> int:
-        return sum(end - begin for begin, end in self._spans()) // self.unit_size
+        return sum(end - begin for begin, end in self.spans()) // self.unit_size
 
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
-        parts = self._parts(self._spans_between(self._spans(), begin, end))
+        parts = self._parts(self._spans_between(self.spans(), begin, end))
         return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
 
     # ---- parts and times -----------------------------------------------------------------------------------
 
     def file_range(self, queue_offset: int) -> tuple[int, int] | None:
         """Return the queue offset, and the one after the last unit of the file that a broker reads from it on."""
-        found = self._spans_between(self._spans(), queue_offset, LONG_MAX)
+        found = self._spans_between(self.spans(), queue_offset, LONG_MAX)
         return (queue_offset, self._next_offset(found[0][1] - self.unit_size)) if found else None
 
     def offset_after_missing_file(self, queue_offset: int) -> int:
@@ -136,12 +136,12 @@ class CompactedQueue(Closable):
             )
             found = next((found for found in every if found is not None), end if is_lower else first)
         else:
-            found = search_batches(self.run, self._spans(), first, time, is_lower=is_lower)
+            found = search_batches(self.run, self.spans(), first, time, is_lower=is_lower)
         return min(max(found, first), end)
 
     def edges(self) -> Iterator[tuple[int, CqUnit, CqUnit]]:
         """Yield the offset of each file in ``log``, and the first and the last unit that lead into this file."""
-        for begin, end in self._spans():
+        for begin, end in self.spans():
             yield begin, self.run.unit_at(begin), self.run.unit_at(end - self.unit_size)
 
     # ---- opening and closing -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class CompactedQueue(Closable):
     def _parts(self, spans: list[Span] | None = None, *, backwards: bool = False) -> Iterator[ConsumeQueueUnits]:
         """Yield units, ``READ_UNITS`` at most at once. Parameters: spans: of the units; None for all."""
         step = READ_UNITS * self.unit_size
-        wanted = self._spans() if spans is None else spans
+        wanted = self.spans() if spans is None else spans
         parts = [(at, min(at + step, end)) for begin, end in wanted for at in range(begin, end, step)]
         return (self.run.decode([part]) for part in (reversed(parts) if backwards else parts))
 
@@ -170,8 +170,8 @@ class CompactedQueue(Closable):
 
     # ---- positions -----------------------------------------------------------------------------------------
 
-    def _spans(self) -> list[Span]:
-        """Return where the valid units of each file begin and end, without files that have no valid unit."""
+    def spans(self) -> list[Span]:
+        """Return the positions where the valid units of each file begin and end; files without any are left out."""
         run = self.run.list_files()
         ends = {file: self._find_end(file) for file in run.files}
         self._ends = ends

@@ -51,6 +51,8 @@ class StoredQueue(Protocol):
     def __getitem__(self, key: Any, /) -> CqUnit | ConsumeQueueUnits:
         """Return the unit of a queue offset, or the units of a range. Raises: IndexError; CorruptFileError."""
 
+    def __iter__(self) -> Iterator[CqUnit]: ...
+
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records between two queue offsets."""
 

@@ -18,7 +18,7 @@ from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.segments import open_segments, open_tier_log
-from rocketstore.tier.tier_queue import TierQueue
+from rocketstore.tier.tier_queue import TierQueue, join_units
 
 NO_OFFSET = -1  # in place of the physical offset of a message that is only in the tier
 
@@ -37,22 +37,28 @@ class JoinedQueue(Closable):
     def __init__(self, tier: TierQueue, local: StoredQueue | None) -> None:
         """Parameters: local: the queue of the store; None if it is missing."""
         self._tier = tier
-        self._local = local
+        self.local = local
         self.directory = tier.directory if local is None else local.directory
 
     @property
+    def older(self) -> TierQueue:
+        """The messages before the first one of the store's own queue; all of the tier if the store has none."""
+        if self.local is None or not len(self.local):
+            return self._tier
+        return self._tier.until(max(self.local.min_queue_offset, 0))
+
+    @property
     def parts(self) -> list[StoredQueue]:
-        """The queues that have the messages, in order: each message is in one of them."""
-        if self._local is None or not len(self._local):
-            return [self._tier]
-        least = max(self._local.min_queue_offset, 0)
-        older = self._tier.until(least)
-        return [older, self._local] if len(older) else [self._local]
+        """The queues that have units, in order: each message is in one of them."""
+        older = self.older
+        if self.local is None or not len(self.local):
+            return [older]
+        return [older, self.local] if len(older) else [self.local]
 
     @property
     def log(self) -> CommitLog | None:
         """The log of the store's own queue."""
-        return None if self._local is None else self._local.log
+        return None if self.local is None else self.local.log
 
     @property
     def min_queue_offset(self) -> int:
@@ -64,7 +70,7 @@ class JoinedQueue(Closable):
 
     @property
     def leftover_units(self) -> int:
-        return 0 if self._local is None else self._local.leftover_units
+        return 0 if self.local is None else self.local.leftover_units
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -90,11 +96,11 @@ class JoinedQueue(Closable):
         units = _without_offsets(parts[0][start : stop : key.step])
         if len(parts) == 1 or stop <= parts[0].max_queue_offset:
             return units
-        return _join(units, parts[1][parts[0].max_queue_offset : stop])
+        return join_units([units, parts[1][parts[0].max_queue_offset : stop]])
 
     def __iter__(self) -> Iterator[CqUnit]:
         for part in self.parts:
-            for unit in part[part.min_queue_offset : part.max_queue_offset]:
+            for unit in part:
                 yield unit._replace(phy_offset=NO_OFFSET) if isinstance(part, TierQueue) else unit
 
     def count_bytes(self, begin: int, end: int) -> int:
@@ -128,8 +134,8 @@ class JoinedQueue(Closable):
 
     def close(self) -> None:
         self._tier.close()
-        if self._local is not None:
-            self._local.close()
+        if self.local is not None:
+            self.local.close()
 
 
 def parts_of(queue: StoredQueue) -> list[StoredQueue]:
@@ -140,11 +146,6 @@ def parts_of(queue: StoredQueue) -> list[StoredQueue]:
 def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
     offsets = np.full(len(units), NO_OFFSET, np.int64)
     return ConsumeQueueUnits(units.queue_offsets, offsets, units.sizes, units.tags_codes)
-
-
-def _join(first: ConsumeQueueUnits, second: ConsumeQueueUnits) -> ConsumeQueueUnits:
-    names = ("queue_offsets", "phy_offsets", "sizes", "tags_codes")
-    return ConsumeQueueUnits(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in names))
 
 
 class JoinedQueues:
@@ -170,4 +171,5 @@ class JoinedQueues:
         queue = QueueId(topic, queue_id)
         log = open_tier_log(self._places.log(queue), self._config)
         tier = TierQueue(open_segments(self._places.units(queue)), log)
-        return JoinedQueue(tier, local) if len(tier) else local
+        has_messages = len(tier) or len(log.file_run.files)
+        return JoinedQueue(tier, local) if has_messages else local

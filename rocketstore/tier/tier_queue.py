@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import ClassVar, NamedTuple, overload
 
@@ -13,6 +13,7 @@ import numpy as np
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.layout import UNIT
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -56,10 +57,11 @@ def read_units(files: FileRunReader, begin: int, end: int) -> ConsumeQueueUnits:
 class TierQueue(Closable):
     """The units of one queue in a tier, by queue offset. They lead into ``log``, a log of this queue alone.
 
-    The unit of queue offset n is at position n * 20, also if the queue does not begin at 0. The queue ends at its first
-    invalid unit, or where a segment is missing.
+    The unit of queue offset n is at position n * 20, also if the queue does not begin at 0. The queue ends where a
+    segment is missing, and before zeros at its end.
 
-    Attributes: directory. log. Source: FlatConsumeQueueFile, FlatAppendFile.
+    Attributes: directory. log. limit: a queue offset; messages from there on are left out.
+    Source: FlatConsumeQueueFile, FlatAppendFile.
     """
 
     has_batches: ClassVar[bool] = False
@@ -67,14 +69,26 @@ class TierQueue(Closable):
     leftover_units: ClassVar[int] = 0
     unit_size: ClassVar[int] = UNIT.itemsize
 
-    def __init__(self, files: FileRunReader, log: CommitLog, limit: int = LONG_MAX) -> None:
-        """Parameters: files: the segments of the units. limit: a queue offset; the queue ends before it."""
+    def __init__(
+        self,
+        files: FileRunReader,
+        log: CommitLog,
+        limit: int = LONG_MAX,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        """Parameters: files: the segments of the units. bounds: queue offsets, begin and end; None to find them."""
         self.directory: StorePath = files.directories[0]
         self.log = log
+        self.limit = limit
         self._files = files
-        self._begin, self._end = self._find_bounds(limit)
+        begin, end = self._find_bounds() if bounds is None else bounds
+        self._begin, self._end = begin, max(min(end, limit), begin)
 
-    def _find_bounds(self, limit: int) -> tuple[int, int]:
+    def _find_bounds(self) -> tuple[int, int]:
+        """Return where the segments begin, and where they end, or where units begin that nobody wrote.
+
+        Only the last unit is read, unless it is all zeros.
+        """
         files = self._files.files
         if not files:
             return 0, 0
@@ -84,12 +98,19 @@ class TierQueue(Closable):
                 break
             end = file.end_offset
         first = -(-begin // self.unit_size)
-        last = max(min(end // self.unit_size, limit), first)
-        return first, last
+        last = max(end // self.unit_size, first)
+        if first == last or self._is_written(last - 1):
+            return first, last
+        return first, first + bisect.bisect_left(range(first, last), True, key=lambda at: not self._is_written(at))
+
+    def _is_written(self, queue_offset: int) -> bool:
+        """Return whether a unit is not all zeros, as those of a hole in a file are."""
+        units = read_units(self._files, queue_offset, queue_offset + 1)
+        return bool(units.sizes.any() or units.phy_offsets.any())
 
     def until(self, limit: int) -> TierQueue:
         """Return the part of this queue before a queue offset."""
-        return TierQueue(self._files, self.log, limit)
+        return TierQueue(self._files, self.log, limit, (self._begin, self._end))
 
     # ---- units ---------------------------------------------------------------------------------------------
 
@@ -111,7 +132,7 @@ class TierQueue(Closable):
     def __getitem__(self, key: int | slice) -> CqUnit | ConsumeQueueUnits:
         """Return the unit of a queue offset, or the units of a range; below 0 they count from the end.
 
-        Raises: IndexError.
+        Raises: IndexError; CorruptFileError as ``parts``.
         """
         if isinstance(key, slice):
             if key.step not in (None, 1):
@@ -119,7 +140,7 @@ class TierQueue(Closable):
             start = self._begin if key.start is None else operator.index(key.start)
             stop = self._end if key.stop is None else operator.index(key.stop)
             start, stop = (bound + self._end if bound < 0 else bound for bound in (start, stop))
-            return self._read(start, stop)
+            return join_units(list(self.parts(start, stop)) or [self._read(start, start)])
         start = operator.index(key)
         units = self._read(start + self._end if start < 0 else start, (start + self._end if start < 0 else start) + 1)
         if not len(units):
@@ -141,19 +162,28 @@ class TierQueue(Closable):
         return TierUnits(self.directory, self._files.files, max(begin, self._begin), min(end, self._end))
 
     def __iter__(self) -> Iterator[CqUnit]:
-        for units in self._parts():
+        for units in self.parts():
             yield from units
 
-    def _parts(self, *, backwards: bool = False) -> Iterator[ConsumeQueueUnits]:
-        begins = range(self._begin, self._end, READ_UNITS)
-        for begin in reversed(begins) if backwards else begins:
-            yield self._read(begin, begin + READ_UNITS)
+    def parts(self, begin: int = 0, end: int = LONG_MAX, *, backwards: bool = False) -> Iterator[ConsumeQueueUnits]:
+        """Yield the units of a range of queue offsets, ``READ_UNITS`` at most at once.
+
+        Raises: CorruptFileError for a part of zeros: a file with a hole may seem to have any number of units.
+        """
+        first, last = max(begin, self._begin), min(end, self._end)
+        begins = range(first, last, READ_UNITS)
+        for at in reversed(begins) if backwards else begins:
+            units = self._read(at, min(at + READ_UNITS, last))
+            if not (units.sizes.any() or units.phy_offsets.any()):
+                raise CorruptFileError(*self.place_of(at), "units", f"{len(units)} units are zeros")
+            yield units
 
     def count_bytes(self, begin: int, end: int) -> int:
-        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
-        first, last = max(begin, self._begin), min(end, self._end)
-        parts = (self._read(at, min(at + READ_UNITS, last)) for at in range(first, last, READ_UNITS))
-        return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
+        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``.
+
+        Raises: CorruptFileError as ``parts``.
+        """
+        return sum(int(units.sizes.sum(dtype=np.int64)) for units in self.parts(begin, end))
 
     # ---- parts and times -----------------------------------------------------------------------------------
 
@@ -172,7 +202,7 @@ class TierQueue(Closable):
         """
         time, is_lower = epoch_ms(timestamp, "timestamp"), boundary == "lower"
         if exact_times:
-            parts = self._parts(backwards=not is_lower)
+            parts = self.parts(backwards=not is_lower)
             every = (find_time(units, self.log, time, is_lower=is_lower) for units in parts)
             found = next((found for found in every if found is not None), None)
             return found if found is not None else self._end if is_lower else self._begin
@@ -191,6 +221,13 @@ class TierQueue(Closable):
     def close(self) -> None:
         self._files.close()
         self.log.close()
+
+
+def join_units(parts: Sequence[ConsumeQueueUnits]) -> ConsumeQueueUnits:
+    """Return the units of one or more parts, in order."""
+    names = ("queue_offsets", "phy_offsets", "sizes", "tags_codes")
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    return parts[0] if len(parts) == 1 else ConsumeQueueUnits(*columns)
 
 
 def are_sound(units: ConsumeQueueUnits) -> bool:

@@ -14,20 +14,22 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.compacted_queue import CompactedQueue
 from rocketstore.queue.queue_directories import queue_ids_in
 from rocketstore.queue.unit_run import BatchUnitRun
+from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.survey.compacted_topics import open_compacted_log
 from rocketstore.survey.places import StorePlaces
 from rocketstore.verify.findings import Findings
-from rocketstore.verify.unit_records import find_bad_records
+from rocketstore.verify.unit_records import choose_samples, find_bad_units
 
 UNIT_SIZE = BATCH_UNIT.itemsize
 
 
 def check_compacted_topics(
-    places: StorePlaces[Path], config: StoreConfig, topics: tuple[str, ...], findings: Findings
+    places: StorePlaces[Path], config: StoreConfig, topics: tuple[str, ...], findings: Findings, *, quick: bool
 ) -> None:
     """Report units of compacted topics that lead to no record of their message, and files that do not match.
 
-    Parameters: topics: those that have a directory of compacted logs.
+    Parameters: topics: those that have a directory of compacted logs. quick: check some units of the first and of the
+    last file of each queue only.
     """
     for topic in topics:
         logs, units = places.compacted_logs / topic, places.compacted_queues / topic
@@ -42,7 +44,8 @@ def check_compacted_topics(
             with findings.reporting_errors(path):
                 log = open_compacted_log(logs / str(queue_id), config)
                 with CompactedQueue(BatchUnitRun(path, None), log, None) as queue:
-                    _check_units(queue, topic, queue_id, findings)
+                    check = _sample_units if quick else _check_units
+                    check(queue, QueueId(topic, queue_id), findings)
 
 
 def _check_files(log: Path, units: Path, findings: Findings) -> None:
@@ -72,23 +75,40 @@ def _list_loaded(directory: Path, findings: Findings) -> set[str]:
     return loaded
 
 
-def _check_units(queue: CompactedQueue, topic: str, queue_id: int, findings: Findings) -> None:
+def _check_units(queue: CompactedQueue, queue_id: QueueId, findings: Findings) -> None:
     before = -1
     for file in queue.run.list_files().files:
-        before = _check_file(queue, file, before, topic, queue_id, findings)
+        for position, units in queue.units_of(file):
+            offsets = units.queue_offsets
+            falls = np.flatnonzero(np.diff(np.concatenate([[before], offsets])) <= 0)
+            for row in falls.tolist():
+                place = position - file.file_from_offset + row * queue.unit_size
+                findings.add("compaction-unit", file.path, place, f"queue offset {offsets[row]} does not rise")
+            _compare_units(queue, file, position, units, queue_id, findings)
+            before = int(offsets[-1])
 
 
-def _check_file(
-    queue: CompactedQueue, file: RunFile, before: int, topic: str, queue_id: int, findings: Findings
-) -> int:
-    """Check the units of one file. Return the last queue offset. Parameters: before: that of the file before."""
-    for position, units in queue.units_of(file):
-        offsets = units.queue_offsets
-        falls = np.flatnonzero(np.diff(np.concatenate([[before], offsets])) <= 0)
-        bad = {int(row): f"queue offset {offsets[row]} does not rise" for row in falls}
-        bad |= find_bad_records(queue.log, units, QueueId(topic, queue_id))
-        for row, detail in sorted(bad.items()):
-            place = position - file.file_from_offset + row * queue.unit_size
-            findings.add("compaction-unit", file.path, place, detail)
-        before = int(offsets[-1])
-    return before
+def _sample_units(queue: CompactedQueue, queue_id: QueueId, findings: Findings) -> None:
+    """Check the first, the last and some other units of the first and of the last file that have units."""
+    spans = list(queue.spans())
+    for begin, end in dict.fromkeys(spans[:1] + spans[-1:]):
+        file = queue.run.file_run.find(begin)
+        assert file is not None
+        for number in choose_samples(0, (end - begin) // queue.unit_size):
+            position = begin + number * queue.unit_size
+            units = queue.run.decode([(position, position + queue.unit_size)])
+            _compare_units(queue, file, position, units, queue_id, findings)
+
+
+def _compare_units(
+    queue: CompactedQueue,
+    file: RunFile,
+    position: int,
+    units: ConsumeQueueUnits,
+    queue_id: QueueId,
+    findings: Findings,
+) -> None:
+    """Report units, the first one at a position, that lead to no sound record of their message."""
+    for row, detail in sorted(find_bad_units(queue.log, units, queue_id).items()):
+        place = position - file.file_from_offset + row * queue.unit_size
+        findings.add("compaction-unit", file.path, place, detail)

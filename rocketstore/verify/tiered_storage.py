@@ -25,9 +25,8 @@ from rocketstore.tier.segments import find_segments, open_segments, open_tier_lo
 from rocketstore.tier.tier_index import TierIndex
 from rocketstore.tier.tier_queue import TierQueue
 from rocketstore.verify.findings import Findings
-from rocketstore.verify.unit_records import find_bad_records
+from rocketstore.verify.unit_records import choose_samples, find_bad_units
 
-UNITS = 4096  # units that are compared at once
 ITEMS = 1 << 16  # items of the index that are compared at once
 UNREADABLE = "tier-unreadable"
 KEY_COLUMNS = ("topic", "queue_id", "size", "keys", "uniq_key")
@@ -36,7 +35,7 @@ KEY_COLUMNS = ("topic", "queue_id", "size", "keys", "uniq_key")
 def check_tier(places: StorePlaces[Path], config: StoreConfig, findings: Findings, *, quick: bool) -> None:
     """Report faults of the tiered storage of a store. Only the broker's configuration names its directory.
 
-    Parameters: quick: check the segments, and of each queue only the first and the last unit.
+    Parameters: quick: check the segments, and of each queue only some units.
     """
     if not (config.tiered_store_file_path or "").strip():
         detail = "tiered storage: give its directory (--tier PATH, or tieredStoreFilePath in --broker-conf FILE)"
@@ -119,18 +118,14 @@ def _check_queue(tier: TierPlaces, queue: QueueId, config: StoreConfig, findings
     log = open_tier_log(tier.log(queue), config)
     with TierQueue(open_segments(tier.units(queue)), log) as units:
         first, end = units.min_queue_offset, units.max_queue_offset
-        begins = range(first, end, UNITS)
-        spans = [(begin, min(begin + UNITS, end)) for begin in begins]
-        if quick:
-            spans = [(at, at + 1) for at in sorted({first, end - 1}) if first <= at < end]
-        for begin, stop in spans:
-            found = units[begin:stop]
-            for row, detail in sorted(find_bad_records(log, found, queue).items()):
-                position = int(found.phy_offsets[row])
-                if 0 <= position < log.min_phy_offset and row == 0 and begin == first:
+        samples = choose_samples(first, end) if first < end else []
+        parts = (units[at : at + 1] for at in samples) if quick else units.parts()
+        for found in parts:
+            for row, detail in sorted(find_bad_units(log, found, queue).items()):
+                offset, position = int(found.queue_offsets[row]), int(found.phy_offsets[row])
+                if 0 <= position < log.min_phy_offset and offset == first:
                     continue  # records expire before their units
-                file, place = units.place_of(begin + row)
-                findings.add("tier-unit", file, place, detail)
+                findings.add("tier-unit", *units.place_of(offset), detail)
 
 
 def _check_gaps_to_log(tier: TierPlaces, places: StorePlaces[Path], config: StoreConfig, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Compare the units of a queue that has a log of its own with the records to which they lead."""
+"""Compare units with the records to which they lead, in a queue that has a log of its own; choose units for samples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.units import ConsumeQueueUnits
 
+SAMPLES = 8  # units of a file in a quick verification
 COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
 
 
-def find_bad_records(log: CommitLog, units: ConsumeQueueUnits, queue: QueueId) -> dict[int, str]:
+def choose_samples(begin: int, end: int) -> list[int]:
+    """Return the numbers of some units from ``begin`` to before ``end``, with the first and the last one."""
+    last = max(end - 1, begin)
+    return sorted({begin + (last - begin) * i // (SAMPLES - 1) for i in range(SAMPLES)})
+
+
+def find_bad_units(log: CommitLog, units: ConsumeQueueUnits, queue: QueueId) -> dict[int, str]:
     """Return the rows of the units that lead to no sound record of their message, and what is wrong.
 
     Parameters: log: the log of the queue.

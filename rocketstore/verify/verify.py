@@ -280,7 +280,7 @@ class Verification:
             add("not-checked", formats.index_database, 0, "an index in RocksDB")
         elif formats.has_other_data:
             add("not-checked", self.places.rocksdb, 0, "timers or transactions in RocksDB")
-        check_compacted_topics(self.places, self.config, formats.compacted_topics, self.findings)
+        check_compacted_topics(self.places, self.config, formats.compacted_topics, self.findings, quick=quick)
         if formats.is_tiered or self.config.tiered_store_file_path:
             check_tier(self.places, self.config, self.findings, quick=quick)
 

@@ -10,6 +10,7 @@ from support import states
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
+from rocketstore.verify import compaction
 
 TOPIC = "Settings"
 UNIT = struct.Struct(">qiqqqhii")
@@ -180,6 +181,25 @@ def test_verify_checks_the_bodies_of_a_compacted_log(root):
     (finding,) = rocketstore.verify(root).findings
     assert (finding.kind, finding.path, finding.offset) == ("compaction-unit", units_file(root, 0, 1), 0)
     assert "82800" in finding.detail
+
+
+def test_quick_verification_compares_some_units(root, monkeypatch):
+    read, find = [], compaction.find_bad_units
+
+    def count(log, units, queue):
+        read.append(len(units))
+        return find(log, units, queue)
+
+    monkeypatch.setattr(compaction, "find_bad_units", count)
+    assert not rocketstore.verify(root, quick=True).findings
+    assert set(read) == {1}
+    assert len(read) <= 8 * 4  # of the first and of the last file of two queues
+    path = units_file(root, 1, -1)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, 0, 1 << 40)
+    path.write_bytes(data)
+    (finding,) = rocketstore.verify(root, quick=True).findings
+    assert (finding.kind, finding.path, finding.offset) == ("compaction-unit", path, 0)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import os
 import random
 import shutil
 import struct
@@ -17,6 +18,8 @@ import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
 from rocketstore.state.tier_metadata import read_tier_metadata
 from rocketstore.tier.places import find_tier, hash_prefix
+from rocketstore.tier.segments import open_segments
+from rocketstore.tier.tier_queue import TierQueue
 
 BROKER = "24e289d7_LabCluster/lab"
 
@@ -82,6 +85,23 @@ def test_a_message_of_the_tier_has_no_physical_offset(golden):
         found = store.get_message("Lake", 0, 190, 20)
         assert [message.phy_offset is None for message in found] == [True] * 8 + [False] * 2
         assert found.messages.phy_offset.mask.tolist() == [True] * 8 + [False] * 2
+
+
+def test_message_ids_differ_only_in_pulls_that_began_in_the_tier(golden):
+    """A client that pulls from below the log's first message gets the rest of that pull from the tier, too."""
+    differing = []
+    with open_tiered(golden) as store:
+        for topic, row in all_rows():
+            queue_id, offset = row["queueId"], row["queueOffset"]
+            [message] = store.get_message(topic, queue_id, offset, 1)
+            if message.msg_id != row["offsetMsgId"]:
+                queue = store.consume_queue(topic, queue_id)
+                first, pulled = queue.local.min_queue_offset, offset // 32 * 32
+                assert pulled < first <= offset
+                [in_tier] = TierQueue(open_segments(queue.older.directory), queue.older.log)[offset : offset + 1]
+                assert int(row["offsetMsgId"][16:], 16) == in_tier.phy_offset
+                differing.append((topic, queue_id, offset))
+    assert differing == [("Lake", queue_id, offset) for queue_id in (0, 1) for offset in (198, 199)]
 
 
 def test_the_physical_offset_is_null_in_arrow(golden):
@@ -285,6 +305,44 @@ def test_a_queue_ends_where_a_segment_is_missing(root):
     with open_tiered(root) as store:
         messages = list(read(store, "Lake", 0, 7))
         assert [message.queue_offset for message in messages] == [*range(100), 198, 199]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 40])
+def test_zeros_behind_the_units_are_no_messages(root, size):
+    path = segments(root, "Lake/0", "CONSUME_QUEUE")[-1]
+    os.truncate(path, size)
+    with open_tiered(root) as store:
+        assert [each.queue_offset for each in read(store, "Lake", 0, 50)] == list(range(200))
+        queue = store.consume_queue("Lake", 0)
+        assert len(list(queue)) == len(queue) == 200
+        assert queue.get_offset_by_time("2100-01-01", "upper", exact_times=True) == 199
+        assert store.scan().count() == 730
+        assert store.summary().messages == 730
+
+
+def test_a_hole_between_units_is_an_error_and_ends_no_scan(root):
+    path = segments(root, "Creek/0", "CONSUME_QUEUE")[-1]
+    with path.open("r+b") as file:
+        file.seek((1 << 30) * 20)
+        file.write(bytes(11) + b"\x09" + bytes(8))
+    with open_tiered(root) as store:
+        queue = store.consume_queue("Creek", 0)  # without messages in the log
+        for read_units in (list, lambda queue: queue.count_bytes(0, 1 << 40)):
+            with pytest.raises(CorruptFileError, match="zeros"):
+                read_units(queue)
+        with pytest.raises(CorruptFileError, match="zeros"):
+            queue.get_offset_by_time("2100-01-01", exact_times=True)
+        assert store.scan().count() == 730
+        assert [each.queue_offset for each in store.get_message("Creek", 0, 0, 100)] == list(range(100))
+
+
+def test_messages_without_units_are_scanned(root):
+    shutil.rmtree(segments(root, "Lake/0", "CONSUME_QUEUE")[0].parent)
+    segments(root, "Lake/1", "CONSUME_QUEUE")[-1].unlink()
+    with open_tiered(root) as store:
+        assert store.scan().count() == 730
+        found = store.get_message("Lake", 0, 0)
+        assert [each.queue_offset for each in store.get_message("Lake", 0, found.next_begin_offset)] == [198, 199]
 
 
 def test_a_message_whose_segment_is_missing_is_left_out(root):

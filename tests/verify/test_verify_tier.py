@@ -11,6 +11,7 @@ from support.cli import run
 import rocketstore
 from rocketstore import StoreConfig
 from rocketstore.tier.places import hash_prefix
+from rocketstore.verify import tiered_storage
 
 BROKER = "24e289d7_LabCluster/lab"
 
@@ -68,6 +69,35 @@ def test_a_unit_that_leads_elsewhere_is_found(root):
     path.write_bytes(data)
     found = [finding for finding in verify(root).findings if finding.kind == "tier-unit"]
     assert [finding.offset for finding in found] == [140, 180]
+
+
+def test_quick_verification_reads_some_units(root, monkeypatch):
+    path = segments(root, "Lake/0/CONSUME_QUEUE")[-1]
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, len(data) - 20, 1)
+    path.write_bytes(data)
+    read = []
+    find = tiered_storage.find_bad_units
+
+    def count(log, units, queue):
+        read.append((queue, len(units)))
+        return find(log, units, queue)
+
+    monkeypatch.setattr(tiered_storage, "find_bad_units", count)
+    assert [finding.kind for finding in verify(root, quick=True).findings] == ["tier-unit"]
+    assert read == [(queue, 1) for queue in sorted({queue for queue, _ in read}) for _ in range(8)]
+    read.clear()
+    verify(root)
+    assert sum(units for _, units in read) == 730
+
+
+def test_a_hole_in_a_segment_ends_its_check(root):
+    path = segments(root, "Lake/0/CONSUME_QUEUE")[-1]
+    with path.open("r+b") as file:
+        file.seek((1 << 30) * 20)
+        file.write(bytes(11) + b"\x09" + bytes(8))
+    assert "4096 units are zeros" in {finding.detail.removeprefix("units: ") for finding in verify(root).findings}
+    assert len(verify(root, quick=True).findings) <= 8
 
 
 def test_a_body_that_changed_is_found(root):

@@ -26,9 +26,9 @@ from rocketstore.verify.findings import Findings
 from rocketstore.verify.queues.database_verifier import ComparedLog
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
+from rocketstore.verify.unit_records import choose_samples
 
 BLOCK = 8192  # units to read at once
-SAMPLES = 8  # units of a file in a quick verification
 MAX_PLACES = 16  # findings of one kind that get a place
 COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
 
@@ -242,7 +242,7 @@ class UnitVerifier(NamedTuple):
         ends = [first + nonzero_end(file.path, 0, (last - first) * size) // size for first, last, file in last_two]
         end = ends[-1] if ends[-1] > files.spans[-1][0] else ends[0]
         for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
-            wanted = np.unique(np.linspace(first, max(min(last, end) - 1, first), SAMPLES, dtype=np.int64))
+            wanted = np.array(choose_samples(first, min(last, end)), np.int64)
             found = [files.units(unit, unit + 1) for unit in wanted.tolist()]
             units = np.concatenate(found)
             if len(units) < len(wanted):
