@@ -188,3 +188,7 @@ class RootPlaces(Generic[AnyPath]):
     @property
     def timer_checkpoint(self) -> AnyPath:
         return self.root / "config" / "timercheck"
+
+    @property
+    def timer_metrics(self) -> AnyPath:
+        return self.root / "config" / "timermetrics"

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -14,11 +14,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import SizedConfig, StoreConfig
+from rocketstore.config import SizedConfig, StoreConfig, camel_case
 from rocketstore.disk.durable import make_directory, make_root, sync_path
+from rocketstore.disk.rocksdb.reader_program import find_missing_reader
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
 from rocketstore.errors import StoreError, StoreLockedError
@@ -29,6 +32,8 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.queue_directories import queue_directories, topics_in
+from rocketstore.queue.rocks_units import RocksUnits
+from rocketstore.rebuild.broker_files import describe_start, needs_broker_files, write_broker_files
 from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of
 from rocketstore.rebuild.builder import Builder
 from rocketstore.rebuild.files import (
@@ -48,14 +53,14 @@ from rocketstore.recovery.saved_tails import SavedTail
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.recovery.unreadable import count_unreadable
-from rocketstore.state.config_values import TopicConfig
+from rocketstore.state.config_values import TOPICS, TopicConfig
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.requirements import begin_entry, locked
-from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, with_default_sizes
+from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, suppose_sizes, with_default_sizes
 from rocketstore.survey.survey import Survey, survey_store
 
 STAGING = "rocketstore-rebuild"
@@ -97,7 +102,10 @@ def rebuild(
     Parameters
     ----------
     path : the root of the store. No broker and no rocketstore may be writing it.
-    out : a new directory for the result. The store is only read then, and may be read-only.
+    out : a new directory for the result. The store is only read then, and may be read-only. If the store has DLedger's
+        log, or queues, topics, groups or offsets in RocksDB, the directory also gets a checkpoint and ``config``, so
+        that a broker can start on it. ``notes`` of the report say how. Sizes that no file shows are then RocketMQ's
+        defaults, or those that the files suggest, with a note.
     consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
     topics : build only the queues of this topic or these topics, and no index.
     config : sizes of files that no file shows, as for ``open``, and the broker's settings. Where ``config`` has
@@ -149,6 +157,15 @@ def rebuild(
     return report
 
 
+def topics_in_database(survey: Survey) -> set[str]:
+    """Return the topics that have queues in RocksDB; empty without RocksDB, or if it cannot be read."""
+    path = survey.formats.queue_database
+    if path is not None:
+        with contextlib.suppress(StoreError, OSError), RocksUnits(RocksDatabase(path)) as units:
+            return {queue.topic for queue in units.queues()}
+    return set()
+
+
 def staging_of(root: AnyPath) -> AnyPath:
     """Return the directory in which a rebuild builds. A killed swap leaves some queues of the store there."""
     return root / STAGING
@@ -172,12 +189,14 @@ class Rebuilder:
     build: Build
     known: StoreConfig
     options: RebuildOptions
+    shown_sizes: Collection[str]  # the names of the sizes that are given, or that files show for certain
     settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
     config: SizedConfig = field(init=False)  # these settings, with all sizes
     assumed: Assumptions = field(init=False)
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+    assumed_sizes: Sequence[str] = ()  # the names of the other sizes with which files are made
     unreadable: Sequence[str] = ()  # in words: records that the release cannot read
     rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
@@ -187,7 +206,9 @@ class Rebuilder:
         self.config = with_default_sizes(self.settings.config)
         self.assumed = Assumptions(self.settings)
         tables = open_tables(self.places, self.known)
-        self.topics = tables.read_topics(must_be_good=True)  # they have the types of queues
+        # They have the types of queues. A broker with topics in RocksDB has no queues of another type.
+        is_unread = TOPICS in self.survey.formats.config_databases and find_missing_reader() is not None
+        self.topics = tables.read_topics(must_be_good=not is_unread)
         self.batches = batch_topics(self.topics)
         if self.survey.formats.config_databases:  # topics with queue types are in RocksDB: take them from directories
             for places in (self.places, staged):
@@ -196,10 +217,14 @@ class Rebuilder:
     @classmethod
     def of(cls, survey: Survey, build: Build, options: RebuildOptions) -> Self:
         """Prepare to rebuild. Parameters: survey: made under the lock if the store changes. Raises: as ``rebuild``."""
-        known = survey.sizes_without(build.replaced_sizes()).config
+        sizes = survey.sizes_without(build.replaced_sizes())
+        shown = sizes.known.keys()
+        if not build.is_in_place and needs_broker_files(survey):
+            sizes = suppose_sizes(survey.places, sizes, replaced=build.replaced_sizes())
+        known = with_light_queues(sizes.config, topics_in_database(survey))
         build.index = build.index and known.message_index_enable
         build.require()
-        self = cls(survey, build, known, options)
+        self = cls(survey, build, known, options, shown)
         if not survey.formats.is_dledger and not any(path.is_dir() for path in self.places.log_directories):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
@@ -214,13 +239,18 @@ class Rebuilder:
         return self.survey.root
 
     def require_sizes(self) -> None:
-        """Raise ValueError for a size that no file shows: a broker does not load files of another size."""
+        """Raise ValueError for a size that no file shows: a broker does not load files of another size.
+
+        A store whose queues are not in files shows none. In a new directory its queues get the default sizes.
+        """
         build, (plain, batch, ext) = self.build, QUEUE_SIZES
         has_queues = build.consume_queue or build.is_in_place
         has_index = build.index or (build.is_in_place and self.config.message_index_enable)
         names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
         names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
-        require_sizes(self.places, self.known, names)
+        self.assumed_sizes = [name for name in names if name not in self.shown_sizes]
+        if self.build.is_in_place or not needs_broker_files(self.survey):
+            require_sizes(self.places, self.known, names)
         if batch in names:
             require_batch_size(self.config)
 
@@ -233,11 +263,23 @@ class Rebuilder:
             if any(path != staging for path in out.iterdir()):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
             deleted = self._build(store, repair.end, staging)
+            notes = self._write_broker_files(store, repair, staging, out)
             for path in staging.iterdir():
                 path.rename(out / path.name)
             staging.rmdir()
             sync_path(out)
-            return self._report(store.log, repair.end, out, (), deleted, ())
+            return self._report(store.log, repair.end, out, (), deleted, notes)
+
+    def _write_broker_files(self, store: StoreFiles, repair: LogRepair, staging: Path, out: Path) -> tuple[str, ...]:
+        """Write what a broker needs to start on the new queues, if the store's own files do not serve it.
+
+        Returns: notes. Without all queues nothing is written.
+        """
+        if not self.build.consume_queue or self.build.topics is not None or not needs_broker_files(self.survey):
+            return ()
+        places = StorePlaces.of(staging)
+        write_broker_files(self.survey, store, repair.last_phy_offset, places)
+        return tuple(describe_start(self.survey, out, frozenset(path.name for path in places.config.iterdir())))
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
@@ -362,7 +404,14 @@ class Rebuilder:
         queues = [path for kind in QUEUE_KINDS for path in queue_directories(places.queues(kind))]
         wanted = [path for path in queues if self.build.topics is None or path.parent.name in self.build.topics]
         count = len(wanted) if self.build.consume_queue else 0
-        notes += tuple(self.survey.formats.left_behind()) if self.build.consume_queue else ()
+        if self.build.consume_queue and self.build.is_in_place:
+            notes += tuple(self.survey.formats.left_behind())
+        if self.assumed_sizes:
+            sizes = ", ".join(f"{camel_case(name)}={getattr(self.config, name)}" for name in self.assumed_sizes)
+            notes += (
+                f"{out}: the files of the store do not show all sizes for certain. These were assumed: {sizes}. A "
+                "broker loads the files only with the same sizes",
+            )
         return RebuildReport(
             log.min_phy_offset,
             end,

@@ -23,7 +23,7 @@ class RebuildReport(ArrowStream):
 
     Attributes: min_phy_offset, max_phy_offset: the part of the log that was read, bytes. backups: the old directories.
     out: the root of the new directories. notes: where old bytes of the log were saved, and
-    instructions for a store that had RocksDB.
+    instructions for a store that had RocksDB or DLedger's log.
     assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units
     depend; and how new units differ from the old ones. deleted: messages of deleted topics that got no unit, by topic
     and queue id. undeclared: topics that topics.json lacks, and whose messages were kept, because the topics may exist.

@@ -14,6 +14,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError, advice_for
 from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.index import cut_index
 from rocketstore.recovery.plan import RecoveryPlan
 from rocketstore.recovery.plan_index import paths_of_index
@@ -22,6 +23,7 @@ from rocketstore.recovery.recovery_report import RecoveryAction
 from rocketstore.recovery.saved_tails import SavedTail, save_tail
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.state.abort import make_abort
+from rocketstore.state.checkpoint import StoreCheckpoint
 
 
 def apply_plan(plan: RecoveryPlan) -> list[SavedTail]:
@@ -145,17 +147,26 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
     Parameters: last_phy_offset: of the last record, -1 without one.
     """
     checkpoint = store.checkpoint
-    last = store.log.find_message(last_phy_offset) if last_phy_offset >= 0 else None
-    if last is not None:
-        compat = Compat.of(store.config.compat)
-        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = last.store_timestamp
-        if compat.has_confirm_phy_offset:
-            checkpoint.confirm_phy_offset = last_phy_offset
-        if compat.has_logics_physical_offset:
-            checkpoint.logics_physical_offset = last_phy_offset
+    note_last_record(checkpoint, store.log, store.config.compat, last_phy_offset)
     checkpoint.clear_negative_numbers()
     for path in paths_of_index(store)[:-1]:  # a broker deletes newer full files
         end_timestamp = read_header(path).end_timestamp
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()
     sync_path(store.local_places.root)
+
+
+def note_last_record(checkpoint: StoreCheckpoint, log: CommitLog, release: str, last_phy_offset: int) -> None:
+    """Set the numbers of a checkpoint by which all records of a log, and their units, are on the disk.
+
+    Parameters: release: writes the checkpoint. last_phy_offset: of the last record, -1 without one.
+    """
+    last = log.find_message(last_phy_offset) if last_phy_offset >= 0 else None
+    if last is None:
+        return
+    compat = Compat.of(release)
+    checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = last.store_timestamp
+    if compat.has_confirm_phy_offset:
+        checkpoint.confirm_phy_offset = last_phy_offset
+    if compat.has_logics_physical_offset:
+        checkpoint.logics_physical_offset = last_phy_offset

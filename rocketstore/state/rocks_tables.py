@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from reprlib import repr as short
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 from rocketstore.disk.store_path import StorePath
@@ -29,7 +29,7 @@ from rocketstore.state.rocksdb import ALL_IN_ONE, VERSION_2
 
 PARTS = {TOPICS: "topics", GROUPS: "consumer groups", OFFSETS: "consumer offsets"}
 FAMILIES = {TOPICS: "topic", GROUPS: "subscriptionGroup", OFFSETS: "consumerOffset"}  # of the single database
-DEFAULT_FAMILY = "default"
+DEFAULT_FAMILY, FORBIDDEN_FAMILY = "default", "forbidden"
 # Version 2: numbers of tables. Source: TableId, RecordPrefix, SerializationType.
 TABLE_IDS = {OFFSETS: 1, TOPICS: 3, GROUPS: 4}
 TABLE_PREFIX, RECORD_PREFIX, AS_JSON = 1, 2, b"\x01"
@@ -58,7 +58,7 @@ class RocksTables:
         """
         if TOPICS not in self.databases:
             return self.files.read_topics(must_be_good=must_be_good)
-        topics, problems = self._read(TOPICS)
+        topics, _, problems = self._read(TOPICS)
         if must_be_good and problems:
             raise StoreError(f"{problems[0].path}: {problems[0].what}")
         return topics
@@ -72,7 +72,7 @@ class RocksTables:
             return self.files.read_declared_topics()
         if self.databases[TOPICS].name == VERSION_2:
             return set()
-        topics, problems = self._read(TOPICS)
+        topics, _, problems = self._read(TOPICS)
         return set() if problems else {*topics}
 
     def read_all(self) -> TableContents:
@@ -81,7 +81,7 @@ class RocksTables:
         tables, problems = {}, list(contents.problems)
         for file in PARTS:
             if file in self.databases:
-                tables[file], found = self._read(file)
+                tables[file], _, found = self._read(file)
                 problems += found
         return replace(
             contents,
@@ -94,13 +94,29 @@ class RocksTables:
 
     def check(self) -> list[ConfigProblem]:
         """Read every file and every table in RocksDB, and return the problems. Raises: as ``read_all``."""
-        in_database = (problem for file in PARTS if file in self.databases for problem in self._read(file)[1])
+        in_database = (problem for file in PARTS if file in self.databases for problem in self._read(file).problems)
         return [*self.files.check(), *in_database]
 
-    def _read(self, file: str) -> tuple[dict[str, Any], list[ConfigProblem]]:
-        """Return a table, and its problems: a member that cannot be decoded is left out."""
+    def read_json(self, file: str) -> dict[str, Any] | None:
+        """Return the JSON of a file of ``config`` that has a table in RocksDB; None if the RocksDB cannot be read.
+
+        A member that cannot be decoded is left out.
+        """
+        _, members, problems = self._read(file)
+        if problems and not members:
+            return None
+        root = {TABLE_NAMES[file]: members}
+        if file == GROUPS and self.databases[file].name != VERSION_2:
+            with RocksDatabase(self.databases[file], remote_copy_limit=self.remote_copy_limit) as database:
+                rows = (row for rows in database.read(FORBIDDEN_FAMILY, KeyRange()) for row in rows)
+                root["forbiddenTable"] = {key.decode(): parse_json(value) for key, value in rows}
+        return root
+
+    def _read(self, file: str) -> _Table:
+        """Read a table. A member that cannot be decoded is left out."""
         directory, what = self.databases[file], PARTS[file]
         table: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         problems = []
         try:
             with RocksDatabase(directory, remote_copy_limit=self.remote_copy_limit) as database:
@@ -108,6 +124,7 @@ class RocksTables:
                     try:
                         member = _member_of(directory.name, file, key, value)
                         _merge(table, TYPED_FILES[file]({TABLE_NAMES[file]: dict([member])}))
+                        _merge(members, dict([member]))
                     except (ValueError, RecursionError) as error:
                         problem = f"{short(key)} of the {what} cannot be decoded: {error}"
                         problems.append(ConfigProblem(directory, problem))
@@ -116,7 +133,15 @@ class RocksTables:
         except (StoreError, OSError) as error:
             reason = text_of(error).removeprefix(f"{directory}: ")
             problems.append(ConfigProblem(directory, f"the {what} are in this RocksDB, which is not read: {reason}"))
-        return table, problems
+        return _Table(table, members, problems)
+
+
+class _Table(NamedTuple):
+    """A table of RocksDB. Attributes: typed: as TYPED_FILES decodes it. members: as JSON."""
+
+    typed: dict[str, Any]
+    members: dict[str, Any]
+    problems: list[ConfigProblem]
 
 
 def _merge(table: dict[str, Any], more: Mapping[str, Any]) -> None:

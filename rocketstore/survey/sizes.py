@@ -112,6 +112,15 @@ def planning_config(places: AnyPlaces, sizes: StoreSizes) -> tuple[SizedConfig, 
     return writing_config(places, again), (note,)
 
 
+def suppose_sizes(places: AnyPlaces, sizes: StoreSizes, *, replaced: Collection[str]) -> StoreSizes:
+    """Return the sizes with those that the files suggest, but do not show for certain.
+
+    Parameters: replaced: as for ``find_sizes``. Raises: as ``find_sizes``.
+    """
+    supposed: dict[str, Any] = {} if sizes.problem is None else sizes.problem.suggested
+    return find_sizes(places, replace(sizes.settings, **supposed), replaced=replaced) if supposed else sizes
+
+
 def require_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
     unknown = [name for name in names if getattr(known, name) is None]
