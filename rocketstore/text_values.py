@@ -9,7 +9,7 @@ import operator
 import re
 import time
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
@@ -100,6 +100,23 @@ def epoch_ms(when: Time, name: str) -> int:
 def time_as_long(when: Time, name: str) -> int:
     """Return a time as a field of a file: as ``epoch_ms``, but an integer may have any size, as in RocketMQ."""
     return when if isinstance(when, int) else epoch_ms(when, name)
+
+
+def find_time_zone(name: str | tzinfo | None) -> tzinfo | None:
+    """Return a time zone by its name, such as Asia/Shanghai. None and "local" are the zone of this machine: None.
+
+    Raises: ValueError for an unknown name.
+    """
+    if name is None or name == "local":
+        return None
+    if not isinstance(name, str):
+        return name
+    from zoneinfo import ZoneInfo  # only users with a time zone need it
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"tz={name!r:.80}: give a time zone such as Asia/Shanghai, UTC or local") from None
 
 
 def end_ms(when: Time | None, name: str) -> int:

@@ -98,9 +98,13 @@ PARTS = (
     "share",
 )
 PART_TOTALS = ("files", "usedBytes", "preallocatedBytes", "fileBytes", "sparseBytes", "diskBytes")
-DISKS = ("path", "totalBytes", "freeBytes", "usedShare")
+DISKS = ("path", "totalBytes", "usedBytes", "freeBytes", "usedShare")
 USAGE = ("topic", "queueId", "beginTimestamp", "tag", "tagsCode", "messages", "logBytes", "queueBytes", "share")
 USAGE_TOTALS = ("messages", "logBytes", "queueBytes", "otherBytes", "isExact")
+EXPIRING = ("part", "path", "fileBytes", "diskBytes", "modifiedTimestamp", "deleteTimestamp", "isForced")
+QUEUE_LOSSES = ("topic", "queueId", "minOffset", "newMinOffset", "messages", "logBytes")
+GROUP_LOSSES = ("group", "topic", "queueId", "consumerOffset", "newMinOffset", "messages")
+EXPIRY_TOTALS = ("files", "fileBytes", "diskBytes", "messages", "unconsumed", "minPhyOffset", "nextTimestamp")
 
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")

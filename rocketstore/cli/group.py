@@ -27,6 +27,7 @@ COMMANDS = {  # name: text, in the order of --help
     "info": "Summarize a store or index files.",
     "ls": "List topics and queues.",
     "du": "Show what takes the space, and what the disk has left.",
+    "expire": "Show which files a broker would delete, or delete them.",
     "lag": "Show how far consumers are behind.",
     "pending": "Show the messages that wait, and until when.",
     "dlq": "Show the messages that consumers could not process.",

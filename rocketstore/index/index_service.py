@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -336,6 +337,11 @@ class IndexService(Closable):
                 return
 
     # ---- the rest ------------------------------------------------------------------------------------------
+
+    def find_expired_files(self, min_phy_offset: int) -> list[StorePath]:
+        """Return the oldest files whose items all lead to messages before a physical offset, never the newest file."""
+        older = takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, self.files[:-1])
+        return [file.path for file in older]
 
     @marks_thread_busy("delete_expired_file")
     def delete_expired_file(self, min_phy_offset: int) -> list[Path]:

@@ -8,6 +8,7 @@ import io
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar, Self, TypeVar, cast, overload
 
 import numpy as np
@@ -228,6 +229,20 @@ class ConsumeQueue(Closable):
         """
         parts = records_between(self, begin, end, COUNTED_OFFSETS)
         return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
+
+    @beside_expiry
+    def find_expired_files(self, min_phy_offset: int) -> list[RunFile]:
+        """Return the oldest files whose units all lead to records before a physical offset, never the last file.
+
+        Source: MappedFileQueue.deleteExpiredFileByOffset.
+        """
+        self.run.list_files()
+        return list(
+            takewhile(
+                lambda file: self.run.unit_at(self.run.limit(file) - self.unit_size).phy_offset < min_phy_offset,
+                self.run.files[:-1],
+            )
+        )
 
     @beside_expiry
     def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower", *, exact_times: bool = False) -> int:

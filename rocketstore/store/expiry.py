@@ -69,12 +69,18 @@ def expired_files(
 
     def is_expired(file: RunFile) -> bool:
         return (
-            file.end_offset < max_phy_offset
-            and (before_phy_offset is None or file.end_offset <= before_phy_offset)
-            and file.path.stat().st_mtime <= latest
-        )
+            before_phy_offset is None or file.end_offset <= before_phy_offset
+        ) and file.path.stat().st_mtime <= latest
 
-    return list(takewhile(is_expired, files[:-1]))
+    return list(takewhile(is_expired, older_files(files, max_phy_offset)))
+
+
+def older_files(files: Sequence[RunFile], max_phy_offset: int) -> list[RunFile]:
+    """Return all files of a log that may ever expire: those before the last one that has records.
+
+    Parameters: as for ``expired_files``.
+    """
+    return list(takewhile(lambda file: file.end_offset < max_phy_offset, files[:-1]))
 
 
 def delete_expired_files(
@@ -123,10 +129,7 @@ def delete_expired_files(
 
 
 def _delete_index_files(index: IndexService | None, min_phy_offset: int, dry_run: bool) -> Deleted:
-    older = index.files[:-1] if index is not None else []
-    expired = [
-        local_path(file.path) for file in takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older)
-    ]
+    expired = [] if index is None else [local_path(path) for path in index.find_expired_files(min_phy_offset)]
     deleted = Deleted(expired, sum(path.stat().st_size for path in expired))
     if index is not None and not dry_run:
         index.delete_expired_file(min_phy_offset)

@@ -10,6 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, overload
 
 from rocketstore.config import StoreConfig, require_config
@@ -82,6 +83,7 @@ from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
 from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
+from rocketstore.store.usage.expiry_plan import ExpiryPlan, plan_expiry
 from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
@@ -89,7 +91,7 @@ from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.text_values import Time, end_ms, epoch_ms, find_time_zone
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.tier_source import StoredTier
 
@@ -1015,6 +1017,34 @@ class MessageStore(Previewed, Closable):
             raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
         warn_unknown_topics(self, sorted(topics or ()))
         return measure_messages(self, by, topics, exact=exact)
+
+    def expiry(
+        self, *, hours: float | None = None, before: Time | None = None, tz: str | tzinfo | None = None
+    ) -> ExpiryPlan:
+        """Return the files that a broker would delete, and when, and the messages that are lost by that.
+
+        The age of a file of the log counts from its last change. A broker deletes files that are old enough at the
+        hours of deleteWhen, and at once if a disk is used by more than diskMaxUsedSpaceRatio. Above
+        diskSpaceCleanForciblyRatio it deletes files of any age. The last file of the log always stays. The settings are
+        those of the broker's properties file (``config``), or RocketMQ's defaults.
+
+        Parameters: hours: in place of fileReservedTime. before: in place of it: files that were not changed since then
+        are old enough. tz: the broker's time zone, by name, or as a tzinfo; None for that of this machine.
+        Returns: a sequence of files, oldest first, that also converts itself, with ``queues`` and ``groups``: what they
+        lose. Nothing is deleted; ``delete_expired_files`` does so. Raises: ValueError for a wrong time, number or time
+        zone, or if both hours and before are given; StoreError, OSError if the log cannot be read.
+        Source: CleanCommitLogService.
+
+        Examples:
+        >>> plan = rocketstore.open("demo").expiry(hours=72)
+        >>> plan.min_phy_offset, list(plan.groups)
+        (0, [])
+        """
+        self._require_open()
+        if hours is not None and before is not None:
+            raise ValueError("give hours or before, not both")
+        latest = None if before is None else epoch_ms(before, "before")
+        return plan_expiry(self, hours, latest, find_time_zone(tz))
 
     # ---- topics --------------------------------------------------------------------------------------------
 

@@ -204,6 +204,7 @@ ENTRIES: dict[str, Entry] = {
     "config repair dry run": Entry(CONFIG),
     "dlq": Entry(READ),
     "du": Entry(READ),
+    "expire": Entry(READ),
     "export": Entry(READ),
     "get": Entry(READ),
     "hexdump": Entry(READ),

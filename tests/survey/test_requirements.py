@@ -209,6 +209,7 @@ CALLS = {
     "config repair dry run": [command("config", "repair", "--dry-run", has_conf=False)],
     "dlq": [command("dlq")],
     "du": [command("du")],
+    "expire": [command("expire")],
     "export": [command("export", after=("-",))],
     "get": [command("get", after=("T", 0, 0))],
     "hexdump": [command("hexdump", after=("log:0",))],

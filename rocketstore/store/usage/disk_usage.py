@@ -58,7 +58,8 @@ class PartUsage(NamedTuple):
 class DiskSpace(NamedTuple):
     """The space of a disk that has directories of a store, bytes. ``path``: the first of these directories.
 
-    ``used_share`` is the part of the disk that is used, from 0 to 1, as a broker computes it.
+    ``used_share`` is the part of the disk that is used, from 0 to 1, rounded up to a hundredth, as a broker computes
+    it: ``total_bytes`` also has space that is reserved for root.
 
     Examples:
     >>> [disk] = rocketstore.open("demo").du().disks
@@ -68,8 +69,13 @@ class DiskSpace(NamedTuple):
 
     path: str
     total_bytes: int
+    used_bytes: int
     free_bytes: int
     used_share: float
+
+    def without(self, freed: int) -> DiskSpace:
+        """Return the space after some bytes are free again."""
+        return space_with(self.path, self.total_bytes, max(self.used_bytes - freed, 0), self.free_bytes + freed)
 
 
 PART_FIELDS = (
@@ -78,7 +84,13 @@ PART_FIELDS = (
     Field("fileBytes", "l"), Field("sparseBytes", "l", nullable=True), Field("diskBytes", "l", nullable=True),
     Field("share", "g"),
 )  # fmt: skip
-DISK_FIELDS = (Field("path", "u"), Field("totalBytes", "l"), Field("freeBytes", "l"), Field("usedShare", "g"))
+DISK_FIELDS = (
+    Field("path", "u"),
+    Field("totalBytes", "l"),
+    Field("usedBytes", "l"),
+    Field("freeBytes", "l"),
+    Field("usedShare", "g"),
+)
 
 
 @made_by("store.du()")
@@ -291,9 +303,9 @@ def find_disks(paths: Sequence[Path]) -> list[DiskSpace]:
 def disk_space(path: Path) -> DiskSpace:
     """Return the space of the disk of a path. Source: UtilAll.getDiskPartitionSpaceUsedPercent."""
     usage = shutil.disk_usage(path)
-    return DiskSpace(str(path), usage.total, usage.free, broker_share(usage.used, usage.free))
+    return space_with(str(path), usage.total, usage.used, usage.free)
 
 
-def broker_share(used: int, free: int) -> float:
-    """Return the used part of a disk as a broker computes it: without the space that is reserved for root."""
-    return used / (used + free) if used + free else 0.0
+def space_with(path: str, total: int, used: int, free: int) -> DiskSpace:
+    share = -(-used * 100 // (used + free)) / 100 if used + free else 0.0
+    return DiskSpace(path, total, used, free, share)

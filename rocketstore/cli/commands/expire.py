@@ -1,0 +1,34 @@
+"""The options of ``rocketstore expire``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
+from rocketstore.cli.options import rows_options, store_argument, time_option
+
+
+@click.command()
+@store_argument
+@click.option("--hours", type=float, help="In place of fileReservedTime: files that were not changed for so long.")
+@time_option("--before", "In place of fileReservedTime: files that were not changed since then, written as for cat.")
+@click.option("--tz", metavar="NAME", help="The broker's time zone, such as Asia/Shanghai.  [default: local]")
+@click.option("--queues", is_flag=True, help="Only show the messages that each queue loses.")
+@click.option("--groups", is_flag=True, help="Only show the messages that consumer groups have not consumed and lose.")
+@click.option("--totals", is_flag=True, help="Only show the sums.")
+@click.option("--apply", is_flag=True, help="Delete the files. A broker must not run.")
+@rows_options(*dict.fromkeys([*EXPIRING, *QUEUE_LOSSES, *GROUP_LOSSES, *EXPIRY_TOTALS]), has_limit=False)
+@click.pass_context
+def expire(ctx: click.Context, /, **options: Any) -> None:
+    """Show which files of STORE a broker would delete, when, and what is lost by that.
+
+    The settings are those of --broker-conf, or else RocketMQ's defaults: files that were not changed for 72 hours are
+    deleted from 4 to 5 o'clock, and at once if a disk is used by more than 75 %. Above 85 % files of any age are
+    deleted. isForced marks these. The newest file of the log always stays.
+
+    A table also has the losses of queues and consumer groups. Nothing is deleted without --apply. The exit status is 1
+    if the answer may be wrong.
+    """
+    from rocketstore.cli.expire import run
+
+    run(ctx, **options)
