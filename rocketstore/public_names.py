@@ -64,8 +64,8 @@ from rocketstore.store.topic import Topic as Topic
 from rocketstore.store.usage.disk_usage import DiskSpace as DiskSpace
 from rocketstore.store.usage.disk_usage import DiskUsage as DiskUsage
 from rocketstore.store.usage.disk_usage import PartUsage as PartUsage
-from rocketstore.store.usage.expiry_plan import ExpiringFile as ExpiringFile
 from rocketstore.store.usage.expiry_plan import ExpiryPlan as ExpiryPlan
+from rocketstore.store.usage.expiry_plan import FileToDelete as FileToDelete
 from rocketstore.store.usage.expiry_plan import GroupLoss as GroupLoss
 from rocketstore.store.usage.expiry_plan import QueueLoss as QueueLoss
 from rocketstore.store.usage.message_usage import GroupUsage as GroupUsage

@@ -15,7 +15,7 @@ import rocketstore
 from rocketstore import StoreConfig
 from rocketstore.store.usage.clean_rules import CleanRules, parse_hours
 from rocketstore.store.usage.disk_usage import space_with
-from rocketstore.store.usage.expiry_plan import Disk, Disks, ExpiringFile, choose_files
+from rocketstore.store.usage.expiry_plan import Disk, Disks, FileToDelete, choose_files
 
 HOUR = 3_600_000
 NOW = 1_790_000_000_000  # 2026-09-21T14:13:20Z
@@ -112,7 +112,7 @@ def rules(**other):
 def log_files(count, hours_old=()):
     """Log files of 1 MiB; of the first ones the hours since their change, of the others none."""
     ages = [*hours_old, *[0] * (count - len(hours_old))]
-    return [ExpiringFile("log", "/", MIB, MIB, NOW - age * HOUR, None, False) for age in ages]
+    return [FileToDelete("log", "/", MIB, MIB, NOW - age * HOUR, None, False) for age in ages]
 
 
 def disks_used(percent, total=1000 * MIB, queues=None):
@@ -191,4 +191,4 @@ def test_a_plan_converts_to_tables(tmp_path):
         plan = store.expiry(hours=0)
     assert plan.to_arrow()["deleteTimestamp"].null_count == 0
     assert plan.queues.to_arrow().num_rows == len(plan.queues)
-    assert "ExpiringFile" in repr(plan)
+    assert "FileToDelete" in repr(plan)

@@ -30,7 +30,7 @@ from rocketstore.store.usage.measure_files import FileTotals, measure_files
 from rocketstore.text_values import datetime_or_none, format_count, utc
 
 
-class ExpiringFile(NamedTuple):
+class FileToDelete(NamedTuple):
     """A file that a broker would delete. ``part``: "log", "queues" or "index".
 
     ``modified_timestamp``: when it was changed last; ``delete_timestamp``: when a broker would delete it, or its file
@@ -103,7 +103,7 @@ GROUP_FIELDS = (
 
 
 @made_by("store.expiry()")
-class ExpiryPlan(Rows[ExpiringFile]):
+class ExpiryPlan(Rows[FileToDelete]):
     """The files that a broker would delete: of the log, the queues and the index, the oldest first.
 
     Attributes: queues, groups: what is lost, as Rows of QueueLoss and GroupLoss. min_phy_offset: where the log begins
@@ -118,7 +118,7 @@ class ExpiryPlan(Rows[ExpiringFile]):
 
     def __init__(
         self,
-        rows: Sequence[ExpiringFile],
+        rows: Sequence[FileToDelete],
         queues: Sequence[QueueLoss],
         groups: Sequence[GroupLoss],
         *,
@@ -203,12 +203,12 @@ def _changed(file: RunFile) -> int:
     return int(file.path.stat().st_mtime * 1000)
 
 
-def _log_file(file: RunFile, changed: int) -> ExpiringFile:
+def _log_file(file: RunFile, changed: int) -> FileToDelete:
     totals = measure_files(file.path)
-    return ExpiringFile(LOG, str(file.path), totals.file_bytes, totals.disk_bytes, changed, None, False)
+    return FileToDelete(LOG, str(file.path), totals.file_bytes, totals.disk_bytes, changed, None, False)
 
 
-def _with_time(rules: CleanRules, row: ExpiringFile, zone: tzinfo | None, now: int) -> ExpiringFile:
+def _with_time(rules: CleanRules, row: FileToDelete, zone: tzinfo | None, now: int) -> FileToDelete:
     """Return a row with the time of its deletion. A row that has one keeps it."""
     if row.delete_timestamp is not None:
         return row
@@ -266,13 +266,13 @@ class Disks:
         return log, -1.0 if self.queues is None else share(self.queues)
 
 
-def choose_files(rules: CleanRules, files: Sequence[ExpiringFile], disks: Disks, now: int) -> list[ExpiringFile]:
+def choose_files(rules: CleanRules, files: Sequence[FileToDelete], disks: Disks, now: int) -> list[FileToDelete]:
     """Return the files of the log that a broker deletes now or at its next hour, with the time of those it deletes now.
 
     Parameters: files: all but the last, oldest first. now: epoch ms. Source: MappedFileQueue.deleteExpiredFileByTime.
     """
     latest = now - round(rules.reserved_hours * HOUR)
-    found: list[ExpiringFile] = []
+    found: list[FileToDelete] = []
     freed: Counter[int] = Counter()
     while len(found) < len(files):
         shares = disks.shares(freed) if disks.is_known and rules.problem is None else (0.0, 0.0)
@@ -319,9 +319,9 @@ def _describe(store: ReadableStore, rules: CleanRules, disks: Disks, zone: tzinf
 
 def _files_of_queues(
     store: ReadableStore, min_phy_offset: int, when: int | None, reasons: list[str]
-) -> list[ExpiringFile]:
+) -> list[FileToDelete]:
     """Return the files of queues whose units all lead to deleted records, never the last file of a queue."""
-    rows: list[ExpiringFile] = []
+    rows: list[FileToDelete] = []
     with collect_error(reasons):
         for name in store.queues():
             with collect_error(reasons):
@@ -333,7 +333,7 @@ def _files_of_queues(
 
 def _files_of_index(
     store: ReadableStore, min_phy_offset: int, when: int | None, reasons: list[str]
-) -> list[ExpiringFile]:
+) -> list[FileToDelete]:
     """Return the index files whose items all lead to deleted records, never the newest file."""
     with collect_error(reasons):
         service = store.index
@@ -342,10 +342,10 @@ def _files_of_index(
     return []
 
 
-def _other_file(part: str, path: StorePath, when: int | None) -> ExpiringFile:
+def _other_file(part: str, path: StorePath, when: int | None) -> FileToDelete:
     totals: FileTotals = measure_files(path)
     changed = int(path.stat().st_mtime * 1000)
-    return ExpiringFile(part, str(path), totals.file_bytes, totals.disk_bytes, changed, when, False)
+    return FileToDelete(part, str(path), totals.file_bytes, totals.disk_bytes, changed, when, False)
 
 
 def _find_queue_losses(store: ReadableStore, min_phy_offset: int, reasons: list[str]) -> list[QueueLoss]:
