@@ -56,6 +56,9 @@ from rocketstore.store.overview.dead_letters import DeadMessages as DeadMessages
 from rocketstore.store.overview.dead_letters import DeadTotal as DeadTotal
 from rocketstore.store.overview.lag import ConsumerLag as ConsumerLag
 from rocketstore.store.overview.summary import StoreSummary as StoreSummary
+from rocketstore.store.overview.unconsumed import Unconsumed as Unconsumed
+from rocketstore.store.overview.unconsumed import UnconsumedMessage as UnconsumedMessage
+from rocketstore.store.overview.unconsumed import UnconsumedTotal as UnconsumedTotal
 from rocketstore.store.pending.pending_message import PendingMessage as PendingMessage
 from rocketstore.store.pending.pending_message import PendingMessages as PendingMessages
 from rocketstore.store.pending.pending_message import PendingTotal as PendingTotal

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import MESSAGES
-from rocketstore.cli.completion import complete_queue_ids, complete_topics
+from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics
 from rocketstore.cli.text import BROKER_CONF, COMPACTED, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
@@ -437,6 +437,44 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
         hint = "write 'a || b' for two tags, '*' for all messages"
         raise click.BadParameter(f"{values[0]!r} has no tag: {hint}", ctx, param)
     return "||".join(tags)
+
+
+def unconsumed_options(command: Command) -> Command:
+    """Add ``--unconsumed``, ``--group``, ``--subscribe`` and ``--from``. The command gets them as ``rest``.
+
+    ``rest`` is None without --unconsumed, else the arguments of ``MessageStore.unconsumed``.
+    """
+
+    @functools.wraps(command)
+    def with_rest(
+        *args: Any, unconsumed: bool, group: str | None, subscribe: tuple[str, ...], start: str, **options: Any
+    ) -> Any:
+        if unconsumed != (group is not None):
+            raise click.UsageError("--unconsumed and --group: give both")
+        if subscribe and not unconsumed:
+            raise click.UsageError("--subscribe is for --unconsumed")
+        rest = {"group": group, "subscribe": subscribe or None, "start": start} if unconsumed else None
+        return command(*args, rest=rest, **options)
+
+    return with_all(
+        with_rest,
+        click.option("--unconsumed", is_flag=True, help="Only messages that the group of --group still gets."),
+        click.option("--group", shell_complete=complete_groups, help="The consumer group of --unconsumed."),
+        click.option(
+            "--subscribe",
+            multiple=True,
+            metavar="TOPIC[=TAGS]",
+            help="A topic that the group reads, with the tags that it wants: 'Orders=paid || sent'. May be repeated.  "
+            "[default: the topics in which it has offsets]",
+        ),
+        click.option(
+            "--from",
+            "start",
+            type=click.Choice(["first", "last"]),
+            default="first",
+            help="Where the group begins in a queue without an offset.",
+        ),
+    )
 
 
 def tags_option(meaning: str) -> Callable[[Command], Command]:

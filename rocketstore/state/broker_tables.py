@@ -48,5 +48,8 @@ class BrokerTables(Protocol):
     def read_declared_topics(self) -> set[str]:
         """Read the names of the topics that exist now. Empty if that is unknown."""
 
+    def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
+        """Read how far consumers have pulled or popped, by group, topic and queue id. Empty if it is unknown."""
+
     def read_all(self) -> TableContents:
         """Read all tables. Raises: FileNotFoundError without a store."""

@@ -215,7 +215,12 @@ def decode_version(value: Any) -> int:
 # ---- offsets -----------------------------------------------------------------------------------------------
 
 
-def decode_offset_table(root: dict[str, Any]) -> Offsets:
+def decode_pull_offsets(root: dict[str, Any]) -> Offsets:
+    """Return how far consumers have pulled or popped, by group, topic and queue id, from a consumerOffset.json."""
+    return decode_offset_table(root, "pullOffsetTable")
+
+
+def decode_offset_table(root: dict[str, Any], table: str = OFFSET_TABLE) -> Offsets:
     """Return the offsets of a consumerOffset.json by group, topic and queue id.
 
     Source: ConsumerOffsetManager.decode.
@@ -225,7 +230,7 @@ def decode_offset_table(root: dict[str, Any]) -> Offsets:
     if root.get("groupTopicMap") is not None:
         read_object(root["groupTopicMap"], "groupTopicMap")
     groups: Offsets = {}
-    for key, offsets in read_table(root, OFFSET_TABLE).items():
+    for key, offsets in read_table(root, table).items():
         topic, _, group = key.partition("@")
         groups.setdefault(group, {})[topic] = _queue_offsets(offsets, key)
     return groups

@@ -32,6 +32,7 @@ from rocketstore.state.config_values import (
     TopicConfig,
     decode_bean,
     decode_lmq_offset_table,
+    decode_pull_offsets,
     decode_topics,
     decode_version,
 )
@@ -79,6 +80,13 @@ class JsonTables:
             return set()
         main, _ = _read_both(self.directory / TOPICS, decode_topics)
         return {*(main.value or ())}
+
+    def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
+        """Read how far consumers have pulled or popped, by group, topic and queue id. Empty if it is unknown."""
+        if OFFSETS in self.replaced:
+            return {}
+        main, bak = _read_both(self.directory / OFFSETS, decode_pull_offsets)
+        return main.value or bak.value or {}
 
     def read_all(self) -> TableContents:
         """Read all files. If the directory is missing, all tables are empty.

@@ -75,6 +75,10 @@ class RocksTables:
         topics, _, problems = self._read(TOPICS)
         return set() if problems else {*topics}
 
+    def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
+        """Read the pull offsets of consumerOffset.json; empty if the consumer offsets are in RocksDB."""
+        return {} if OFFSETS in self.databases else self.files.read_pull_offsets()
+
     def read_all(self) -> TableContents:
         """Read all tables. A table that cannot be read is empty. Raises: FileNotFoundError without a store."""
         contents = self.files.read_all()

@@ -77,6 +77,7 @@ from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
+from rocketstore.store.overview.unconsumed import Unconsumed, find_unconsumed, parse_subscriptions
 from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.stamped_values import StampedValues
@@ -974,6 +975,44 @@ class MessageStore(Previewed, Closable):
         wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
         found = find_dead_letters(self, wanted, retry=retry)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
+            warnings.warn(text, stacklevel=2)
+        return found
+
+    def unconsumed(
+        self,
+        group: str,
+        *,
+        subscribe: str | Iterable[str] | None = None,
+        start: Literal["first", "last"] = "first",
+        limit: int | None = None,
+    ) -> Unconsumed:
+        """Return the messages that a consumer group still gets: queue by queue, then its delayed and popped messages.
+
+        Messages wait in the queues from the group's offset on, also in its retry topics. Delayed retries have the kind
+        "retry", and messages that were popped and not acknowledged have the kind "pop". An offset before the beginning
+        of a queue counts as this beginning; behind an offset beyond the end there is no message.
+
+        Parameters: group. subscribe: the topics that its consumers read, each with tags if they want only some: "TOPIC"
+        or "TOPIC=TagA || TagB"; one or several. None for the topics in which the group has offsets. start: where
+        consumers begin in a queue without an offset: "first"; or "last", for which a broker gives all messages of a
+        queue that begins at 0. limit: the largest number of messages.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``totals`` have
+        messages, bytes and the oldest time of each queue, its ``reasons`` say why it may be incomplete. An unknown
+        group gives a warning, unless ``subscribe`` is given. Raises: ValueError for wrong arguments; StoreError if the
+        offsets are in a RocksDB that cannot be read.
+        Source: RebalancePushImpl.computePullFromWhere, ConsumerManageProcessor.
+
+        Examples:
+        >>> len(rocketstore.open("demo").unconsumed("billing"))
+        60
+        """
+        self._require_open()
+        require_limit(limit)
+        if start not in ("first", "last"):
+            raise ValueError(f"start={start!r}: must be 'first' or 'last'")
+        subscribed = parse_subscriptions(subscribe)
+        found = find_unconsumed(self, group, subscribed, start, limit)
+        if not found and subscribed is None and (text := explain_unknown_group(self, group)) is not None:
             warnings.warn(text, stacklevel=2)
         return found
 

@@ -13,6 +13,7 @@ from rocketstore.cli.options import (
     selection_options,
     store_argument,
     tier_options,
+    unconsumed_options,
     view_options,
 )
 
@@ -22,6 +23,7 @@ from rocketstore.cli.options import (
 @tier_options
 @compacted_option
 @selection_options
+@unconsumed_options
 @click.option(
     "--follow",
     "-f",
@@ -34,6 +36,9 @@ from rocketstore.cli.options import (
 @format_option
 def cat(**options: Any) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
+
+    --unconsumed shows the messages that a consumer group still gets, queue by queue. JSON then has their kind: queue;
+    retry: a delayed retry; pop: popped and not acknowledged. The other conditions do not apply.
 
     The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
     left out. Standard error names their offsets, and the exit status is 1. A message whose body cannot be decoded is

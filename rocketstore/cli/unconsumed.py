@@ -1,0 +1,67 @@
+"""The messages that a consumer group still gets, for commands with --unconsumed."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.cli.text import note
+from rocketstore.cli.view.messages import MessageView
+from rocketstore.messages.text_rows import Row
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.known_names import explain_unknown_group
+from rocketstore.store.overview.unconsumed import Unconsumed, UnconsumedMessage
+from rocketstore.text_values import format_count
+
+AT_ONCE = 500  # messages in memory
+
+
+def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = None) -> tuple[Unconsumed, list[str]]:
+    """Return the messages that a group still gets, and the problems. Parameters: rest: of ``unconsumed_options``."""
+    with warnings.catch_warnings(action="ignore"):  # an unknown group is among the problems
+        found = store.unconsumed(**rest, limit=limit)
+    for text in found.notes:
+        note(f"{store.path}: {text}")
+    problems = list(found.reasons)
+    elsewhere = sum(row.phy_offset is None for row in found)
+    if elsewhere:
+        messages = format_count(elsewhere, "message is", "messages are")
+        problems.append(f"{store.path}: {messages} in a log of its own, and left out: store.unconsumed() lists them")
+    if not found and (text := explain_unknown_group(store, rest["group"])) is not None:
+        problems.append(text)
+    return found, problems
+
+
+def show_unconsumed(
+    store: MessageStore, rest: dict[str, Any], limit: int | None, view: MessageView, output_format: str | None
+) -> None:
+    """Write the messages that a group still gets, queue by queue."""
+    found, problems = find_rest(store, rest, limit)
+
+    def batches() -> Iterator[Sequence[Row]]:
+        rows = [row for row in found if row.phy_offset is not None]
+        for first in range(0, len(rows), AT_ONCE):
+            yield from rows_of(store, rows[first : first + AT_ONCE], view, output_format)
+
+    columns = view.names if view.columns is not None else ["kind", *view.names]
+    write_batches(batches(), output_format, columns=columns, is_full=view.is_full)
+    if not found and not problems:
+        note(f"{store.path}: group {rest['group']!r} has consumed all messages")
+    finish(problems)
+
+
+def rows_of(
+    store: MessageStore, rows: Sequence[UnconsumedMessage], view: MessageView, output_format: str | None
+) -> Iterator[Sequence[Row]]:
+    """Yield the rows to show of some messages, those of each kind together."""
+    log = store.commit_log
+    for kind in dict.fromkeys(row.kind for row in rows):
+        offsets = np.array([row.phy_offset for row in rows if row.kind == kind], np.int64)
+        batch, _ = log.find_messages(offsets)
+        for messages in view.messages(log, [batch]):
+            shown = view.rows(messages)
+            if is_table(output_format):
+                shown = view.for_people(shown)
+            yield shown if view.columns is not None else [{"kind": kind} | row for row in shown]

@@ -1,0 +1,335 @@
+"""Unconsumed: the messages that a consumer group still gets, in its queues, and later as retries or popped messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain, islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.made_by import made_by
+from rocketstore.messages.arguments import split_tags, text_list
+from rocketstore.messages.in_queue import rows_in_queue
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.rows import Rows
+from rocketstore.messages.topics import RETRY_PREFIX
+from rocketstore.preview import Preview
+from rocketstore.queue.queue_source import StoredQueue, records_between
+from rocketstore.state.rocksdb import has_rocksdb_data
+from rocketstore.store.overview.lag import read_queue_ids
+from rocketstore.store.overview.summary import collect_error
+from rocketstore.store.pending.find_pending import PendingFilter, find_pending
+from rocketstore.store.pending.pending_message import POP, RETRY, PendingMessage
+from rocketstore.store.readable_store import ReadableStore
+from rocketstore.survey.broker_config import open_tables
+from rocketstore.text_values import datetime_or_none
+from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.tier_queue import TierQueue
+
+QUEUE = "queue"
+KINDS = QUEUE, RETRY, POP
+COLUMNS = ("topic", "queue_id", "properties", "tags", "keys", "uniq_key", "store_timestamp_ms", "size")
+UNITS_AT_ONCE = 4096
+Start = Literal["first", "last"]
+Subscriptions = Mapping[str, frozenset[str] | None]  # the tags by topic; None for all tags
+
+
+class UnconsumedMessage(NamedTuple):
+    """A message that a consumer group still gets.
+
+    ``kind``: "queue": it is in a queue of the group, behind the group's offset. "retry": a consumer failed, and gets it
+    again at ``due_timestamp``, from its retry topic. "pop": a consumer popped it and has not acknowledged it; others
+    get it again at ``due_timestamp``.
+
+    ``topic``, ``queue_id``, ``queue_offset``: where the group gets it; of a retry ``queue_offset`` is None. Of a popped
+    message they are the place from which it was popped. ``origin_topic``: of a retried message the topic to which it
+    was sent. ``store_timestamp``: epoch ms. ``size``: of the record, bytes. ``phy_offset``: None for a message that is
+    in a log of its own: in tiered storage or of a compacted topic.
+
+    Examples:
+    >>> [message.keys for message in rocketstore.open("demo").unconsumed("billing", limit=2)]
+    [('order-40',), ('order-41',)]
+    """
+
+    kind: str
+    topic: str
+    queue_id: int
+    queue_offset: int | None
+    keys: tuple[str, ...]
+    tags: str | None
+    uniq_key: str | None
+    origin_topic: str | None
+    due_timestamp: int | None
+    store_timestamp: int | None
+    size: int | None
+    phy_offset: int | None
+
+    @property
+    def due_time(self) -> datetime | None:
+        """``due_timestamp`` as a datetime in UTC; None if it is unknown."""
+        return None if self.due_timestamp is None else datetime_or_none(self.due_timestamp)
+
+
+class UnconsumedTotal(NamedTuple):
+    """The messages of a kind that a group still gets from a queue, their bytes, and the oldest store time, epoch ms.
+
+    Examples:
+    >>> [total] = rocketstore.open("demo").unconsumed("billing").totals()
+    >>> total.topic, total.messages
+    ('Orders', 60)
+    """
+
+    kind: str
+    topic: str
+    queue_id: int
+    messages: int
+    log_bytes: int
+    oldest_timestamp: int | None
+
+
+UNCONSUMED_FIELDS = (
+    Field("kind", "u"), MESSAGE_FIELDS["topic"], MESSAGE_FIELDS["queue_id"],
+    Field("queueOffset", "l", nullable=True), MESSAGE_FIELDS["keys"], MESSAGE_FIELDS["tags"],
+    MESSAGE_FIELDS["uniq_key"], Field("originTopic", "u", nullable=True),
+    Field("dueTimestamp", "tsm:UTC", nullable=True), Field("storeTimestamp", "tsm:UTC", nullable=True),
+    Field("size", "i", nullable=True), Field("phyOffset", "l", nullable=True),
+)  # fmt: skip
+TOTAL_FIELDS = (
+    Field("kind", "u"), MESSAGE_FIELDS["topic"], MESSAGE_FIELDS["queue_id"], Field("messages", "l"),
+    Field("logBytes", "l"), Field("oldestTimestamp", "tsm:UTC", nullable=True),
+)  # fmt: skip
+
+
+@made_by("store.unconsumed(group)")
+class Unconsumed(Rows[UnconsumedMessage]):
+    """The messages that a consumer group still gets: queue by queue, then retries and popped messages.
+
+    Attributes: group. notes: assumptions. reasons: why messages may be missing.
+
+    Examples:
+    >>> rest = rocketstore.open("demo").unconsumed("billing")
+    >>> len(rest), rest.group, rest.reasons
+    (60, 'billing', [])
+    """
+
+    def __init__(
+        self, rows: Sequence[UnconsumedMessage], group: str, notes: Sequence[str], reasons: Sequence[str]
+    ) -> None:
+        super().__init__(rows, UNCONSUMED_FIELDS)
+        self.group = group
+        self.notes = list(notes)
+        self.reasons = list(reasons)
+
+    def totals(self) -> Rows[UnconsumedTotal]:
+        """Count messages and bytes by kind and queue, with the oldest store time."""
+        found: dict[tuple[str, str, int], list[UnconsumedMessage]] = {}
+        for row in self:
+            found.setdefault((row.kind, row.topic, row.queue_id), []).append(row)
+        return Rows([_total_of(*key, own) for key, own in sorted(found.items())], TOTAL_FIELDS)
+
+    def _preview(self) -> Preview:
+        return replace(super()._preview(), notes=[*self.notes, *self.reasons])
+
+
+def _total_of(kind: str, topic: str, queue_id: int, rows: Sequence[UnconsumedMessage]) -> UnconsumedTotal:
+    oldest = min((row.store_timestamp for row in rows if row.store_timestamp is not None), default=None)
+    return UnconsumedTotal(kind, topic, queue_id, len(rows), sum(row.size or 0 for row in rows), oldest)
+
+
+def parse_subscriptions(given: str | Iterable[str] | None) -> dict[str, frozenset[str] | None] | None:
+    """Return the tags of each topic of subscriptions such as "Orders=paid || sent" or "Orders"; None for None.
+
+    Raises: ValueError for a subscription without a topic. Source: FilterAPI.buildSubscriptionData.
+    """
+    texts = text_list(given, "subscribe")
+    if texts is None:
+        return None
+    found: dict[str, frozenset[str] | None] = {}
+    for text in texts:
+        topic, _, expression = text.partition("=")
+        if not topic.strip():
+            raise ValueError(f"subscribe={text!r:.80}: give TOPIC, or TOPIC=TagA || TagB")
+        tags = split_tags(expression)
+        found[topic.strip()] = None if tags is None else frozenset(tags)
+    return found
+
+
+# ---- finding -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GroupOffsets:
+    """The offsets from which a group continues, by topic and queue id.
+
+    Attributes: is_broadcast: whether they are those of a broadcasting group: a broker notes the least offset of all its
+    clients, each of which keeps its own offsets. popped: how far messages were popped, if the broker has the popped
+    messages in RocksDB: ``offsets`` are then those of the oldest one that is not acknowledged.
+    """
+
+    group: str
+    offsets: Mapping[str, Mapping[int, int]]
+    is_broadcast: bool
+    popped: Mapping[str, Mapping[int, int]]
+
+    @classmethod
+    def of(cls, store: ReadableStore, group: str) -> GroupOffsets:
+        """Source: BroadcastOffsetManager, PopConsumerService.getPopOffset."""
+        config = store.broker_config
+        store.formats.require_offsets(config)
+        own = config.consumer_offsets.get(group, {})
+        noted = config.consumer_offsets.get(f"{group}@broadcast", {})
+        is_broadcast = bool(noted) and not own
+        pops = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for topic in own)
+        popped: Mapping[str, Mapping[int, int]] = {}
+        if pops and has_rocksdb_data(store.places.pop_database):
+            popped = open_tables(store.places, store.config).read_pull_offsets().get(group, {})
+        return cls(group, noted if is_broadcast else own, is_broadcast, popped)
+
+    def topics(self, subscribed: Subscriptions | None) -> dict[str, frozenset[str] | None]:
+        """Return the topics that the group reads with the tags that it wants: the subscribed ones and its retry topics.
+
+        Without subscriptions: the topics with offsets.
+        """
+        if subscribed is None:
+            retry = self.retry_topic
+            return dict.fromkeys([*self.offsets, *([retry] if self.offsets and retry not in self.offsets else [])])
+        retries = [self.retry_topic, *(f"{self.retry_topic}{mark}{topic}" for topic in subscribed for mark in "_+")]
+        return dict(subscribed) | dict.fromkeys(retries)
+
+    @property
+    def retry_topic(self) -> str:
+        return RETRY_PREFIX + self.group
+
+    def first_offset(self, name: QueueId, queue: StoredQueue, start: Start) -> int:
+        """Return the queue offset from which on the group gets messages.
+
+        A broker gives a group without an offset the offset 0 if the queue begins there, also to read from the last.
+        Source: ConsumerManageProcessor.queryConsumerOffset, RebalancePushImpl.computePullFromWhere.
+        """
+        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        saved = max(table.get(name.topic, {}).get(name.queue_id, -1) for table in (self.offsets, self.popped))
+        if saved >= 0:
+            return max(saved, least)
+        is_skipped = start == "last" and least > 0 and not name.topic.startswith(RETRY_PREFIX)
+        return end if is_skipped else least
+
+
+def find_unconsumed(
+    store: ReadableStore, group: str, subscribed: Subscriptions | None, start: Start, limit: int | None
+) -> Unconsumed:
+    """Find the messages that a group still gets. ``MessageStore.unconsumed`` has the documentation."""
+    reasons: list[str] = []
+    offsets = GroupOffsets.of(store, group)
+    topics = offsets.topics(subscribed)
+    rows = chain(
+        _rows_of_queues(store, offsets, topics, start, reasons),
+        _rows_of_pending(store, group, None if subscribed is None else topics, reasons),
+    )
+    found = list(islice(rows, limit))
+    notes = []
+    if not topics and not found:
+        reasons.append(f"{store.path}: group {group!r} has no offsets: give the topics to which it subscribes")
+    if offsets.is_broadcast:
+        notes.append("the group is a broadcasting one: its clients keep their own offsets, and the least are used")
+    with collect_error(reasons):
+        reasons += store.find_missing_units()
+    return Unconsumed(found, group, notes, reasons)
+
+
+def _rows_of_queues(
+    store: ReadableStore, offsets: GroupOffsets, topics: Subscriptions, start: Start, reasons: list[str]
+) -> Iterator[UnconsumedMessage]:
+    """Yield the messages of queues. Queues that cannot be read are among the reasons."""
+    existing = read_queue_ids(store)
+    known = store.broker_config.topics
+    for topic, tags in sorted(topics.items()):
+        ids = store.queue_ids(topic) if existing is None else existing.get(topic, [])
+        most = known[topic].read_queue_nums if topic in known else None
+        for queue_id in ids:
+            if most is None or 0 <= queue_id < most:
+                with collect_error(reasons):
+                    yield from _rows_of_queue(store, offsets, QueueId(topic, queue_id), tags, start)
+
+
+def _rows_of_queue(
+    store: ReadableStore, offsets: GroupOffsets, name: QueueId, tags: frozenset[str] | None, start: Start
+) -> Iterator[UnconsumedMessage]:
+    queue = store.consume_queue(*name)
+    first = offsets.first_offset(name, queue, start)
+    for part in parts_of(queue):
+        log = store.commit_log if part.log is None else part.log
+        has_offsets = not (part.is_compacted or isinstance(part, TierQueue))
+        begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
+        for units in records_between(part, begin, end, UNITS_AT_ONCE):
+            batch, found = read_records(log, name, units.phy_offsets)
+            places = zip(units.queue_offsets[found].tolist(), units.phy_offsets[found].tolist(), strict=True)
+            yield from (
+                _row_of(batch, row, name, queue_offset, phy_offset if has_offsets else None)
+                for row, (queue_offset, phy_offset) in enumerate(places)
+                if tags is None or batch.tags[row] in tags
+            )
+
+
+def read_records(log: CommitLog, name: QueueId, phy_offsets: np.ndarray) -> tuple[MessageBatch, np.ndarray]:
+    """Read the messages of a queue. Return them, and which of the physical offsets lead to them, int64[m]."""
+    batch, statuses = log.find_messages(phy_offsets, columns=COLUMNS)
+    rows = rows_in_queue(batch, *name)
+    return batch.take(rows), np.flatnonzero(statuses == 0)[rows]
+
+
+def _row_of(
+    batch: MessageBatch, row: int, name: QueueId, queue_offset: int, phy_offset: int | None
+) -> UnconsumedMessage:
+    is_retry = name.topic.startswith(RETRY_PREFIX)
+    return UnconsumedMessage(
+        kind=QUEUE,
+        topic=name.topic,
+        queue_id=name.queue_id,
+        queue_offset=queue_offset,
+        keys=tuple(batch.keys[row]),
+        tags=batch.tags[row],
+        uniq_key=batch.uniq_key[row],
+        origin_topic=batch.properties[row].get("RETRY_TOPIC") if is_retry else None,
+        due_timestamp=None,
+        store_timestamp=int(batch.store_timestamp_ms[row]),
+        size=int(batch.size[row]),
+        phy_offset=phy_offset,
+    )
+
+
+def _rows_of_pending(
+    store: ReadableStore, group: str, topics: Subscriptions | None, reasons: list[str]
+) -> Iterator[UnconsumedMessage]:
+    """Yield the delayed retries and the invisible popped messages of a group. Parameters: topics: None for all."""
+    pending = find_pending(store, PendingFilter(groups=frozenset([group]), kinds=frozenset([RETRY, POP])), None)
+    reasons += pending.reasons
+    for row in pending:
+        if topics is None or row.topic in topics:
+            yield _row_of_pending(store, row)
+
+
+def _row_of_pending(store: ReadableStore, row: PendingMessage) -> UnconsumedMessage:
+    message = store.commit_log.find_message(row.phy_offset) if row.phy_offset >= 0 else None
+    is_pop = row.kind == POP
+    topic = row.popped_topic if is_pop and row.popped_topic is not None else row.topic
+    origin = None if message is None else message.properties.get("RETRY_TOPIC")
+    return UnconsumedMessage(
+        kind=row.kind,
+        topic=topic,
+        queue_id=row.queue_id,
+        queue_offset=row.queue_offset if is_pop else None,
+        keys=row.keys,
+        tags=None if message is None else message.tags,
+        uniq_key=row.uniq_key,
+        origin_topic=row.topic if is_pop and topic != row.topic else None if is_pop else origin,
+        due_timestamp=row.due_timestamp,
+        store_timestamp=None if message is None else message.store_timestamp,
+        size=None if message is None else message.size,
+        phy_offset=None if message is None else row.phy_offset,
+    )
