@@ -29,8 +29,8 @@ def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = Non
     if elsewhere:
         messages = format_count(elsewhere, "message is", "messages are")
         problems.append(f"{store.path}: {messages} in a log of its own, and left out: store.unconsumed() lists them")
-    if not found and (text := explain_unknown_group(store, rest["group"])) is not None:
-        problems.append(text)
+    if not found and (unknown := explain_unknown_group(store, rest["group"])) is not None:
+        problems.append(unknown)
     return found, problems
 
 
