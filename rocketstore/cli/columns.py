@@ -105,6 +105,19 @@ EXPIRING = ("part", "path", "fileBytes", "diskBytes", "modifiedTimestamp", "dele
 QUEUE_LOSSES = ("topic", "queueId", "minOffset", "newMinOffset", "messages", "logBytes")
 GROUP_LOSSES = ("group", "topic", "queueId", "consumerOffset", "newMinOffset", "messages")
 EXPIRY_TOTALS = ("files", "fileBytes", "diskBytes", "messages", "unconsumed", "minPhyOffset", "nextTimestamp")
+COUNTS = (
+    "topic",
+    "queueId",
+    "tag",
+    "bornHost",
+    "storeHost",
+    "reconsumeTimes",
+    "minuteTimestamp",
+    "hourTimestamp",
+    "dayTimestamp",
+    "messages",
+    "logBytes",
+)
 
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")

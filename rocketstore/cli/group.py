@@ -35,6 +35,7 @@ COMMANDS = {  # name: text, in the order of --help
     "query": "Find messages by key, tag, id or time.",
     "get": "Show messages of a queue by offset.",
     "cat": "Show the messages of the log.",
+    "count": "Count messages by topic, time, tag and so on.",
     "export": "Write messages to a Parquet, Arrow, JSON or CSV file.",
     "import": "Put the messages of a file into a store.",
     "hexdump": "Show a record byte by byte.",

@@ -83,9 +83,11 @@ from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
+from rocketstore.store.usage.counts import Counts, count_messages, parse_groupings
 from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
 from rocketstore.store.usage.expiry_plan import ExpiryPlan, plan_expiry
-from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages
+from rocketstore.store.usage.group_counter import GroupCounter
+from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages, scan_options
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
@@ -1056,6 +1058,38 @@ class MessageStore(Previewed, Closable):
             raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
         warn_unknown_topics(self, sorted(topics or ()))
         return measure_messages(self, by, topics, exact=exact)
+
+    def count(
+        self,
+        by: str | Iterable[str],
+        *,
+        topic: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+    ) -> Counts:
+        """Count messages and the bytes of their records by topic, time, tag and so on. It reads the whole log.
+
+        Parameters: by: one or several of topic, queue, tag, day, hour, minute, born_host, store_host and
+        reconsume_times, also with commas between them; days, hours and minutes are those of the store time in UTC. The
+        other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
+        first to before the second. The messages of an inner batch count with the values of its record.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` name
+        damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
+
+        Examples:
+        >>> rocketstore.open("demo").count("topic,queue", topic="Orders")
+        <Counts: 1 row by topic, queue
+        topic   queue_id  messages  log_bytes
+        Orders         0       100      18990>
+        """
+        self._require_open()
+        groupings = parse_groupings(by)
+        times = {"begin_timestamp": since, "end_timestamp": until}
+        options = scan_options(GroupCounter(groupings))
+        scan = self.scan(topics=topic, tags=tag, keys=key, **times, **options)  # type: ignore[arg-type]
+        return count_messages(self, groupings, scan)
 
     def expiry(
         self, *, hours: float | None = None, before: Time | None = None, tz: str | tzinfo | None = None

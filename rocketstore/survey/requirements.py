@@ -202,6 +202,7 @@ ENTRIES: dict[str, Entry] = {
     "config check": Entry((a_store_or_its_config,)),
     "config repair": Entry((*CONFIG, own_places)),
     "config repair dry run": Entry(CONFIG),
+    "count": Entry(READ),
     "dlq": Entry(READ),
     "du": Entry(READ),
     "expire": Entry(READ),

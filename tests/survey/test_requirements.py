@@ -207,6 +207,7 @@ CALLS = {
     "config check": [command("config", "check", has_conf=False)],
     "config repair": [command("config", "repair", has_conf=False)],
     "config repair dry run": [command("config", "repair", "--dry-run", has_conf=False)],
+    "count": [command("count", "--by", "topic")],
     "dlq": [command("dlq")],
     "du": [command("du")],
     "expire": [command("expire")],

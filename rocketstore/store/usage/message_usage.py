@@ -16,6 +16,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.log.inner_batches import count_batch_messages
+from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows, export_rows
@@ -239,25 +240,28 @@ def count_records(store: ReadableStore, by: str, topics: frozenset[str] | None) 
     counter = GroupCounter([by] if by != "queue" else ["topic", "queue"])
     reasons: list[str] = []
     with collect_error(reasons):
-        count_log(store, counter, {"topics": topics}, reasons)
+        scan = store.commit_log.scan(topics=topics, **scan_options(counter))
+        count_scan(store, counter, scan, reasons)
     tallies = {(*values, None) if by == "tag" else values: tally for values, tally in counter.groups().items()}
     return Counted(tallies, [], reasons)
 
 
-def count_log(store: ReadableStore, counter: GroupCounter, conditions: dict[str, Any], reasons: list[str]) -> None:
-    """Add the messages of the log to a counter. Parameters: conditions: of ``CommitLog.scan``.
+def scan_options(counter: GroupCounter) -> dict[str, Any]:
+    """Return the arguments of a scan whose messages will be counted."""
+    columns = dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"])
+    return {"columns": [*columns], "on_corrupt": "skip", "threads": min(os.cpu_count() or 1, THREADS)}
+
+
+def count_scan(store: ReadableStore, counter: GroupCounter, scan: Scan, reasons: list[str]) -> None:
+    """Add the messages of a scan to a counter. Damaged ranges are among the reasons.
 
     Raises: StoreError, OSError, ValueError.
     """
-    columns = dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"])
-    threads = min(os.cpu_count() or 1, THREADS)
-    scan = store.commit_log.scan(columns=[*columns], on_corrupt="skip", threads=threads, **conditions).adapted(
-        warns=False
-    )
-    for batch in scan:
+    quiet = scan.adapted(warns=False)
+    for batch in quiet:
         counter.add(batch, _message_counts(store, batch))
     reasons += [
-        f"{part.error}: the messages from byte {part.begin} to {part.end} are not counted" for part in scan.skipped
+        f"{part.error}: the messages from byte {part.begin} to {part.end} are not counted" for part in quiet.skipped
     ]
 
 

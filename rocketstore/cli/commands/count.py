@@ -1,0 +1,43 @@
+"""The options of ``rocketstore count``."""
+
+from typing import Any
+
+import click
+
+from rocketstore.cli.columns import COUNTS
+from rocketstore.cli.options import (
+    compacted_option,
+    rows_options,
+    selection_options,
+    store_argument,
+    tier_options,
+    unconsumed_options,
+)
+
+
+@click.command()
+@store_argument
+@click.option(
+    "--by",
+    required=True,
+    metavar="A,B",
+    help="One or several of topic, queue, tag, day, hour, minute, born_host, store_host, reconsume_times.",
+)
+@tier_options
+@compacted_option
+@selection_options
+@unconsumed_options
+@rows_options(*COUNTS)
+def count(**options: Any) -> None:
+    """Count the messages of STORE that meet all conditions, and the bytes of their records.
+
+    Days, hours and minutes are those of the store time in UTC. A terminal also gets a bar for each row. One grouping
+    that is no time has the most frequent values first; else rows are sorted by their values.
+
+    --unconsumed counts the messages that a consumer group still gets.
+
+    The log is read. The exit status is 1 if a part of it is damaged, or if no message is found.
+    """
+    from rocketstore.cli.count import run
+
+    run(**options)
