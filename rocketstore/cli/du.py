@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE_TOTALS
-from rocketstore.cli.formats import RowsView, finish, is_table, paths_below, write_list, write_rows_and_totals
+from rocketstore.cli.conditions import Condition
+from rocketstore.cli.formats import RowsView, finish_checked, is_table, paths_below, write_rows, write_rows_and_totals
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -23,6 +24,7 @@ def run(
     exact: bool,
     totals: bool,
     disks: bool,
+    fail_if: tuple[Condition, ...],
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
@@ -31,19 +33,21 @@ def run(
     if disks and (by is not None or totals):
         raise click.UsageError("--disks shows no messages and no sums: give it alone")
     if by is None:
-        show_parts(store, view, totals=totals, disks=disks)
+        show_parts(store, view, fail_if, totals=totals, disks=disks)
     else:
-        show_messages(store, by, topic, view, exact=exact, totals=totals)
+        show_messages(store, by, topic, view, fail_if, exact=exact, totals=totals)
 
 
-def show_parts(store: MessageStore, view: RowsView, *, totals: bool, disks: bool) -> None:
+def show_parts(store: MessageStore, view: RowsView, fail_if: Sequence[Condition], *, totals: bool, disks: bool) -> None:
     """Write the parts of a store, their sums and its disks."""
     usage = store.du()
     total = dict(zip(PARTS, usage.total(), strict=True))
+    parts = [dict(zip(PARTS, part, strict=True)) for part in usage]
+    space = [dict(zip(DISKS, disk, strict=True)) for disk in usage.disks]
     below = paths_below(Path(str(store.path)))
     if not disks:
         write_rows_and_totals(
-            [dict(zip(PARTS, part, strict=True)) for part in usage],
+            parts,
             [{name: total[name] for name in PART_TOTALS}],
             view,
             lambda rows: in_percent(below(rows)),
@@ -52,12 +56,19 @@ def show_parts(store: MessageStore, view: RowsView, *, totals: bool, disks: bool
             only_totals=totals,
         )
     if disks or (not totals and is_table(view.output_format) and view.columns is None):
-        write_list(DISKS, usage.disks, view, in_percent)
-    finish(usage.reasons)
+        write_rows(space, view, in_percent, columns=DISKS)
+    finish_checked(usage.reasons, fail_if, parts, [total], space)
 
 
 def show_messages(
-    store: MessageStore, by: Any, topics: tuple[str, ...], view: RowsView, *, exact: bool, totals: bool
+    store: MessageStore,
+    by: Any,
+    topics: tuple[str, ...],
+    view: RowsView,
+    fail_if: Sequence[Condition],
+    *,
+    exact: bool,
+    totals: bool,
 ) -> None:
     """Write what the messages of each group take, and the sums."""
     with warnings.catch_warnings(action="ignore"):  # unknown topics are among the problems
@@ -65,9 +76,11 @@ def show_messages(
     columns = [FIELDS[name].name for name in COLUMNS[by]]
     total = usage.total()
     sums = total.messages, total.log_bytes, total.queue_bytes, usage.other_bytes, usage.is_exact
+    rows: list[Row] = [dict(zip(columns, cells, strict=True)) for cells in usage.cells()]
+    totals_row: Row = dict(zip(USAGE_TOTALS, sums, strict=True))
     write_rows_and_totals(
-        [dict(zip(columns, cells, strict=True)) for cells in usage.cells()],
-        [dict(zip(USAGE_TOTALS, sums, strict=True))],
+        rows,
+        [totals_row],
         view,
         in_percent,
         columns=columns,
@@ -76,7 +89,8 @@ def show_messages(
     )
     for text in (f"counted {basis(is_exact=exact)}", *usage.notes):
         note(f"{store.path}: {text}")
-    finish([*usage.reasons, *explain_unknown_names(store, topics, ())])
+    problems = [*usage.reasons, *explain_unknown_names(store, topics, ())]
+    finish_checked(problems, fail_if, rows, [totals_row])
 
 
 def in_percent(rows: Sequence[Row]) -> list[Row]:

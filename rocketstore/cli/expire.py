@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
-from rocketstore.cli.formats import RowsView, finish, is_table, paths_below, write_list
+from rocketstore.cli.conditions import Condition
+from rocketstore.cli.formats import RowsView, finish_checked, is_table, paths_below, write_list
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
 from rocketstore.store.message_store import MessageStore
@@ -24,6 +25,7 @@ def run(
     groups: bool,
     totals: bool,
     apply: bool,
+    fail_if: tuple[Condition, ...],
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
@@ -32,7 +34,10 @@ def run(
     if queues + groups + totals > 1:
         raise click.UsageError("--queues, --groups and --totals: give one of them")
     plan = store.expiry(hours=hours, before=before, tz=tz)
-    if apply and len(plan):
+    rows = [dict(zip(EXPIRING, row, strict=True)) for row in plan]
+    sums = [dict(zip(EXPIRY_TOTALS, totals_of(plan), strict=True))]
+    applies = apply and not any(condition.is_met(rows, sums) for condition in fail_if)
+    if applies and len(plan):
         apply_plan(ctx, store, plan)
     if queues:
         write_list(QUEUE_LOSSES, plan.queues, view)
@@ -48,8 +53,8 @@ def run(
             write_list(GROUP_LOSSES, plan.groups, view)
     for text in plan.notes:
         note(f"{store.path}: {text}")
-    note(f"{store.path}: {'deleted' if apply else 'would be deleted'}: {describe_plan(plan)}")
-    finish(plan.reasons)
+    note(f"{store.path}: {'deleted' if applies else 'would be deleted'}: {describe_plan(plan)}")
+    finish_checked(plan.reasons, fail_if, rows, sums)
 
 
 def totals_of(plan: ExpiryPlan) -> Sequence[Any]:

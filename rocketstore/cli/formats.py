@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
+from rocketstore.cli.conditions import FAILED, Condition
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, WORDS, escaped, note, printable
 from rocketstore.cli.text import command as shell_command
 from rocketstore.config import camel_case
@@ -236,6 +237,24 @@ def finish(problems: Iterable[object]) -> None:
         report(problem)
     if found:
         raise click.exceptions.Exit(1)
+
+
+def finish_checked(
+    problems: Iterable[object], conditions: Iterable[Condition], rows: Sequence[Row], *sums: Sequence[Row]
+) -> None:
+    """Report all problems, and each condition of --fail-if that is met.
+
+    Exit with status 3 if a condition is met, else with status 1 if there is a problem.
+    """
+    met = [condition for condition in conditions if condition.is_met(rows, *sums)]
+    for condition in met:
+        note(f"--fail-if: {condition.text}")
+    if not met:
+        finish(problems)
+        return
+    for problem in problems:
+        report(problem)
+    raise click.exceptions.Exit(FAILED)
 
 
 def write_parts(

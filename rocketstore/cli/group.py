@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
-fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if the \
-program that reads the output ends first."""
+fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong usage; 3 if a \
+condition of --fail-if is met; 130 after Ctrl-C; 141 if the program that reads the output ends first."""
 HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
 COMMANDS = {  # name: text, in the order of --help

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from rocketstore.cli.columns import LAG_TOTALS, LAGS
-from rocketstore.cli.formats import RowsView, finish, is_table, write_rows
+from rocketstore.cli.conditions import Condition
+from rocketstore.cli.formats import RowsView, finish_checked, is_table, write_rows
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.errors import StoreError
@@ -20,7 +21,7 @@ from rocketstore.text_values import find_similar, format_count, format_duration
 AGE = "oldestAgeSeconds"
 
 
-def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) -> None:
+def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Condition, ...], view: RowsView) -> None:
     """Run the command with the values of its options."""
     config = store.broker_config
     name = config.offsets_file
@@ -35,10 +36,11 @@ def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
     note_queues_not_read(config, group)
     note_elsewhere(store, {entry.topic for entry in lags})
     now = time.time_ns() // 1_000_000
+    rows, sums = [row_of(entry, now) for entry in lags], total_rows(lags, now)
     if not totals:
-        write_rows([row_of(entry, now) for entry in lags], view, for_people, columns=LAGS)
+        write_rows(rows, view, for_people, columns=LAGS)
     if totals or (is_table(view.output_format) and view.columns is None):
-        write_rows(total_rows(lags, now), view, totals_for_people, columns=LAG_TOTALS)
+        write_rows(sums, view, totals_for_people, columns=LAG_TOTALS)
     problems += [entry.problem for entry in lags if entry.problem is not None]
     if not lags and not problems:
         text = f"{store.path}: {nothing_saved(config, group)}"
@@ -46,7 +48,7 @@ def run(store: MessageStore, group: str | None, totals: bool, view: RowsView) ->
             problems = [text]
         else:
             note(text)
-    finish(problems)
+    finish_checked(problems, fail_if, rows, sums)
 
 
 def is_empty(store: MessageStore) -> bool:

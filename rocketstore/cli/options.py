@@ -178,6 +178,24 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
     return decorate
 
 
+def fail_if_option(*columns: str) -> Callable[[Command], Command]:
+    """Return the option ``--fail-if``. The command gets a tuple of Condition.
+
+    Parameters: columns: of numbers, in the rows and sums of the command.
+    """
+
+    def parse(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[Any, ...]:
+        from rocketstore.cli.conditions import parse_condition
+
+        try:
+            return tuple(parse_condition(text, columns) for text in texts)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    text = f"Exit with status 3 if a row or a sum meets this, such as '{columns[0]} > 1000'. May be repeated."
+    return click.option("--fail-if", multiple=True, metavar="CONDITION", callback=parse, help=text)
+
+
 format_option = click.option(
     "--format",
     "output_format",

@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Sequence
 
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
-from rocketstore.cli.formats import RowsView, finish, write_rows_and_totals
+from rocketstore.cli.conditions import Condition
+from rocketstore.cli.formats import RowsView, finish_checked, write_rows_and_totals
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -22,6 +23,7 @@ def run(
     until: int | None,
     overdue: bool,
     totals: bool,
+    fail_if: tuple[Condition, ...],
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
@@ -43,7 +45,7 @@ def run(
     )
     if not found and not problems:
         note(f"{store.path}: no such message is pending")
-    finish(problems)
+    finish_checked(problems, fail_if, rows, sums)
 
 
 def for_people(rows: Sequence[Row], now: int) -> list[Row]:

@@ -6,8 +6,13 @@ import click
 
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTALS
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import rows_options, store_argument
+from rocketstore.cli.options import fail_if_option, rows_options, store_argument
 
+NUMBERS = tuple(
+    name
+    for name in dict.fromkeys([*DISKS, *PARTS, *USAGE, *USAGE_TOTALS])
+    if name.endswith(("Bytes", "hare")) or name in ("files", "messages", "items")
+)
 GROUPINGS = "topic", "queue", "day", "hour", "tag"
 
 
@@ -20,6 +25,7 @@ GROUPINGS = "topic", "queue", "day", "hour", "tag"
 @click.option("--exact", is_flag=True, help="With --by: count the records of the log, which reads the whole log.")
 @click.option("--totals", is_flag=True, help="Only show the sums.")
 @click.option("--disks", is_flag=True, help="Only show the disks, and the space that they have left.")
+@fail_if_option(*NUMBERS)
 @rows_options(*dict.fromkeys([*PARTS, *PART_TOTALS, *DISKS, *USAGE, *USAGE_TOTALS]))
 def du(**options: Any) -> None:
     """Show what takes the space of STORE, the largest first.
@@ -32,7 +38,7 @@ def du(**options: Any) -> None:
     counted by the units of the queues: tags by their hashes, days and hours (UTC) by some store times of each queue.
     otherBytes of the log are blanks, and records without a unit. --exact reads the log instead.
 
-    The exit status is 1 if a part cannot be read.
+    The exit status is 1 if a part cannot be read. Without --by, --fail-if also knows the disks: "usedShare > 80%".
     """
     from rocketstore.cli.du import run
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.columns import LAG_TOTALS, LAGS
+from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.options import rows_options, store_argument, tier_options
+from rocketstore.cli.options import fail_if_option, rows_options, store_argument, tier_options
 
 
 @click.command()
@@ -14,6 +14,7 @@ from rocketstore.cli.options import rows_options, store_argument, tier_options
 @tier_options
 @click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
+@fail_if_option("lag", AGE)
 @rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]))
 def lag(**options: Any) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
@@ -26,6 +27,7 @@ def lag(**options: Any) -> None:
 
     The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
     config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.
+    --fail-if "age > 1h" is about the oldest message that a group has not consumed.
     """
     from rocketstore.cli.lag import run
 

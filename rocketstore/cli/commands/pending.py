@@ -6,7 +6,7 @@ import click
 
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
-from rocketstore.cli.options import rows_options, store_argument, time_option
+from rocketstore.cli.options import fail_if_option, rows_options, store_argument, time_option
 
 KINDS = "delay", "timer", "half", "pop", "retry"
 
@@ -22,6 +22,7 @@ KINDS = "delay", "timer", "half", "pop", "retry"
 @time_option("--until", "Only messages that are due before this time.")
 @click.option("--overdue", is_flag=True, help="Only messages that are due before now.")
 @click.option("--totals", is_flag=True, help="Only show the number of messages by kind, topic and hour.")
+@fail_if_option("messages", "checkTimes")
 @rows_options(*dict.fromkeys([*PENDING, *PENDING_TOTALS, "age"]))
 def pending(**options: Any) -> None:
     """Show the messages that wait, and until when.
@@ -34,6 +35,7 @@ def pending(**options: Any) -> None:
 
     The checkpoints of the broker say which messages are delivered. What a killed broker delivered after its last
     checkpoint is found in the topics themselves. The exit status is 1 if the answer may be incomplete.
+    --fail-if "rows > 100" is about the number of all messages, "messages > 100" about those of a kind, topic and hour.
     """
     from rocketstore.cli.pending import run
 
