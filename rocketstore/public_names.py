@@ -74,6 +74,8 @@ from rocketstore.store.usage.expiry_plan import GroupLoss as GroupLoss
 from rocketstore.store.usage.expiry_plan import QueueLoss as QueueLoss
 from rocketstore.store.usage.message_usage import GroupUsage as GroupUsage
 from rocketstore.store.usage.message_usage import MessageUsage as MessageUsage
+from rocketstore.store.usage.metrics import Metrics as Metrics
+from rocketstore.store.usage.metrics import Sample as Sample
 from rocketstore.survey.broker_config import BrokerConfig as BrokerConfig
 from rocketstore.verify.findings import Finding as Finding
 from rocketstore.verify.findings import VerifyReport as VerifyReport

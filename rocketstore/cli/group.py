@@ -40,6 +40,7 @@ COMMANDS = {  # name: text, in the order of --help
     "import": "Put the messages of a file into a store.",
     "hexdump": "Show a record byte by byte.",
     "verify": "Check a store and show each problem.",
+    "metrics": "Write numbers of a store for a monitoring system.",
     "report": "Write a page with charts about a store.",
     "recover": "Make a store sound after a crash.",
     "rebuild": "Build queues and index from the log alone.",

@@ -88,6 +88,7 @@ from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
 from rocketstore.store.usage.expiry_plan import ExpiryPlan, plan_expiry
 from rocketstore.store.usage.group_counter import GroupCounter
 from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages, scan_options
+from rocketstore.store.usage.metrics import Metrics, read_metrics
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
@@ -1090,6 +1091,16 @@ class MessageStore(Previewed, Closable):
         options = scan_options(GroupCounter(groupings))
         scan = self.scan(topics=topic, tags=tag, keys=key, **times, **options)  # type: ignore[arg-type]
         return count_messages(self, groupings, scan)
+
+    def metrics(self) -> Metrics:
+        """Return numbers of the store for a monitoring system: messages, disk, consumer lag, pending messages.
+
+        Returns: a sequence of samples that also converts itself, and whose ``text`` is that of OpenMetrics. Its
+        ``reasons`` say why numbers are missing.
+        """
+        self._require_open()
+        with held_lists(self.path):
+            return read_metrics(self)
 
     def expiry(
         self, *, hours: float | None = None, before: Time | None = None, tz: str | tzinfo | None = None

@@ -213,6 +213,7 @@ ENTRIES: dict[str, Entry] = {
     "info": Entry(READ_ANY),
     "lag": Entry((*READ, readable_offsets)),
     "ls": Entry(READ),
+    "metrics": Entry(READ),
     "offset": Entry(READ),
     "pending": Entry(READ),
     "query": Entry(READ_ANY),

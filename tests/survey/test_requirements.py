@@ -218,6 +218,7 @@ CALLS = {
     "info": [command("info")],
     "lag": [command("lag")],
     "ls": [command("ls")],
+    "metrics": [command("metrics")],
     "offset": [command("offset", after=("--time", "0"))],
     "pending": [command("pending")],
     "query": [command("query", "--topic", "T", "--key", "key")],
