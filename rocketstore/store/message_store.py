@@ -1081,9 +1081,9 @@ class MessageStore(Previewed, Closable):
 
         Examples:
         >>> rocketstore.open("demo").count("topic,queue", topic="Orders")
-        <Counts: 1 row by topic, queue
+        <Counts: 1 row by topic, queue>
         topic   queue_id  messages  log_bytes
-        Orders         0       100      18990>
+        Orders         0       100      12880
         """
         self._require_open()
         groupings = parse_groupings(by)

@@ -400,7 +400,7 @@ def complete(words, shell="bash", **more):
 
 
 def test_shells_complete_commands_and_options():
-    assert complete("rocketstore ex", COMP_CWORD="1") == "plain,export\n"
+    assert complete("rocketstore exp", COMP_CWORD="1") == "plain,expire\nplain,export\n"
     options = complete("rocketstore cat store --be", COMP_CWORD="3")
     assert options == "plain,--begin-offset\n"
     assert complete("rocketstore config ", COMP_CWORD="2") == "plain,check\nplain,repair\n"
@@ -410,7 +410,7 @@ def test_shells_complete_commands_and_options():
 def test_every_command_has_help():
     listed = [line.split()[0] for line in run("--help").stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
     assert listed[:12] == [
-        "info", "ls", "du", "expire", "lag", "pending", "dlq", "offset", "query", "get", "cat", "export",
+        "info", "ls", "du", "expire", "lag", "pending", "dlq", "offset", "query", "get", "cat", "count",
     ]  # fmt: skip
     assert "..." not in run("--help").stdout.split("Commands:")[1]
     for name in listed:
