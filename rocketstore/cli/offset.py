@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from rocketstore.cli.formats import RowsView, write_parts, write_rows
-from rocketstore.cli.store_notes import note_assumptions
+from rocketstore.cli.store_notes import note_assumptions, note_elsewhere
 from rocketstore.cli.text import note
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.text_rows import Row
@@ -32,6 +32,7 @@ def run(
         found, _, reasons = store.find_phy_offset_by_time(time, exact_times=exact_times)
         write_rows([{"phyOffset": found}], view)
         note_assumptions(store, reasons)
+        note_elsewhere(store)
         if found >= store.commit_log.max_phy_offset:
             note(f"{store.path}: {nothing} later: {found} is the end of the log")
         return
@@ -61,6 +62,7 @@ def run(
     try:
         write_parts((partial(rows_of, number) for number in queues), view, problems)
     finally:
+        note_elsewhere(store, [topic])
         if without_message:
             ids = ", ".join(map(str, without_message))
             end = "earlier: this is the first offset" if upper else "later: the next message will get this offset"

@@ -176,7 +176,9 @@ def test_without_tiered_a_store_is_its_local_files(golden):
 def test_commands_say_how_many_messages_are_in_the_tier(golden):
     for words in (["get", golden, "Lake", "0", "3"], ["query", golden, "--topic", "Lake", "--key", "grp-1"]):
         assert "594 messages of 3 queues are only in tiered storage" in run(*words).stderr
-    assert "130 messages of 1 queue are only in tiered storage" in run("cat", golden, "--topic", "Creek").stderr
+    for words in (["cat", golden, "--topic", "Creek"], ["offset", golden, "--topic", "Creek", "--time", "0"]):
+        assert "130 messages of 1 queue are only in tiered storage" in run(*words).stderr
+    assert "724 messages of 4 queues are only in tiered storage" in run("offset", golden, "--time", "0").stderr
 
 
 def test_commands_read_the_tier_on_request(golden, tmp_path):
