@@ -138,7 +138,7 @@ class RootPlaces(Generic[AnyPath]):
         """The directory of DLedger's log of a member. Source: DLedgerConfig.getDefaultPath."""
         return self.root / f"dledger-{self_id}"
 
-    # ---- formats that are not read -------------------------------------------------------------------------
+    # ---- formats that are only read ------------------------------------------------------------------------
 
     @property
     def queue_databases(self) -> tuple[AnyPath, AnyPath]:

@@ -413,7 +413,7 @@ KINDS = {
     "foreign-file": Kind(INFO, "a file or directory does not belong to a store", "leaves it alone"),
     "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
     "foreign-file-fatal": Kind(ERROR, "a stray file is among files that a broker loads", STOPS),
-    "not-checked": Kind(INFO, "a part of the store is in a format that rocketstore does not read", "reads it"),
+    "not-checked": Kind(INFO, "a part of the store is not checked", "reads it"),
     "unreadable": Kind(ERROR, "a file cannot be read", STOPS),
     "directory-unreadable": Kind(
         ERROR,
