@@ -147,8 +147,8 @@ def get_message(
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
     wanted = split_tags(tags)
     log, queue, least, most = view.log, view.queue, view.least, view.most
-    if misplaced := find_misplaced(view, queue_offset):
-        return GetMessageResult(*misplaced, least, most, empty_batch(message_fields()))
+    if outside := find_status_outside(view, queue_offset):
+        return GetMessageResult(*outside, least, most, empty_batch(message_fields()))
     if wanted is None and limits is None and max_msg_nums <= FEW:
         few = read_few_units(view, queue_id, queue_offset, max_msg_nums)
         if few:
@@ -193,7 +193,7 @@ def read_few_units(view: QueueView, queue_id: QueueId, queue_offset: int, count:
     return messages
 
 
-def find_misplaced(view: QueueView, queue_offset: int) -> tuple[GetMessageStatus, int] | None:
+def find_status_outside(view: QueueView, queue_offset: int) -> tuple[GetMessageStatus, int] | None:
     """Return the status and the next queue offset of a read outside the bounds of a queue; None within them."""
     least, most, is_compacted = view.least, view.most, view.queue.is_compacted
     if (0 if is_compacted else least) <= queue_offset < most:

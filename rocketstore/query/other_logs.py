@@ -69,11 +69,11 @@ def choose_before(end: int, batch: MessageBatch) -> np.ndarray:
     return np.flatnonzero(batch.queue_offset < end)
 
 
-def choose_outside(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarray:
-    """Return the numbers of the messages, int64[n], that are in none of some compacted queues.
+def find_rows_of_log(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarray:
+    """Return the numbers of the messages, int64[n], that are read from the commit log, not from compacted queues.
 
-    A message is outside a queue if its queue offset is the one in ``ends`` or a later one. A message without a key is
-    never outside: the compaction leaves it out.
+    Of a compacted queue these are messages with the queue offset in ``ends`` or a later one. A message without a key
+    is not read: the compaction leaves it out.
     """
     queues = map(QueueId, batch.topic, batch.queue_id.tolist())
     limits = np.array([ends.get(queue, LONG_MIN) for queue in queues], np.int64)
@@ -81,17 +81,17 @@ def choose_outside(ends: Mapping[QueueId, int], batch: MessageBatch) -> np.ndarr
     return np.flatnonzero((batch.queue_offset >= limits) & (has_key | (limits == LONG_MIN)))
 
 
-def outside_of(ends: Mapping[QueueId, int]) -> RowChoice | None:
-    """Return the choice of the messages of a log that are in none of some compacted queues; None for all messages.
+def choose_rows_of_log(ends: Mapping[QueueId, int]) -> RowChoice | None:
+    """Return the choice of the messages that are read from the commit log, not from compacted queues; None for all.
 
     Parameters: ends: by queue, the queue offset from which on messages are read from the log again.
     """
-    return RowChoice((*QUEUE_COLUMNS, "keys"), partial(choose_outside, ends)) if ends else None
+    return RowChoice((*QUEUE_COLUMNS, "keys"), partial(find_rows_of_log, ends)) if ends else None
 
 
 def leave_out_queues(scan: Scan, queues: Iterable[QueueId]) -> Scan:
     """Return a scan of the commit log without the messages of some compacted queues."""
-    return scan.with_rows(outside_of(dict.fromkeys(queues, LONG_MAX)))
+    return scan.with_rows(choose_rows_of_log(dict.fromkeys(queues, LONG_MAX)))
 
 
 # ---- plans -------------------------------------------------------------------------------------------------
@@ -226,5 +226,5 @@ def follow_all_logs(
     older: Iterator[MessageBatch] = chain.from_iterable(scan_other_logs(others, {"columns": columns}))
     if stop is not None:
         older = takewhile(lambda batch: not stop.is_set(), older)
-    rows = outside_of({other.queue: other.end for other in others if not other.is_tier})
+    rows = choose_rows_of_log({other.queue: other.end for other in others if not other.is_tier})
     return chain(older, follow_batches(log, begin, poll, stop, columns, rows))

@@ -14,7 +14,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
-from rocketstore.query.other_logs import OtherLog, choose_outside, choose_queues, plan_other_logs, scan_other_logs
+from rocketstore.query.other_logs import OtherLog, choose_queues, find_rows_of_log, plan_other_logs, scan_other_logs
 from rocketstore.query.query_messages import QueryMessagesResult
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.tier.tier_index import TierIndex
@@ -80,7 +80,7 @@ def add_other_messages(
             batch = found[row]
             if topic in compacted_topics:
                 complete[row] = topic not in sources.shared_topics or (complete[row] and len(batch) < most)
-                batch = batch.take(choose_outside(dict.fromkeys(sources.compacted, LONG_MAX), batch))
+                batch = batch.take(find_rows_of_log(dict.fromkeys(sources.compacted, LONG_MAX), batch))
                 batch = _join(batch, of_compaction.get((topic, key), []), most)
             older = tier.find(topic, key)
             batches.append(_join(batch, older.batches, most))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import to_path
 from rocketstore.java_text import parse_int
-from rocketstore.state.tier_metadata import read_tier_metadata
+from rocketstore.state.tier_metadata import find_tier_metadata
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.tier.open_index import SLOTS_NAME
 from rocketstore.tier.places import TierPlaces, find_tier
@@ -27,5 +27,5 @@ def open_tier(places: AnyPlaces, config: StoreConfig) -> TierPlaces:
         text = "pass tiered_store_file_path in the configuration (--tier PATH)"
         raise ValueError(f"{places.root}: the directory of tiered storage is not known: {text}")
     named = config.other.get("brokerName", "").strip()
-    brokers = [named] if named else read_tier_metadata(places.tiered_metadata).brokers
+    brokers = [named] if named else find_tier_metadata(places.tiered_metadata).brokers
     return find_tier(to_path(path), config.other.get("brokerClusterName", "").strip() or None, brokers)

@@ -15,7 +15,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.state.tier_metadata import SegmentNote, TierNotes, read_tier_notes
+from rocketstore.state.tier_metadata import TierMetadata, TierSegment, read_tier_metadata
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.open_tier import find_index_slots, open_tier
 from rocketstore.survey.places import StorePlaces
@@ -43,37 +43,37 @@ def check_tier(places: StorePlaces[Path], config: StoreConfig, findings: Finding
         return
     with findings.reporting_errors(places.tiered_metadata, UNREADABLE):
         tier = open_tier(places, config)
-        notes = _read_notes(places, findings)
+        metadata = _read_metadata(places, findings)
         for queue in tier.queues():
             name = f"{tier.root.name}/{queue.topic}/{queue.queue_id}"
-            _check_segments(tier.log(queue), notes.logs.get(name), places, findings)
-            _check_segments(tier.units(queue), notes.units.get(name), places, findings)
+            _check_segments(tier.log(queue), metadata.logs.get(name), places, findings)
+            _check_segments(tier.units(queue), metadata.units.get(name), places, findings)
             with findings.reporting_errors(tier.units(queue), UNREADABLE):
                 _check_queue(tier, queue, config, findings, quick=quick)
         name = f"{tier.root.name}/{INDEX_QUEUE}"
-        _check_segments(tier.index, notes.of_index.get(name), places, findings)
+        _check_segments(tier.index, metadata.of_index.get(name), places, findings)
         if not quick:
-            _check_index(tier, notes.topics, config, findings)
+            _check_index(tier, metadata.topics, config, findings)
             _check_open_files(places, config, findings)
         _check_gaps_to_log(tier, places, config, findings)
 
 
-def _read_notes(places: StorePlaces[Path], findings: Findings) -> TierNotes:
+def _read_metadata(places: StorePlaces[Path], findings: Findings) -> TierMetadata:
     """Read the metadata. If it cannot be read, no segments are compared with it."""
     with findings.reporting_errors(places.tiered_metadata, "tier-metadata"):
-        return read_tier_notes(places.tiered_metadata)
-    return TierNotes({}, {}, {}, {})
+        return read_tier_metadata(places.tiered_metadata)
+    return TierMetadata()
 
 
 # ---- segments ----------------------------------------------------------------------------------------------
 
 
 def _check_segments(
-    directory: StorePath, noted: Mapping[int, SegmentNote] | None, places: StorePlaces[Path], findings: Findings
+    directory: StorePath, listed: Mapping[int, TierSegment] | None, places: StorePlaces[Path], findings: Findings
 ) -> None:
     """Report files that are no segments, gaps and overlaps, and differences to the metadata.
 
-    Parameters: noted: the segments by their begin; None if the metadata does not have the directory.
+    Parameters: listed: the segments by their begin; None if the metadata does not have the directory.
     """
     with findings.reporting_errors(directory, UNREADABLE):
         segments, others = find_segments(directory)
@@ -90,24 +90,24 @@ def _check_segments(
                 findings.add("tier-segment-missing", segment.path, 0, detail)
             elif segment.file_from_offset < before.end_offset:
                 findings.add("tier-segment-size", before.path, 0, f"ends behind the begin of {segment.path.name}")
-        for path, detail in _compare_notes(directory, segments, noted):
+        for path, detail in _compare_with_metadata(directory, segments, listed):
             findings.add("tier-metadata", path, 0, f"{places.tiered_metadata.name}: {detail}")
 
 
-def _compare_notes(
-    directory: StorePath, segments: list[RunFile], noted: Mapping[int, SegmentNote] | None
+def _compare_with_metadata(
+    directory: StorePath, segments: list[RunFile], listed: Mapping[int, TierSegment] | None
 ) -> Iterator[tuple[StorePath, str]]:
     """Yield the paths of segments that differ from the metadata, and the difference."""
-    if noted is None:
+    if listed is None:
         return
     sizes = {segment.file_from_offset: segment.size for segment in segments}
     for segment in segments:
-        if segment.file_from_offset not in noted:
+        if segment.file_from_offset not in listed:
             yield segment.path, "does not list this segment"
-    for begin, note in noted.items():
+    for begin, entry in listed.items():
         size = sizes.get(begin, 0)
-        if not note.is_deleted and size < note.size:
-            yield directory, f"lists {note.size} bytes from {begin} on, where {size} are"
+        if not entry.is_deleted and size < entry.size:
+            yield directory, f"lists {entry.size} bytes from {begin} on, where {size} are"
 
 
 # ---- queues ------------------------------------------------------------------------------------------------

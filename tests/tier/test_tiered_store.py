@@ -16,7 +16,7 @@ from support.stores import GOLDEN
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.state.tier_metadata import read_tier_metadata
+from rocketstore.state.tier_metadata import find_tier_metadata
 from rocketstore.tier.places import find_tier, hash_prefix
 from rocketstore.tier.segments import open_segments
 from rocketstore.tier.tier_queue import TierQueue
@@ -263,7 +263,7 @@ def test_the_metadata_names_the_broker_among_others(root):
 
 
 def test_metadata_has_the_queues_of_the_tier(golden):
-    metadata = read_tier_metadata(golden / "config" / "tieredStoreMetadata.json")
+    metadata = find_tier_metadata(golden / "config" / "tieredStoreMetadata.json")
     assert metadata.brokers == {"lab"}
     assert metadata.queues["Creek", 0] == (0, 130)
 
@@ -274,7 +274,7 @@ def test_metadata_has_the_queues_of_the_tier(golden):
 def test_metadata_that_cannot_be_read_counts_as_missing(tmp_path, text):
     path = tmp_path / "tieredStoreMetadata.json"
     path.write_bytes(text)
-    assert read_tier_metadata(path).queues == {}
+    assert find_tier_metadata(path).queues == {}
 
 
 def test_names_have_the_hash_of_rocketmq():

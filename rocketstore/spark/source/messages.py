@@ -36,7 +36,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import MAX_BATCH
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
-from rocketstore.query.other_logs import OtherLog, outside_of
+from rocketstore.query.other_logs import OtherLog, choose_rows_of_log
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.source.plan import (
     Range,
@@ -92,7 +92,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[LogPart | OtherLogsPart]:
         with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
-            rows = outside_of(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
+            rows = choose_rows_of_log(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
             parts = [replace(part_of(store.commit_log, ranges), rows=rows) for ranges in self.plan(store)]
             return [*parts, *plan_other_logs(store, self.options)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.state.tier_metadata import read_tier_metadata
+from rocketstore.state.tier_metadata import find_tier_metadata
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import format_count
 
@@ -19,7 +19,7 @@ def describe_tier(store: ReadableStore, topics: Collection[str] | None = None) -
     """
     if not store.formats.is_tiered:
         return None
-    queues = read_tier_metadata(store.places.tiered_metadata).queues
+    queues = find_tier_metadata(store.places.tiered_metadata).queues
     if not queues:
         return f"{store.path}: the broker uses tiered storage: older messages may be only there"
     older = {
