@@ -254,10 +254,11 @@ def _get_message_of_parts(
         if (place >= part.max_queue_offset and not is_last) or (found and count <= 0):
             continue
         begin = max(place, part.min_queue_offset) if found or part is not parts[0] else place
-        result = read(part, begin, count)
-        found.append(result)
-        place = result.next_begin_offset
-    hits = [result for result in found if result] or found[:1]
+        found.append(read(part, begin, count))
+        place = found[-1].next_begin_offset
+        if place < part.max_queue_offset:
+            break  # the next messages are in this part
+    hits = [result for result in found if result] or found[-1:]
     messages = MessageBatch.join([result.messages for result in hits])
     return GetMessageResult(hits[-1].status, hits[-1].next_begin_offset, least, most, messages)
 

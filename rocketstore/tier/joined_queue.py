@@ -96,7 +96,7 @@ class JoinedQueue(Closable):
         units = _without_offsets(parts[0][start : stop : key.step])
         if len(parts) == 1 or stop <= parts[0].max_queue_offset:
             return units
-        return join_units([units, parts[1][parts[0].max_queue_offset : stop]])
+        return join_units([units, parts[1][parts[1].min_queue_offset : stop]])
 
     def __iter__(self) -> Iterator[CqUnit]:
         for part in self.parts:

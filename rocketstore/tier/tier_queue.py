@@ -209,7 +209,9 @@ class TierQueue(Closable):
         offsets = range(self._begin, self._end)
         if is_lower:
             return self._begin + bisect.bisect_left(offsets, time, key=self.read_time)
-        return max(self._begin + bisect.bisect_right(offsets, time, key=self.read_time) - 1, self._begin)
+        found = self._begin + bisect.bisect_right(offsets, time, key=self.read_time) - 1
+        is_message = found >= self._begin and self.read_time(found) >= 0
+        return found if is_message else self._begin
 
     def read_time(self, queue_offset: int) -> int:
         """Return the store time of a message, epoch ms; -1 if its record cannot be read."""

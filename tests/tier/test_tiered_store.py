@@ -307,6 +307,31 @@ def test_a_queue_ends_where_a_segment_is_missing(root):
     with open_tiered(root) as store:
         messages = list(read(store, "Lake", 0, 7))
         assert [message.queue_offset for message in messages] == [*range(100), 198, 199]
+        queue = store.consume_queue("Lake", 0)
+        assert [unit.queue_offset for unit in queue[:]] == [unit.queue_offset for unit in queue]
+
+
+def test_a_queue_whose_first_segments_expired_begins_behind_them(root):
+    segments(root, "Lake/0", "COMMIT_LOG")[0].unlink()
+    with open_tiered(root) as store:
+        assert store.get_offset_by_time("Lake", 0, 0, "upper") == 0
+    segments(root, "Lake/0", "CONSUME_QUEUE")[0].unlink()
+    with open_tiered(root) as store:
+        for offset in (0, 99):
+            found = store.get_message("Lake", 0, offset, 50)
+            assert (found.status, found.next_begin_offset, len(found)) == ("OFFSET_TOO_SMALL", 100, 0)
+        assert [each.queue_offset for each in store.get_message("Lake", 0, 100, 500)] == list(range(100, 200))
+        assert store.get_offset_by_time("Lake", 0, 0) == 100
+
+
+def test_a_read_with_the_limits_of_a_broker_skips_no_message(golden):
+    with open_tiered(golden) as store:
+        found, offset = [], 0
+        while (read := store.get_message("Lake", 0, offset, 500, limits="broker")).status == "FOUND":
+            assert [each.queue_offset for each in read] == list(range(offset, read.next_begin_offset))
+            found += [each.queue_offset for each in read]
+            offset = read.next_begin_offset
+        assert found == list(range(200))
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1 << 40])
