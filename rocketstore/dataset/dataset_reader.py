@@ -44,6 +44,10 @@ class KeyedStore(Protocol):
         """Whether scans also read compacted topics or tiered storage."""
 
     @property
+    def compacted(self) -> bool:
+        """Whether scans give the messages that consumers of compacted topics get."""
+
+    @property
     def scan(self) -> Callable[..., Scan]:
         """Reads messages. Parameters: as for ``CommitLog.scan``."""
 
@@ -72,6 +76,9 @@ class DatasetReader:
         if is_impossible(bounds):
             return
         conditions = scan_conditions(bounds)
+        if self.store.compacted:  # compacted logs have physical offsets of their own
+            conditions.pop("begin_offset", None)
+            conditions.pop("end_offset", None)
         if self.keys is not None:
             conditions["keys"] = self.keys
         offsets = None

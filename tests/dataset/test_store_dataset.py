@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support import states
 from support.dataset_store import Filters, draw_filter, spied, write
 from support.puts import ROLLBACK, open_store
 
@@ -320,3 +321,16 @@ def test_without_pyarrow_the_error_names_the_extra(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(ModuleNotFoundError, match=r"rocketstore\[arrow\]"):
         store.dataset()
+
+
+# ---- other logs --------------------------------------------------------------------------------------------
+
+
+def test_physical_offsets_of_compacted_messages_may_be_filtered(tmp_path):
+    with rocketstore.open(states.unpack("compaction", tmp_path), compacted=True) as store:
+        dataset = store.dataset()
+        table = dataset.to_table()
+        for condition in (field("phyOffset") > 90_000, field("phyOffset") < 1301, field("phyOffset").is_valid()):
+            assert len(table.filter(condition)) > 0
+            assert dataset.to_table(filter=condition).equals(table.filter(condition))
+            assert dataset.count_rows(filter=condition) == len(table.filter(condition))
