@@ -30,7 +30,6 @@ from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.limits import INT_MAX, LONG_MAX, LONG_MIN
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -153,7 +152,7 @@ def by_id(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     if message is None:
         return AnswerToShow([], [explain_missing_message(store, question.values[0])])
     offsets = np.array([message.phy_offset], np.int64)
-    return AnswerToShow(newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most))
+    return AnswerToShow(newest_first(store, [store.commit_log.find_messages(offsets)[0]], most))
 
 
 def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
@@ -165,16 +164,20 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
         searches = [([topic for topic, keys in searches for _ in keys], question.values * len(topics))]
     with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
         results = [store.query_messages(*search, most, *times, index_type=index_type) for search in searches]
-    found = newest_first(store.commit_log, [result.messages for result in results], most)
+    found = newest_first(store, [result.messages for result in results], most)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
         return AnswerToShow(found)
     option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[question.by]
     of_topic = [] if question.topic is None else ["--topic", question.topic]
-    scan = command("cat", store.path, *of_topic, option, "||".join(question.values))
+    tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
+    others = [*tier, *(["--compacted"] if store.compacted else [])]
+    scan = command("cat", store.path, *of_topic, option, "||".join(question.values), *others)
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
-    problem = f"{text}. {scan} reads the log; {command('rebuild', store.path, '--index')} mends the index"
+    what = "all messages" if others else "the log"
+    of_log = " of the log" if others else ""
+    problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} mends the index{of_log}"
     return AnswerToShow(found, [problem])
 
 
@@ -186,18 +189,19 @@ def known_topics(store: MessageStore) -> list[str]:
     return sorted(topics)
 
 
-def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:
+def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:
     """Return the newest messages of all batches with their bodies, newest first. Parameters: most: messages."""
     if not batches:
         return []
-    offsets = np.concatenate([batch.phy_offset for batch in batches])
+    by = "store_timestamp" if store.reads_other_logs else "phy_offset"  # each log has physical offsets of its own
+    places = np.concatenate([getattr(batch, by) for batch in batches])
     numbers = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
     rows = np.concatenate([np.arange(len(batch)) for batch in batches])
-    newest = np.argsort(-offsets, kind="stable")[:most]
+    newest = np.argsort(-places, kind="stable")[:most]
     ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
     runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
     parts = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
-    return [batch for part in parts for batch in log.reader.with_bodies(part, INT_MAX, BadBodies())]
+    return [batch for part in parts for batch in store.commit_log.reader.with_bodies(part, INT_MAX, BadBodies())]
 
 
 def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
@@ -208,9 +212,8 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
             begin_timestamp=first,
             end_timestamp=end,
             on_corrupt="skip",
-            limit=most,
         ).adapted(warns=False)
-        return AnswerToShow(list(everything), left_out(everything))
+        return AnswerToShow(oldest_first(everything, most), left_out(everything))
     log.refresh()
     times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
     chosen = choose_files(log, log.min_phy_offset, LONG_MAX, *times, exact_times=question.exact_times)
@@ -236,6 +239,24 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     last = int(found[-1].phy_offset[-1]) if count == most else LONG_MAX  # more messages are not searched
     skipped = [part for part in chosen.skipped if part[0] < last]
     return AnswerToShow(found, problems, describe_skipped(skipped))
+
+
+def oldest_first(batches: Iterable[MessageBatch], most: int) -> list[MessageBatch]:
+    """Return the oldest messages of several logs, oldest first. Parameters: batches: log by log. most: messages."""
+    kept: list[MessageBatch] = []
+    for batch in batches:
+        kept.append(batch)
+        if sum(map(len, kept)) > 2 * most:
+            kept = choose_oldest(kept, most)
+    return choose_oldest(kept, most)
+
+
+def choose_oldest(batches: list[MessageBatch], most: int) -> list[MessageBatch]:
+    """Return a batch of the oldest messages of some batches, oldest first; no batch without any."""
+    if not batches:
+        return []
+    joined = MessageBatch.join(batches)
+    return [joined.take(np.argsort(joined.store_timestamp, kind="stable")[:most])]
 
 
 def first_messages(

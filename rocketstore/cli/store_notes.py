@@ -22,7 +22,7 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
 
     Parameters: topics: report only these topics; None reports all.
     """
-    for text in store.formats.notes(topics):
+    for text in store.formats.notes([] if store.compacted else topics):  # without those that the command reads
         note(text)
     with contextlib.suppress(StoreError, OSError):  # the command that reads the queues raises it
         for text in store.find_missing_units():

@@ -19,7 +19,7 @@ def explain_missing_message(store: ReadableStore, message_id: str) -> str:
     begin, end = log.min_phy_offset, log.max_phy_offset
     prefix = f"{store.path}: id {message_id} has the physical offset {offset}"
     if not begin <= offset < end:
-        reason = ": the message has expired" if 0 <= offset < begin else f"; {CLIENT_ID}"
+        reason = describe_older(store) if 0 <= offset < begin else f"; {CLIENT_ID}"
         return f"{prefix}, but the log has the offsets {begin} to {end}{reason}"
     try:
         message = log.find_message(offset)
@@ -32,3 +32,11 @@ def explain_missing_message(store: ReadableStore, message_id: str) -> str:
         f"{prefix}, where the message {own} of the broker {message.store_host} begins: "
         f"the id names a broker at another address; {CLIENT_ID}"
     )
+
+
+def describe_older(store: ReadableStore) -> str:
+    """Say why the log does not have a physical offset before its first one."""
+    if not store.formats.is_tiered:
+        return ": the message has expired"
+    where = "is only in tiered storage, where its id does not name its queue: ask by its unique key"
+    return f": the message has expired, or {where}"

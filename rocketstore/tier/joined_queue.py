@@ -132,6 +132,9 @@ class JoinedQueue(Closable):
     def offset_after_missing_file(self, queue_offset: int) -> int:
         return self.parts[-1].offset_after_missing_file(queue_offset)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.directory)!r}>"
+
     def close(self) -> None:
         self._tier.close()
         if self.local is not None:

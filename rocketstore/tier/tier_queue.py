@@ -220,6 +220,9 @@ class TierQueue(Closable):
             return -1
         return self.log.pickup_store_timestamp(int(units.phy_offsets[0]), int(units.sizes[0]))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.directory)!r}>"
+
     def close(self) -> None:
         self._files.close()
         self.log.close()

@@ -116,6 +116,9 @@ def test_cat_shows_what_consumers_get_on_request(golden):
     run = pytest.importorskip("support.cli").run
     assert len(run("cat", golden).stdout.splitlines()) == 239
     assert len(run("cat", golden, "--compacted").stdout.splitlines()) == 39
+    assert "is compacted" in run("cat", golden, "--limit", "1").stderr
+    for words in (["cat"], ["query", "--key", "k8"]):
+        assert "is compacted" not in run(words[0], golden, "--compacted", *words[1:]).stderr
 
 
 def test_a_topic_made_again_without_compaction_is_read_from_the_log(root):

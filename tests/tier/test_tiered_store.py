@@ -181,6 +181,34 @@ def test_commands_say_how_many_messages_are_in_the_tier(golden):
     assert "724 messages of 4 queues are only in tiered storage" in run("offset", golden, "--time", "0").stderr
 
 
+def test_query_shows_the_newest_messages_of_all_topics_first(golden):
+    tier = ["--tier", golden.parent / "tiered-data", "--format", "json", "--columns", "storeTimestamp"]
+    lines = run("query", golden, "--key", "grp-1", "--limit", "500", *tier).stdout.splitlines()
+    times = [json.loads(line)["storeTimestamp"] for line in lines]
+    assert len(times) == 105
+    assert times == sorted(times, reverse=True)
+    newest = run("query", golden, "--key", "grp-1", "--limit", "3", *tier).stdout.splitlines()
+    assert newest == lines[:3]
+
+
+def test_query_shows_the_oldest_messages_since_a_time_first(golden):
+    tier = ["--tier", golden.parent / "tiered-data", "--format", "json", "--columns", "storeTimestamp"]
+    lines = run("query", golden, "--since", "2020-01-01", "--limit", "1000", *tier).stdout.splitlines()
+    times = [json.loads(line)["storeTimestamp"] for line in lines]
+    assert len(times) == 730
+    assert times == sorted(times)
+    assert run("query", golden, "--since", "2020-01-01", "--limit", "3", *tier).stdout.splitlines() == lines[:3]
+
+
+def test_query_says_what_reads_all_messages_of_a_tag(golden):
+    tier = ["--tier", golden.parent / "tiered-data"]
+    shown = run("query", golden, "--topic", "Lake", "--tag", "TagA", *tier).stderr
+    assert f"--tag TagA --tier {tier[1]} reads all messages" in shown
+    assert "mends the index of the log" in shown
+    unknown = run("query", golden, "--id", "7F00000100007CF70000000000000000", *tier).stderr
+    assert "or is only in tiered storage, where its id does not name its queue" in unknown
+
+
 def test_commands_read_the_tier_on_request(golden, tmp_path):
     tier = ["--tier", golden.parent / "tiered-data"]
     rows = [json.loads(line) for line in run("ls", golden, *tier).stdout.splitlines()]
