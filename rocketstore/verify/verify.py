@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +48,7 @@ from rocketstore.verify.dledger import check_dledger
 from rocketstore.verify.file_listing import FileListing, is_lock_held
 from rocketstore.verify.findings import Findings, VerifyReport
 from rocketstore.verify.index.index_verifier import IndexVerifier
+from rocketstore.verify.known_files import is_known
 from rocketstore.verify.log.log_verifier import LogVerifier
 from rocketstore.verify.queues.database_verifier import DatabaseVerifier
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
@@ -57,11 +57,6 @@ from rocketstore.verify.start import check_start_files
 from rocketstore.verify.tiered_storage import check_tier
 
 MOST_THREADS = 4
-KNOWN = re.compile(
-    r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
-    r"timerwheel.*|timerlog|epochFileCheckpoint(\.bak)?|brokerIdentity(\.bak|-temp)?|transaction|kvStore|"
-    r"tiered_index_file|rocketstore-.*|dledger-.*|.*\.bak-.*"
-)
 
 
 def verify(
@@ -241,10 +236,13 @@ class Verification:
     def _check_state(self, *, quick: bool) -> None:
         add, root = self.findings.add, self.root
         logs = list(map(local_path, find_log_directories(self.places, self.config)))
-        known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
+        tier = [Path(self.config.tiered_store_file_path)] if self.config.tiered_store_file_path else []
+        named = {path for place in [*logs, *tier] for path in (place.absolute(), *place.absolute().parents)}
         files = FileListing(self.places, self.config, self.formats, self.findings, False, self.last_exit_ok)
-        for entry in files.entries(root):
-            if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
+        entries = files.entries(root)
+        names = [entry.name for entry in entries]
+        for entry in entries:
+            if not is_known(entry.name, names) and Path(entry.path).absolute() not in named:
                 if has_log_files(Path(entry.path)):
                     detail = "it has files as of a commit log: give storePathCommitLog, if it is one of its directories"
                     add("not-checked", Path(entry.path), 0, detail)
