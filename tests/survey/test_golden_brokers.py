@@ -100,8 +100,8 @@ def inner_messages(batch):
 
 
 def test_every_store_is_read():
-    assert len(brokers.NAMES) == 23
-    assert len(WITH_LAG) == 18
+    assert len(brokers.NAMES) == 24
+    assert len(WITH_LAG) == 19
 
 
 @needs_rocksdict
