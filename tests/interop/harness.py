@@ -227,6 +227,10 @@ class Java:
         """Put messages into a store that runs; return the answers, as dicts."""
         return self.json_answers("run-put", root, rows=messages)
 
+    def ask(self, root, requests):
+        """Return the answers of a store that runs, as ``read_store`` does."""
+        return self.json_answers("run-ask", root, rows=requests)
+
     def truncate(self, root, offset):
         """Cut the log of a store that runs, as a replica does."""
         return self.call("run-truncate", root, offset) == "true"

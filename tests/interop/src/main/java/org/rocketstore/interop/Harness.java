@@ -26,6 +26,7 @@ import java.util.Arrays;
  * conf   REQUESTS OUT                      MixAll.properties2Object into a MessageStoreConfig
  * run-start    ROOT OPTIONS           starts a store that runs until run-stop
  * run-put      ROOT MESSAGES OUT      DefaultMessageStore.putMessage into a running store
+ * run-ask      ROOT REQUESTS OUT      what a running DefaultMessageStore reads
  * run-truncate ROOT OFFSET            DefaultMessageStore.truncateFiles of a running store
  * run-stop     ROOT ...               shuts running stores down
  * queues ROOT OPTIONS STEPS OUT             ConsumeQueue, BatchConsumeQueue: put, recover, cut; ROOT is deleted then
@@ -87,6 +88,8 @@ public final class Harness {
                 return StoreRuns.start(args);
             case "run-put":
                 return StoreRuns.put(args);
+            case "run-ask":
+                return StoreRuns.ask(args);
             case "run-truncate":
                 return StoreRuns.truncate(args);
             case "run-stop":

@@ -55,14 +55,20 @@ final class StoreReader {
             loadAsIs(store);
         }
         Reflect.set(store, "shutdown", false); // else getMessage and queryMessage refuse
-        StoreReader reader = new StoreReader(store);
-        List<String> lines = new ArrayList<>();
-        for (Map<String, Object> request : Json.lines(args[2])) {
-            lines.add(Json.write(reader.answerOrError(request)));
-        }
+        List<String> lines = answers(store, Json.lines(args[2]));
         Stores.discard(store, root);
         Files.write(Path.of(args[3]), lines);
         return String.valueOf(lines.size());
+    }
+
+    /** The answers of a store that was loaded, a line each. */
+    static List<String> answers(DefaultMessageStore store, List<Map<String, Object>> requests) throws Exception {
+        StoreReader reader = new StoreReader(store);
+        List<String> lines = new ArrayList<>();
+        for (Map<String, Object> request : requests) {
+            lines.add(Json.write(reader.answerOrError(request)));
+        }
+        return lines;
     }
 
     private static void loadAsIs(DefaultMessageStore store) throws Exception {

@@ -37,6 +37,7 @@ final class StoreRuns {
         Map<String, Object> answer = Json.of("maxOffset", store.getMaxPhyOffset(),
             "confirmOffset", Reflect.callIfAny(store, "getConfirmOffset"));
         store.start();
+        Stores.waitUntilItLeads(store);
         RUNNING.put(root, store);
         return Json.write(answer);
     }
@@ -46,6 +47,13 @@ final class StoreRuns {
         List<String> results = StoreWriter.putAll(RUNNING.get(Path.of(args[0])), Json.lines(args[1]));
         Files.write(Path.of(args[2]), results);
         return String.valueOf(results.size());
+    }
+
+    /** Answers requests, as {@link StoreReader} takes them. */
+    static String ask(String[] args) throws Exception {
+        List<String> answers = StoreReader.answers(RUNNING.get(Path.of(args[0])), Json.lines(args[1]));
+        Files.write(Path.of(args[2]), answers);
+        return String.valueOf(answers.size());
     }
 
     /** Cuts the log at an offset while the store runs, as a replica does; from 5.0 on. Answers whether it did. */

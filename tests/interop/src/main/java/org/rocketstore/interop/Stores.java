@@ -45,8 +45,26 @@ final class Stores {
         if (stats == null) { // one for all: nothing but the end of the JVM ends its five threads
             stats = Reflect.construct(BrokerStatsManager.class, "interop", false);
         }
-        return (DefaultMessageStore) Reflect.construct(DefaultMessageStore.class, config, stats, NOBODY,
-            new BrokerConfig(), topics((List<?>) options.get("batchTopics")));
+        boolean inRocksDb = "defaultRocksDB".equals(properties.getProperty("storeType"));
+        Class<?> type = inRocksDb ? Class.forName("org.apache.rocketmq.store.RocksDBMessageStore")
+            : DefaultMessageStore.class;
+        return (DefaultMessageStore) Reflect.construct(type, config, stats, NOBODY, new BrokerConfig(),
+            topics((List<?>) options.get("batchTopics")));
+    }
+
+    /** Waits until a store with a log of DLedger's leads its group: before, it refuses messages. */
+    static void waitUntilItLeads(DefaultMessageStore store) throws Exception {
+        Object server = Reflect.callIfAny(store.getCommitLog(), "getdLedgerServer");
+        if (server == null) {
+            return;
+        }
+        Object member = Reflect.call(server, "getMemberState");
+        for (int i = 0; !(Boolean) Reflect.call(member, "isLeader"); i++) {
+            if (i == 30_000) {
+                throw new IllegalStateException("no leader is elected in 30 s");
+            }
+            Thread.sleep(1);
+        }
     }
 
     @SuppressWarnings("unchecked")
