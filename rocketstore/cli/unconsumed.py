@@ -34,6 +34,13 @@ def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = Non
     return found, problems
 
 
+def find_unconsumed_offsets(store: MessageStore, rest: dict[str, Any]) -> tuple[np.ndarray, list[str]]:
+    """Return the physical offsets of the messages that a group still gets, int64[n] ascending, and the problems."""
+    found, problems = find_rest(store, rest)
+    offsets = {row.phy_offset for row in found if row.phy_offset is not None}
+    return np.array(sorted(offsets), np.int64), problems
+
+
 def show_unconsumed(
     store: MessageStore, rest: dict[str, Any], limit: int | None, view: MessageView, output_format: str | None
 ) -> None:

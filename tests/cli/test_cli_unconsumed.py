@@ -1,4 +1,6 @@
-"""``cat --unconsumed``: the messages that a group still gets, with their kinds."""
+"""``cat`` and ``export --unconsumed``: the messages that a group still gets, with their kinds."""
+
+import json
 
 import pytest
 from support import states
@@ -41,3 +43,23 @@ def test_a_group_without_offsets_is_an_error(root):
     assert result.exit_code == 1
     assert "did you mean 'part'?" in result.stderr
     assert result.stdout == ""
+
+
+def test_export_writes_what_a_group_still_gets_in_the_order_of_the_log(root, tmp_path):
+    shown = rows(run("cat", root, "--unconsumed", "--group", "part"))
+    target = tmp_path / "rest.jsonl"
+    assert run("export", root, target, "--unconsumed", "--group", "part").exit_code == 0
+    written = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [row["phyOffset"] for row in written] == sorted(row["phyOffset"] for row in shown)
+    output = run("export", root, "-", "--format", "json", "--unconsumed", "--group", "beyond")
+    assert [row["phyOffset"] for row in rows(output)] == [
+        row["phyOffset"] for row in rows(run("cat", root, "--unconsumed", "--group", "beyond"))
+    ]
+
+
+def test_an_export_of_unconsumed_messages_is_not_resumed(root, tmp_path):
+    for options in (["--resume"], ["--topic", "Fruit"], ["--begin-offset", "5"]):
+        result = run("export", root, tmp_path / "x.jsonl", "--unconsumed", "--group", "part", *options)
+        assert result.exit_code == 2
+    result = run("export", root, tmp_path / "none.jsonl", "--unconsumed", "--group", "prt")
+    assert result.exit_code == 1

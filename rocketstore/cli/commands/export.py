@@ -15,6 +15,7 @@ from rocketstore.cli.options import (
     selection_options,
     store_argument,
     tier_options,
+    unconsumed_options,
 )
 from rocketstore.cli.text import SAFE_CSV
 from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
@@ -42,6 +43,7 @@ format_option = click.option(
 @tier_options
 @compacted_option
 @selection_options
+@unconsumed_options
 @format_option
 @containers_option
 @click.option(
@@ -66,6 +68,9 @@ format_option = click.option(
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(**options: Any) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
+
+    --unconsumed writes the messages that a consumer group still gets: also delayed retries, which are in the schedule
+    topic, and popped messages that are not acknowledged. Other conditions do not apply.
 
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.

@@ -38,6 +38,7 @@ from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
+from rocketstore.cli.unconsumed import find_unconsumed_offsets
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
@@ -49,7 +50,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import Scan
+from rocketstore.log.scan import RowChoice, Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -83,6 +84,7 @@ def run(
     deleted: bool,
     resume: bool,
     force: bool,
+    rest: dict[str, Any] | None,
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
@@ -97,7 +99,14 @@ def run(
         raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
+    if rest is not None and (resume or any(value not in (None, (), False) for value in options.values())):
+        raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
+    if rest is not None and store.reads_other_logs:
+        raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
     conditions = scan_conditions(**options)
+    wanted, problems = (None, []) if rest is None else find_unconsumed_offsets(store, rest)
+    if wanted is not None:
+        conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
         refuse_places_in_log(conditions)
     note_elsewhere(store, conditions["topics"] or None)
@@ -107,7 +116,7 @@ def run(
     has_containers = containers or raw_body
     by_topic = bool(conditions["topics"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topics"]) if by_topic and not deleted else None
-    source = ExportSource(store, store.commit_log, conditions, has_containers, lives)
+    source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted)
     if partition_by:
         export_partitions(source, target, form, partition_by, compression)
     elif target != STANDARD_OUTPUT:
@@ -123,6 +132,7 @@ def run(
             partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
         )
         report_results(source, target, [copy_messages(source, source.scans(), write)])
+    finish(problems)
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,7 @@ class ExportSource:
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
+    wanted: physical offsets of the messages to write, int64[n]; None for all.
     """
 
     store: MessageStore
@@ -138,6 +149,7 @@ class ExportSource:
     conditions: dict[str, Any]
     has_containers: bool
     lives: TopicLives | None
+    wanted: np.ndarray | None = None
 
     @property
     def _scanned(self) -> dict[str, Any]:
@@ -150,6 +162,8 @@ class ExportSource:
     def scan(self, begin: int, end: int | None) -> Scan:
         """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
         found = self.log.scan(**self._scanned | {"begin_offset": begin, "end_offset": end})
+        if self.wanted is not None:
+            return found.with_rows(RowChoice(("phy_offset",), partial(rows_at, self.wanted)))
         return self.store.leave_out_compacted(found)
 
     def plan_other_logs(self) -> list[OtherLog]:
@@ -167,6 +181,11 @@ class ExportSource:
         yield self.scan(begin, self.conditions["end_offset"])
         for other in others:
             yield from self.scans_of(other)
+
+
+def rows_at(phy_offsets: np.ndarray, batch: MessageBatch) -> np.ndarray:
+    """Return the rows of the messages at some physical offsets, int64[n]."""
+    return np.flatnonzero(np.isin(batch.phy_offset, phy_offsets))
 
 
 def copy_messages(
