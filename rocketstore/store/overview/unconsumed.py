@@ -268,12 +268,9 @@ def _rows_of_queue(
         begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
         for units in records_between(part, begin, end, UNITS_AT_ONCE):
             batch, found = read_records(log, name, units.phy_offsets)
-            places = zip(units.queue_offsets[found].tolist(), units.phy_offsets[found].tolist(), strict=True)
-            yield from (
-                _row_of(batch, row, name, queue_offset, phy_offset if has_offsets else None)
-                for row, (queue_offset, phy_offset) in enumerate(places)
-                if tags is None or batch.tags[row] in tags
-            )
+            phy_offsets = units.phy_offsets[found].tolist() if has_offsets else [None] * len(found)
+            rows = _rows_of_batch(batch, name, units.queue_offsets[found].tolist(), phy_offsets)
+            yield from rows if tags is None else (row for row in rows if row.tags in tags)
 
 
 def read_records(log: CommitLog, name: QueueId, phy_offsets: np.ndarray) -> tuple[MessageBatch, np.ndarray]:
@@ -283,24 +280,26 @@ def read_records(log: CommitLog, name: QueueId, phy_offsets: np.ndarray) -> tupl
     return batch.take(rows), np.flatnonzero(statuses == 0)[rows]
 
 
-def _row_of(
-    batch: MessageBatch, row: int, name: QueueId, queue_offset: int, phy_offset: int | None
-) -> UnconsumedMessage:
-    is_retry = name.topic.startswith(RETRY_PREFIX)
-    return UnconsumedMessage(
-        kind=QUEUE,
-        topic=name.topic,
-        queue_id=name.queue_id,
-        queue_offset=queue_offset,
-        keys=tuple(batch.keys[row]),
-        tags=batch.tags[row],
-        uniq_key=batch.uniq_key[row],
-        origin_topic=batch.properties[row].get("RETRY_TOPIC") if is_retry else None,
-        due_timestamp=None,
-        store_timestamp=int(batch.store_timestamp_ms[row]),
-        size=int(batch.size[row]),
-        phy_offset=phy_offset,
+def _rows_of_batch(
+    batch: MessageBatch, name: QueueId, queue_offsets: Sequence[int], phy_offsets: Sequence[int | None]
+) -> list[UnconsumedMessage]:
+    origins: Sequence[str | None] = [None] * len(batch)
+    if name.topic.startswith(RETRY_PREFIX):
+        origins = [properties.get("RETRY_TOPIC") for properties in batch.properties]
+    columns = (
+        queue_offsets,
+        map(tuple, batch.keys.to_pylist()),
+        batch.tags.to_pylist(),
+        batch.uniq_key.to_pylist(),
+        origins,
+        batch.store_timestamp_ms.tolist(),
+        batch.size.tolist(),
+        phy_offsets,
     )
+    return [
+        UnconsumedMessage(QUEUE, *name, queue_offset, keys, tags, uniq_key, origin, None, timestamp, size, phy_offset)
+        for queue_offset, keys, tags, uniq_key, origin, timestamp, size, phy_offset in zip(*columns, strict=True)
+    ]
 
 
 def _rows_of_pending(
