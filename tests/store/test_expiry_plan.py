@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import shutil
+import time
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -145,6 +147,21 @@ def test_files_of_any_age_are_deleted_in_rounds_until_the_disk_has_space():
     assert len(choose_files(rules(deleteFileBatchMax=7), files, disks_used(87), NOW)) == 21
     assert chosen(choose_files(rules(cleanFileForciblyEnable="false"), files, disks_used(87), NOW)) == [(True, False)]
     assert len(choose_files(rules(), files, disks_used(10, queues=86), NOW)) == 40  # the log is not on that disk
+
+
+def test_a_lower_ratio_of_a_full_disk_also_forces_the_deletion():
+    files = log_files(3)
+    assert choose_files(rules(), files, disks_used(60), NOW) == []
+    assert chosen(choose_files(rules(diskSpaceWarningLevelRatio=50), files, disks_used(60), NOW)) == [(True, True)] * 3
+
+
+def test_a_missing_directory_of_queues_counts_as_a_full_disk(tmp_path):
+    make_aged(tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    with rocketstore.open(tmp_path / "store") as store:
+        plan = store.expiry(hours=0)
+    assert any("takes that for a full disk" in note for note in plan.notes)
+    assert all(abs(file.delete_timestamp - time.time() * 1000) < 60_000 for file in plan)
 
 
 def test_ratios_beyond_the_bounds_of_a_broker_are_clamped():

@@ -276,7 +276,7 @@ def choose_files(rules: CleanRules, files: Sequence[FileToDelete], disks: Disks,
     freed: Counter[int] = Counter()
     while len(found) < len(files):
         shares = disks.shares(freed) if disks.is_known and rules.problem is None else (0.0, 0.0)
-        is_full = max(shares) > rules.clean_share
+        is_full = max(shares) > min(rules.clean_share, rules.full_share)
         is_forced = is_full and rules.cleans_forcibly
         at_once = is_full or any(share < 0 or share > rules.max_share for share in shares)
         chosen = []
@@ -301,6 +301,9 @@ def _describe(store: ReadableStore, rules: CleanRules, disks: Disks, zone: tzinf
         notes.append("the broker is assumed to have the time zone of this machine")
     if not disks.is_known:
         notes.append("the disk of a remote store is unknown: it is assumed to have enough space")
+    elif disks.queues is None:
+        directory = store.places.plain_queues
+        notes.append(f"{directory} is missing: a broker takes that for a full disk, and deletes old files at any hour")
     elif rules.problem is None:
         share = max(disks.shares({}))
         for bound, text in (
