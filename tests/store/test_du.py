@@ -191,5 +191,7 @@ def test_usage_converts_to_tables_of_its_columns(unpacked):
         assert store.du().to_arrow().num_rows == len(store.du())
         table = store.du(by="tag", exact=True).to_arrow()
         assert table.column_names == ["tag", "tagsCode", "messages", "logBytes", "share"]
+        part = store.du(by="tag")[:2]
+        assert part.to_arrow()["topic"].null_count == len(part) == 2
         assert repr(store.du(by="day")).startswith("<MessageUsage: 1 row by day, from the queues")
         assert "<table>" in store.du(by="queue")._repr_html_()

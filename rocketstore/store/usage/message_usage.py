@@ -72,8 +72,8 @@ class GroupUsage(NamedTuple):
 
 
 FIELDS = {
-    "topic": MESSAGE_FIELDS["topic"],
-    "queue_id": MESSAGE_FIELDS["queue_id"],
+    "topic": MESSAGE_FIELDS["topic"]._replace(nullable=True),
+    "queue_id": MESSAGE_FIELDS["queue_id"]._replace(nullable=True),
     "begin_timestamp": Field("beginTimestamp", "tsm:UTC", nullable=True),
     "tag": Field("tag", "u", nullable=True),
     "tags_code": Field("tagsCode", "l", nullable=True),
@@ -94,7 +94,7 @@ COLUMNS = {
 
 @made_by("store.du(by=...)")
 class MessageUsage(Rows[GroupUsage]):
-    """What the messages of each group take, the largest first. A table has only the columns of the grouping.
+    """What the messages of each group take, the largest first. A table of them all has only the columns of the grouping.
 
     Attributes: by: the grouping. is_exact: whether the records were counted; else the units of the queues. other_bytes:
     the bytes of the log that are in no group: blanks, and records without a unit; None if only some topics were
@@ -116,7 +116,7 @@ class MessageUsage(Rows[GroupUsage]):
         notes: Sequence[str],
         reasons: Sequence[str],
     ) -> None:
-        super().__init__(rows, [FIELDS[name] for name in COLUMNS[by]])
+        super().__init__(rows, [*FIELDS.values()])
         self.by = by
         self.is_exact = is_exact
         self.other_bytes = other_bytes
@@ -140,7 +140,7 @@ class MessageUsage(Rows[GroupUsage]):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export as an Arrow stream of one record batch."""
-        return export_rows(self._fields, self.cells())
+        return export_rows([FIELDS[name] for name in COLUMNS[self.by]], self.cells())
 
     def _preview(self) -> Preview:
         rows = [None if row is None else self.cells()[row] for row in first_of(range(len(self)))]
