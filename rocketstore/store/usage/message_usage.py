@@ -94,7 +94,7 @@ COLUMNS = {
 
 @made_by("store.du(by=...)")
 class MessageUsage(Rows[GroupUsage]):
-    """What the messages of each group take, the largest first. A table of them all has only the columns of the grouping.
+    """What the messages of each group take, the largest first. Its table has only the columns of the grouping.
 
     Attributes: by: the grouping. is_exact: whether the records were counted; else the units of the queues. other_bytes:
     the bytes of the log that are in no group: blanks, and records without a unit; None if only some topics were
