@@ -18,6 +18,7 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.logger import logger
 from rocketstore.messages.topics import is_file_name
@@ -78,7 +79,7 @@ class Dispatcher:
         self.left_out: dict[QueueId, int] = {}
         self._lives = lives
         self._has_queues = has_queues
-        self._log = log
+        self._log = log.as_whole_to(LONG_MAX)  # what is dispatched is complete, also if it ends in zeros
         self._batch_topics = batch_topics
         self._as_broker = as_broker
         self._held = held
@@ -135,7 +136,6 @@ class Dispatcher:
         Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
         were put before are not repeated.
         """
-        self._log.reader.note_whole_to(end)
         while begin < end:
             self._scanner.take()  # drop requests of a call that failed
             stop = self._collect(begin, end)

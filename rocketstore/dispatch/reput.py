@@ -118,7 +118,7 @@ class ReputMessageService:
                 while self._callers:
                     self._callers.popleft().set()
         except BaseException as error:  # a user's own dispatcher may raise anything
-            self._failure.note(error, is_raised=False)
+            self._failure.set_error(error, is_raised=False)
 
     def _dispatch(self) -> None:
         with self.lock:

@@ -240,20 +240,18 @@ class CommitLog(Closable):
         """Return a new view of the log: where it ends, also behind damage, and why. ``EndFinder.look`` describes it."""
         return self.end_finder.look(again=again)
 
-    def as_whole_to(self, offset: int) -> CommitLog:
-        """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more."""
-        reader = self.reader
-        return CommitLog(self.file_run, reader.options, whole_to=offset, trusts_file_times=reader.trusts_file_times)
+    def as_whole_to(self, offset: int, unfinished: UnfinishedRecords | None = None) -> CommitLog:
+        """Return a reader of the same files and of all their records. Nobody writes before ``offset`` any more.
+
+        Parameters: unfinished: records to leave out; None without any.
+        """
+        times = self.reader.trusts_file_times
+        options = self.reader.options
+        return CommitLog(self.file_run, options, whole_to=offset, trusts_file_times=times, unfinished=unfinished)
 
     def with_leftovers(self) -> CommitLog:
         """Return a reader of the same files that also reads old records behind the end, which a broker cut off."""
-        return CommitLog(
-            self.file_run,
-            self.reader.options,
-            whole_to=self.reader.whole_to,
-            trusts_file_times=self.reader.trusts_file_times,
-            unfinished=self.end_finder.unfinished,
-        )
+        return self.as_whole_to(self.reader.whole_to, self.end_finder.unfinished)
 
     # ---- one and many --------------------------------------------------------------------------------------
 

@@ -126,10 +126,6 @@ class RecordReader:
             return data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size)
         return []
 
-    def note_whole_to(self, offset: int) -> None:
-        """Note that nobody writes before a physical offset any more: the caller has read or written up to it."""
-        self.whole_to = max(self.whole_to, offset)
-
     def find_store_state(self) -> StoreState:
         """Find the state in which the last writer left the store; CRASHED if nothing is known of it."""
         return StoreState.CRASHED if self._state is None else self._state.find_store_state()

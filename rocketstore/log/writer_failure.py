@@ -26,8 +26,11 @@ class WriterFailure:
         """Whether there was an error."""
         return self._error is not None
 
-    def note(self, error: BaseException, *, is_raised: bool) -> None:
-        """Stop the writer. Parameters: is_raised: whether the error is raised in a caller's thread."""
+    def set_error(self, error: BaseException, *, is_raised: bool) -> None:
+        """Stop the writer with an error. Errors after the first one are ignored.
+
+        Parameters: is_raised: whether the error is raised in a caller's thread.
+        """
         self._error = self._error or self._explained(error)
         self._plain_put.close()
         self.is_raised = self.is_raised or is_raised

@@ -361,6 +361,7 @@ class Rebuilder:
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
         store = open_store_files(self.survey, self.config)
         repair = plan_log(store, last_file=last_file)
+        store = store.with_sound_log(repair.end)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not store.log.file_run.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")

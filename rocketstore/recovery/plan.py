@@ -103,6 +103,7 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     if has_records_behind_end(store):
         return None
     log = plan_log_from(store, find_tail_begin(store), verify_crc=store.config.check_crc_on_recover)
+    store = store.with_sound_log(log.end)
     if not are_ends_sound(store, log, queues):
         return None
     index = plan_index_after_stop(store, log, find_newest_end(queues))
@@ -121,6 +122,7 @@ def _plan_from_everything(store: StoreFiles, *, whole_log: bool, cut_at_damage: 
         begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
     verify_crc = store.config.check_crc_on_recover
     log = plan_log_from(store, begin, verify_crc=verify_crc, cut_at_damage=cut_at_damage)
+    store = store.with_sound_log(log.end)
     index = plan_index(store, log, whole_log=whole_log)
     queue_repair = plan_queues(store, log, queues, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
     return _plan_of(store, log, queue_repair, index)

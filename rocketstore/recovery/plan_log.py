@@ -73,11 +73,11 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     Parameters: cut_at_damage: cut the log at damaged bytes also if sound records follow them.
     Raises: CorruptFileError if sound records follow damaged bytes, and the log must not be cut there.
     """
-    log = store.log
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
     whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
-    end, last = _find_sound_end(log.as_whole_to(whole_to), begin, verify_crc=verify_crc)
-    log.reader.note_whole_to(end)
+    end, last = _find_sound_end(store.log.as_whole_to(whole_to), begin, verify_crc=verify_crc)
+    store = store.with_sound_log(end)
+    log = store.log
     if _is_last_torn(store, end, last):
         end, last = _find_end_before(log, last)
     found = find_tails(log, end)

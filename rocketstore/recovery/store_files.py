@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 from rocketstore.config import SizedConfig
@@ -79,6 +80,13 @@ class StoreFiles:
         """Decides whether bytes of the log that are no record are a cut of a broker or damage."""
         state = StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
         return StoreEvidence(self.places, self.config, state)
+
+    def with_sound_log(self, end: int) -> StoreFiles:
+        """Return the same files, with a log whose records before ``end`` are complete, also if they end in zeros."""
+        log = self.log.as_whole_to(max(self.log.reader.whole_to, end), self.log.end_finder.unfinished)
+        other = copy(self)  # with the lazy properties that were read
+        vars(other).update(log=log)
+        return other
 
     @property
     def has_checkpoint(self) -> bool:

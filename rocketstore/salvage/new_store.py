@@ -16,6 +16,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.apply import save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
@@ -62,7 +63,7 @@ class NewStore:
     ) -> Iterator[Self]:
         """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
         save_settings(places, stated)
-        with open_log(places, config) as log:
+        with open_log(places, config, whole_to=LONG_MAX) as log:  # only records that were copied are read
             self = cls(places, config, copy, log, queues)
             try:
                 yield self
@@ -103,7 +104,6 @@ class NewStore:
     def _submit(self, build: Callable[..., None], *args: object) -> None:
         """Build in the thread, and flush the log so far: at the end that would take long."""
         self.building.result()
-        self.log.reader.note_whole_to(self.copy.phy_offset)
         self.building = self.threads.submit(build, *args)
         if self.syncing.done():
             self.syncing.result()

@@ -113,4 +113,4 @@ class FlushService:
                     last_queues = now
         except Exception as error:  # callers that wait raise it, and so does the next put
             self.error = error
-            self._failure.note(error, is_raised=False)
+            self._failure.set_error(error, is_raised=False)

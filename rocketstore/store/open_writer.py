@@ -12,6 +12,7 @@ from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.index.index_service import open_index
+from rocketstore.limits import LONG_MAX
 from rocketstore.logger import logger
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.settings import find_settings, warn_of
@@ -61,7 +62,7 @@ def open_writer(
         for note in report.notes:
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
-        log = open_log(places, config, whole_to=end)
+        log = open_log(places, config, whole_to=LONG_MAX)  # nobody else writes, and only complete records are read
         stack.callback(log.close)
         checkpoint = StoreCheckpoint.open(places.checkpoint, _held=held)
         busy = BusyThreads(root)

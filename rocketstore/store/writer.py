@@ -254,7 +254,7 @@ class StoreWriter:
         if self._log.files.flushed_where < end and not self._failure.is_set:
             self._fail(StoreError(f"{self.root}: was closed before what was put was on the disk"))
         if isinstance(error := self._flusher.error, OSError):
-            self._failure.note(error, is_raised=True)
+            self._failure.set_error(error, is_raised=True)
             raise OSError(error.errno, error.strerror, error.filename) from error
         self._failure.require_none()
 
@@ -355,7 +355,7 @@ class StoreWriter:
 
     def _fail(self, error: BaseException) -> None:
         """Stop the writer. The error is raised in this thread: a user's, or the one that calls a user's dispatchers."""
-        self._failure.note(error, is_raised=not self.reput.is_current)
+        self._failure.set_error(error, is_raised=not self.reput.is_current)
 
     def _require_sound(self) -> None:
         self._require_open()

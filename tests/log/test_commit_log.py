@@ -833,8 +833,7 @@ def test_a_log_is_pickled_as_its_paths_and_options(tmp_path, monkeypatch):
     offsets = make_commit_log(tmp_path / "log", FILE, some(60))
     monkeypatch.chdir(tmp_path)
     with CommitLog.open("log", mapped_file_size=FILE, force_verify_prop_crc=True, message_delay_level="1s") as log:
-        log.reader.note_whole_to(5)
-        data = pickle.dumps(log)
+        data = pickle.dumps(log.as_whole_to(5))
     monkeypatch.chdir("/")
     with pickle.loads(data) as twin:
         assert twin.reader.whole_to == 5

@@ -212,7 +212,7 @@ def test_a_closed_store_takes_no_plain_message(tmp_path):
 
 def test_a_store_that_failed_takes_no_plain_message(tmp_path):
     store = put_first_messages(open_store(tmp_path / "store"))
-    store._writer._failure.note(OSError(5, "a failure"), is_raised=True)
+    store._writer._failure.set_error(OSError(5, "a failure"), is_raised=True)
     assert store._writer.put_plain(plain_message()) is None
     with pytest.raises(StoreError, match="takes no more messages after"):
         store.put_message(plain_message())
