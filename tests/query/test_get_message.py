@@ -772,7 +772,13 @@ def test_messages_that_expire_while_they_are_read_are_removing(count, answer, li
     with store_of(tmp_path, [{"body": bytes(290)}] * 20, file_size=4096, cq_file_size=400) as store:
         assert store.consume_queue("TopicTest", 0)[10].phy_offset == 4096
         first = tmp_path / "commitlog" / f"{0:020d}"
-        after(monkeypatch, get_message_module._Reader, "collect", lambda: first.unlink(missing_ok=True))
+        find_messages = rocketstore.CommitLog.find_messages
+
+        def find_messages_later(*args, **options):
+            first.unlink(missing_ok=True)
+            return find_messages(*args, **options)
+
+        monkeypatch.setattr(rocketstore.CommitLog, "find_messages", find_messages_later)
         assert read(store, 0, count, limits=limits) == answer
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +18,7 @@ from reference.record import BORN_V6, ROLLBACK
 from support import stores
 
 import rocketstore
-from rocketstore.index import index_directory
 from rocketstore.query import coverage as coverage_module
-from rocketstore.query import query_messages as query_module
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue of topic")  # of queries that shall find nothing
 SLOTS, ITEMS = 97, 400
@@ -545,16 +544,16 @@ def test_a_message_indexed_during_a_query_is_found_or_reported(is_lone, tmp_path
     index.build_index(log.records[0][1])
     write_index(tmp_path, *index.files)
     (path,) = (tmp_path / "index").iterdir()
-    owner, name = (query_module, "find_few") if is_lone else (query_module._Search, "look_into")
-    search = getattr(owner, name)
+    name = "select_phy_offset" if is_lone else "select_phy_offsets_by_hash"
+    search = getattr(rocketstore.IndexFile, name)
 
-    def search_before_it_is_indexed(*args):
-        found = search(*args)
+    def search_before_it_is_indexed(*args, **options):
+        found = search(*args, **options)
         with rocketstore.IndexFile.open(path, "r+", hash_slot_num=SLOTS, index_num=ITEMS) as writing:
             writing.put_key("TopicTest#k1", log.records[1][0], T0 + 1)
         return found
 
-    monkeypatch.setattr(owner, name, search_before_it_is_indexed)
+    monkeypatch.setattr(rocketstore.IndexFile, name, search_before_it_is_indexed)
     with store:
         ask = store.query_message if is_lone else store.query_messages
         found = ask("TopicTest", "k1")
@@ -658,16 +657,18 @@ def test_an_index_that_is_renamed_in_another_thread_s_call_is_the_one_that_was_o
 
 
 def test_an_index_that_is_renamed_while_it_is_opened_is_none(tmp_path, monkeypatch):
-    real = index_directory.index_paths
+    real, index = os.scandir, tmp_path / "index"
 
-    def index_paths(directory):
-        directory.rename(tmp_path / "old")
+    def rename_and_list(directory):
+        if Path(directory) == index:
+            index.rename(tmp_path / "old")
         return real(directory)
 
     store, _ = store_of(tmp_path, [message("k")])
-    monkeypatch.setattr(index_directory, "index_paths", index_paths)
     with store:
+        monkeypatch.setattr(os, "scandir", rename_and_list)
         assert store.index is None
+        assert not index.exists()
 
 
 def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_saved(tmp_path):

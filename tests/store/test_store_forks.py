@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -208,16 +209,25 @@ def test_ctrl_c_while_close_ends_a_thread_leaves_neither_one_nor_the_lock(part, 
     open_store(tmp_path / "store").close()
 
 
-def test_a_store_whose_close_ctrl_c_ended_before_its_flush_was_no_clean_stop(tmp_path, monkeypatch):
-    store = open_store(tmp_path / "store")
+def test_a_store_whose_close_ctrl_c_ended_before_its_flush_was_no_clean_stop(tmp_path):
+    """The user's dispatcher lets ``close`` wait until another thread is refused, and interrupts it."""
+    store, is_interrupted = open_store(tmp_path / "store"), threading.Event()
+    store.add_dispatcher(lambda batch: is_interrupted.wait(60))
+
+    def interrupt_close():
+        with contextlib.suppress(StoreClosedError):
+            for _ in range(60_000):
+                store.put_message(Message("T", b""))
+                time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        is_interrupted.set()
+
     store.put_message(Message("T", b""))
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(store._writer, "_seal", interrupt)
+    thread = threading.Thread(target=interrupt_close)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         store.close()
+    thread.join()
     store.close()
     assert (tmp_path / "store" / "abort").exists()
 
