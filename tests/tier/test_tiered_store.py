@@ -271,6 +271,21 @@ def test_cat_shows_the_messages_of_the_tier_on_request(golden):
     assert run("cat", golden, "--tail", "3", *tier).exit_code == 2
 
 
+def test_lag_of_a_queue_without_messages_in_the_log_has_no_oldest_time(root):
+    table = {"offsetTable": {"Creek@readers": {0: 7}, "Lake@readers": {0: 50, 1: 199}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(table))
+    wanted = {("Creek", 0, 7), ("Lake", 0, 50), ("Lake", 1, 199)}
+    times = {(topic, row["queueId"], row["queueOffset"]): row["storeTimestamp"] for topic, row in all_rows()}
+    with rocketstore.open(root) as store:
+        lags = {(each.topic, each.queue_id): each for each in store.consumer_lag("readers")}
+        assert (lags["Creek", 0].lag, lags["Creek", 0].oldest_timestamp) == (123, None)
+    with open_tiered(root) as store:
+        lags = {(each.topic, each.queue_id): each for each in store.consumer_lag("readers")}
+        for topic, queue_id, offset in wanted:
+            assert lags[topic, queue_id].oldest_timestamp == times[topic, queue_id, offset]
+        assert lags["Creek", 0].lag == 123
+
+
 # ---- places ------------------------------------------------------------------------------------------------
 
 

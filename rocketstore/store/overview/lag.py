@@ -143,10 +143,12 @@ def lag_in_queue(store: ReadableStore, lag: ConsumerLag, is_known: bool, lost: s
 
 
 def oldest_timestamp(store: ReadableStore, lag: ConsumerLag, queue_offset: int) -> int | None:
-    """Return the store time of the message at a queue offset, epoch ms; None if its record cannot be read."""
+    """Return the store time of the message at a queue offset, epoch ms; None if it has expired or cannot be read."""
     with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
         queue = store.consume_queue(lag.topic, lag.queue_id)
-        part = next(part for part in parts_of(queue) if queue_offset < part.max_queue_offset)
+        part = next((part for part in parts_of(queue) if queue_offset < part.max_queue_offset), None)
+        if part is None:
+            return None
         log = store.commit_log if part.log is None else part.log
         message = log.find_message(part[max(queue_offset, part.min_queue_offset)].phy_offset)
         if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
