@@ -1,5 +1,6 @@
 """What a group still gets is exactly what the broker delivered to it later."""
 
+import shutil
 from collections import Counter
 
 import pytest
@@ -81,6 +82,19 @@ def test_totals_are_the_messages_and_bytes_of_each_queue(unpacked):
             own = [row for row in found if (row.kind, row.topic, row.queue_id) == total[:3]]
             assert total[3:] == (len(own), sum(row.size for row in own), min(row.store_timestamp for row in own))
         assert list(store.unconsumed("part", limit=7)) == list(found[:7])
+
+
+def test_units_without_a_record_are_a_reason(unpacked, tmp_path):
+    root = shutil.copytree(unpacked["unconsumed"], tmp_path / "store")
+    with rocketstore.open(root) as store:
+        [first, *rest] = store.unconsumed("beyond")
+    with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(first.phy_offset)
+        file.write(bytes(8))
+    with rocketstore.open(root) as store:
+        found = store.unconsumed("beyond")
+    assert list(found) == rest
+    assert "1 unit leads to no message" in found.reasons[0]
 
 
 def test_an_unknown_group_has_a_reason_and_a_warning(unpacked):

@@ -26,6 +26,7 @@ from rocketstore.store.overview.lag import read_queue_ids
 from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import POP, RETRY, PendingMessage
+from rocketstore.store.pending.system_queues import describe_missing
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.text_values import datetime_or_none
@@ -254,23 +255,33 @@ def _rows_of_queues(
         for queue_id in ids:
             if most is None or 0 <= queue_id < most:
                 with collect_error(reasons):
-                    yield from _rows_of_queue(store, offsets, QueueId(topic, queue_id), tags, start)
+                    yield from _rows_of_queue(store, offsets, QueueId(topic, queue_id), tags, start, reasons)
 
 
 def _rows_of_queue(
-    store: ReadableStore, offsets: GroupOffsets, name: QueueId, tags: frozenset[str] | None, start: Start
+    store: ReadableStore,
+    offsets: GroupOffsets,
+    name: QueueId,
+    tags: frozenset[str] | None,
+    start: Start,
+    reasons: list[str],
 ) -> Iterator[UnconsumedMessage]:
+    """Yield the messages of a queue. Units that lead to no message of it, which a broker skips, are a reason."""
     queue = store.consume_queue(*name)
     first = offsets.first_offset(name, queue, start)
+    missing = 0
     for part in parts_of(queue):
         log = store.commit_log if part.log is None else part.log
         has_offsets = not (part.is_compacted or isinstance(part, TierQueue))
         begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
         for units in records_between(part, begin, end, UNITS_AT_ONCE):
             batch, found = read_records(log, name, units.phy_offsets)
+            missing += len(units) - len(found)
             phy_offsets = units.phy_offsets[found].tolist() if has_offsets else [None] * len(found)
             rows = _rows_of_batch(batch, name, units.queue_offsets[found].tolist(), phy_offsets)
             yield from rows if tags is None else (row for row in rows if row.tags in tags)
+    if missing:
+        reasons.append(f"{queue.directory}: {describe_missing(missing)}")
 
 
 def read_records(log: CommitLog, name: QueueId, phy_offsets: np.ndarray) -> tuple[MessageBatch, np.ndarray]:

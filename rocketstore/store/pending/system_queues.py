@@ -48,8 +48,12 @@ def read_queue(store: ReadableStore, topic: str, queue_id: int, begin: int = 0) 
         records += found
     if not missing:
         return QueueRecords(records, [])
-    units_text = format_count(missing, "unit leads", "units lead")
-    return QueueRecords(records, [f"{queue.directory}: {units_text} to no message of this queue"])
+    return QueueRecords(records, [f"{queue.directory}: {describe_missing(missing)}"])
+
+
+def describe_missing(count: int) -> str:
+    """Return a text about units whose records are missing or of another queue."""
+    return f"{format_count(count, 'unit leads', 'units lead')} to no message of this queue"
 
 
 def units_from(queue: StoredQueue, begin: int) -> Iterator[ConsumeQueueUnits]:
