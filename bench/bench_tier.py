@@ -48,7 +48,7 @@ def open_both(stores):
 
 
 def scan(store):
-    assert sum(map(len, store.scan(topics="T"))) == MESSAGES
+    assert sum(map(len, store.scan(topic="T"))) == MESSAGES
 
 
 def read_queue(store):

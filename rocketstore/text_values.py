@@ -119,6 +119,11 @@ def find_time_zone(name: str | tzinfo | None) -> tzinfo | None:
         raise ValueError(f"tz={name!r:.80}: give a time zone such as Asia/Shanghai, UTC or local") from None
 
 
+def begin_ms(when: Time | None, name: str) -> int:
+    """Return an inclusive begin in epoch milliseconds. None is no begin: the smallest int64."""
+    return LONG_MIN if when is None else epoch_ms(when, name)
+
+
 def end_ms(when: Time | None, name: str) -> int:
     """Return the last millisecond before an exclusive end. None is no end: the largest int64."""
     return LONG_MAX if when is None else max(epoch_ms(when, name) - 1, LONG_MIN)

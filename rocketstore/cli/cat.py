@@ -50,7 +50,7 @@ def run(
         show_unconsumed(store, rest, limit, view, output_format)
         return
     conditions, log = scan_conditions(**options), store.commit_log
-    note_elsewhere(store, conditions["topics"] or None)
+    note_elsewhere(store, conditions["topic"] or None)
     if store.reads_other_logs:
         refuse_places_in_log(conditions, follows=follow or tail is not None)
         surplus = 0
@@ -63,7 +63,7 @@ def run(
     scans: Iterable[Scan] = (
         follow_scans(log, conditions) if follow else [scan(store if store.reads_other_logs else log, conditions)]
     )
-    unseen, found, gaps = set(conditions["topics"] or ()), 0, 0
+    unseen, found, gaps = set(conditions["topic"] or ()), 0, 0
     reads_ahead = not follow and limit is None
 
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
@@ -88,7 +88,7 @@ def run(
 
     write_messages(batches(), output_format, view.with_conditions(conditions), is_stream=follow)
     note_leftovers(log)
-    places = conditions["topics"], conditions["queue_ids"]
+    places = conditions["topic"], conditions["queue_ids"]
     finish(or_nothing_found(store, found + gaps, unknown_topics(store, sorted(unseen)), *places))
     if gaps:
         raise click.exceptions.Exit(1)
@@ -106,7 +106,7 @@ def first_offset(
 ) -> Start:
     """Return where the output begins."""
     begin = max(conditions["begin_offset"] or 0, log.min_phy_offset)
-    has_begin = conditions["begin_offset"] is not None or conditions["begin_timestamp"] is not None
+    has_begin = conditions["begin_offset"] is not None or conditions["since"] is not None
     if tail is None and follow and not has_begin:
         tail = 0
     if tail is None:

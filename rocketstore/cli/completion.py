@@ -39,7 +39,7 @@ def complete_topics(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
 @completer
 def complete_queue_ids(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
     """Find the queue ids of the topics that the command line has, or of all topics."""
-    wanted = ctx.params.get("topics") or ctx.params.get("topic") or ()
+    wanted = ctx.params.get("topic") or ()
     topics = [wanted] if isinstance(wanted, str) else wanted
     return (str(queue_id) for topic, queue_id in store.queues() if not topics or topic in topics)
 

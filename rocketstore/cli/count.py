@@ -34,13 +34,13 @@ def run(store: MessageStore, by: str, rest: dict[str, Any] | None, view: RowsVie
         conditions = scan_conditions(**options)
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
-        note_elsewhere(store, conditions["topics"] or None)
+        note_elsewhere(store, conditions["topic"] or None)
         source = store if store.reads_other_logs else store.commit_log
         scan = source.scan(**conditions, **scan_options(GroupCounter(groupings)))
         counts = count_messages(store, groupings, scan)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
     write_rows(rows, view, with_bars, columns=counts.columns)
-    finish(or_nothing_found(store, len(rows), counts.reasons, options["topics"] or None))
+    finish(or_nothing_found(store, len(rows), counts.reasons, options["topic"] or None))
 
 
 def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, Any]) -> Counts:

@@ -25,8 +25,8 @@ def run(
     topic: str,
     queue_id: int,
     queue_offset: int,
-    max_num: int,
-    tags: str | None,
+    limit: int,
+    tag: str | None,
     view: MessageView,
     output_format: str | None,
 ) -> None:
@@ -34,18 +34,18 @@ def run(
     if queue_offset < 0:
         with contextlib.suppress(KeyError):  # get_message answers for a missing queue
             queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)
-    found = store.get_message(topic, queue_id, queue_offset, max_num, tags=tags)
+    found = store.get_message(topic, queue_id, queue_offset, limit, tag=tag)
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
         note_leftovers(store.commit_log)
-        reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tags)
+        reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tag)
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     queue = store.consume_queue(topic, queue_id)
     log = store.commit_log if queue.log is None else queue.log
     bad_bodies = BadBodies()
     batches = log.reader.with_bodies(found.messages, INT_MAX, bad_bodies)
-    conditions = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
+    conditions = {"topic": (topic,), "queue_ids": (queue_id,), "tag": tag}
     # In a light queue, messages have the topics and the offsets of their own queues.
     messages = [
         message
@@ -53,7 +53,7 @@ def run(
         for message in batch
         if view.has_containers or message.topic != topic or message.queue_offset >= queue_offset
     ]
-    write_messages([messages[:max_num]], output_format, view.with_conditions(conditions), is_result=True)
+    write_messages([messages[:limit]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
     units = queue[queue_offset : found.next_begin_offset]
     problems = [
@@ -63,9 +63,9 @@ def run(
     finish(problems)
 
 
-def reason_of(found: GetMessageResult, tags: str | None) -> str:
-    """Return why no message of a queue was found. Parameters: tags: of the wanted messages; None for all."""
-    if found.status == GetMessageStatus.NO_MATCHED_MESSAGE and tags is not None:
+def reason_of(found: GetMessageResult, tag: str | None) -> str:
+    """Return why no message of a queue was found. Parameters: tag: an expression; None for all."""
+    if found.status == GetMessageStatus.NO_MATCHED_MESSAGE and tag is not None:
         return f"no message up to queue offset {found.next_begin_offset - 1} has one of the tags"
     if found.min_offset == found.max_offset:
         return f"the queue is empty, and its next offset is {found.max_offset}"

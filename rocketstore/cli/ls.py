@@ -10,12 +10,12 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
 
-def run(store: MessageStore, topics: tuple[str, ...], view: RowsView) -> None:
+def run(store: MessageStore, topic: tuple[str, ...], view: RowsView) -> None:
     """Run the command with the values of its options."""
-    queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
+    queues = [queue for queue in store.queues() if not topic or queue[0] in topic]
     parts = (partial(rows_of, store, *queue) for queue in queues)
     lost = None if queues else describe_lost_queues(store)
-    problems = [lost] if lost else unknown_topics(store, topics)
+    problems = [lost] if lost else unknown_topics(store, topic)
     note_elsewhere(store, [topic for topic, _ in queues])
     problems += store.formats.problems()
     if not queues and not problems:

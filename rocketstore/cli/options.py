@@ -497,7 +497,7 @@ def unconsumed_options(command: Command) -> Command:
 
 def tags_option(meaning: str) -> Callable[[Command], Command]:
     """Return the option ``--tag``. All commands read it as RocketMQ reads the expression of a subscription."""
-    return click.option("--tag", "tags", metavar="TAGS", multiple=True, callback=parse_tags, help=meaning)
+    return click.option("--tag", metavar="TAGS", multiple=True, callback=parse_tags, help=meaning)
 
 
 def selection_options(command: Command) -> Command:
@@ -506,7 +506,6 @@ def selection_options(command: Command) -> Command:
         command,
         click.option(
             "--topic",
-            "topics",
             multiple=True,
             shell_complete=complete_topics,
             help="Only messages of this topic. May be repeated.",
@@ -520,7 +519,7 @@ def selection_options(command: Command) -> Command:
             help="Only this queue id. May be repeated.",
         ),
         tags_option('Only messages with one of these tags: "a || b".'),
-        click.option("--key", "keys", multiple=True, help="Only messages of this key or unique key. May be repeated."),
+        click.option("--key", multiple=True, help="Only messages of this key or unique key. May be repeated."),
         time_options,
         click.option("--begin-offset", type=OFFSET, help="Only messages at this physical offset or later."),
         click.option("--end-offset", type=OFFSET, help="Only messages before this physical offset."),

@@ -42,13 +42,13 @@ from rocketstore.text_values import end_ms
 
 SHOWN = 3  # reasons for an incomplete answer
 BATCH_SIZE = 8192  # messages
-INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tags": "T"}
+INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tag": "T"}
 
 
 class Question(NamedTuple):
     """The question of a query.
 
-    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: the first store
+    Attributes: by: "key", "unique_key", "tag", "id" or "time". values: the keys, tags or ids. times: the first store
     time, and the exclusive end of the store times, epoch ms; None: no limit. exact_times: read every file of the log
     if the messages are searched by time alone. most: the largest number of messages.
     """
@@ -110,7 +110,7 @@ def question_of(
     by, value = next(iter(given.items()), ("time", ""))
     if by == "id" and (topic, since, until) != (None, None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
-    values = value.split("||") if by == "tags" else [value]
+    values = value.split("||") if by == "tag" else [value]
     return Question(by, values, topic, time_range(since, until), exact_times, most)
 
 
@@ -128,8 +128,7 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     found = list(found)
     count, bad_bodies = sum(map(len, found)), BadBodies()
     shown = list(first_messages(found, question.most))
-    kind = "keys" if question.by == "key" else question.by
-    conditions = {"topics": question.topic and (question.topic,), kind: tuple(question.values)}
+    conditions = {"topic": question.topic and (question.topic,), question.by: tuple(question.values)}
     write_messages(shown, output_format, view.with_conditions(conditions), is_result=True)
     for messages in shown:
         bad_bodies.add(body_errors(messages))
@@ -168,7 +167,7 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
         return AnswerToShow(found)
-    option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[question.by]
+    option = {"key": "--key", "unique_key": "--key", "tag": "--tag"}[question.by]
     of_topic = [] if question.topic is None else ["--topic", question.topic]
     tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
     others = [*tier, *(["--compacted"] if store.compacted else [])]
@@ -208,9 +207,9 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
     if store.reads_other_logs:
         everything = store.scan(
-            topics=None if question.topic is None else [question.topic],
-            begin_timestamp=first,
-            end_timestamp=end,
+            topic=None if question.topic is None else [question.topic],
+            since=first,
+            until=end,
             on_corrupt="skip",
         ).adapted(warns=False)
         return AnswerToShow(oldest_first(everything, most), left_out(everything))
@@ -224,9 +223,9 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
         scan = log.scan(
             begin,
             stop,
-            topics=None if question.topic is None else [question.topic],
-            begin_timestamp=first,
-            end_timestamp=end,
+            topic=None if question.topic is None else [question.topic],
+            since=first,
+            until=end,
             on_corrupt="skip",
             batch_size=min(most, BATCH_SIZE),
             limit=most - count,

@@ -84,7 +84,7 @@ def scan_conditions(since: int | None, until: int | None, **options: Any) -> dic
     """Convert the values of ``selection_options`` to the arguments of CommitLog.scan."""
     begin, end = time_range(since, until)
     conditions = {name: None if value == () else value for name, value in options.items()}
-    return conditions | {"begin_timestamp": begin, "end_timestamp": end}
+    return conditions | {"since": begin, "until": end}
 
 
 def refuse_places_in_log(conditions: dict[str, Any], *, follows: bool = False) -> None:

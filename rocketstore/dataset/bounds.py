@@ -109,12 +109,12 @@ def scan_conditions(bounds: Bounds) -> dict[str, Any]:
         if isinstance(values, Interval):
             conditions |= interval_conditions(name, values, conditions)
         elif name == "topic":
-            conditions["topics"] = sorted(values)
+            conditions["topic"] = sorted(values)
         elif name == "tags" and (expression := join_tags(values)) is not None:
-            conditions["tags"] = expression
+            conditions["tag"] = expression
     keys = bounds.get("uniqKey", bounds.get("keys"))
     if isinstance(keys, frozenset):
-        conditions["keys"] = sorted(keys)
+        conditions["key"] = sorted(keys)
     return conditions
 
 
@@ -125,8 +125,8 @@ def interval_conditions(name: str, values: Interval, conditions: dict[str, Any])
         return {"queue_ids": list(range(low, high + 1))} if is_narrow else {}
     if name == "phyOffset":
         return {"begin_offset": max(low, 0), "end_offset": min(high + 1, LONG_MAX)}
-    begin = max(low, conditions.get("begin_timestamp", LONG_MIN))  # a time is in two columns
-    end = min(high + 1, conditions.get("end_timestamp", LONG_MAX + 1))
-    times = {"begin_timestamp": begin, "end_timestamp": end}
+    begin = max(low, conditions.get("since", LONG_MIN))  # a time is in two columns
+    end = min(high + 1, conditions.get("until", LONG_MAX + 1))
+    times = {"since": begin, "until": end}
     # A scan would refuse a time that looks like another unit. Without it the scan reads more messages.
     return {name: time for name, time in times.items() if LONG_MIN < time <= LONG_MAX and wrong_unit(time) is None}

@@ -80,10 +80,10 @@ class DatasetReader:
             conditions.pop("begin_offset", None)
             conditions.pop("end_offset", None)
         if self.keys is not None:
-            conditions["keys"] = self.keys
+            conditions["key"] = self.keys
         offsets = None
-        if "keys" in conditions and "topics" in conditions and not self.store.reads_other_logs:
-            offsets = find_phy_offsets(self.store, conditions["topics"], list(conditions["keys"]))
+        if "key" in conditions and "topic" in conditions and not self.store.reads_other_logs:
+            offsets = find_phy_offsets(self.store, conditions["topic"], list(conditions["key"]))
         if offsets is not None:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)

@@ -126,7 +126,7 @@ class StringColumn(VarColumn[T]):
     """Strings, in ``data`` as valid UTF-8.
 
     Examples:
-    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch = rocketstore.open("demo").scan(topic="Orders").head(2)
     >>> batch.topic[0], batch.tags.to_pylist()
     ('Orders', ['sent', 'paid'])
     """
@@ -142,7 +142,7 @@ class BinaryColumn(VarColumn[T]):
     """Bytes.
 
     Examples:
-    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch = rocketstore.open("demo").scan(topic="Orders").head(2)
     >>> batch.body[0], batch.body.to_pylist()
     (b'order 0', [b'order 0', b'order 1'])
     """
@@ -158,7 +158,7 @@ class ListColumn(ValueColumn[list[str]]):
     """Lists of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``values``.
 
     Examples:
-    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch = rocketstore.open("demo").scan(topic="Orders").head(2)
     >>> batch.keys[0], batch.keys.to_pylist()
     (['order-0'], [['order-0'], ['order-1']])
     """
@@ -185,7 +185,7 @@ class MapColumn(ValueColumn[dict[str, str]]):
     """Maps of strings: row ``i`` is the rows ``offsets[i]`` to before ``offsets[i + 1]`` of ``keys`` and ``values``.
 
     Examples:
-    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(2)
+    >>> batch = rocketstore.open("demo").scan(topic="Orders").head(2)
     >>> batch.properties[0]["TAGS"], len(batch.properties)
     ('sent', 2)
     """

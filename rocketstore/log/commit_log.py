@@ -27,6 +27,7 @@ from rocketstore.kernels.columns import aligned, int64_column, require_int64, re
 from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
+from rocketstore.keywords import suggests_keywords
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
@@ -334,18 +335,19 @@ class CommitLog(Closable):
 
     # ---- scan ----------------------------------------------------------------------------------------------
 
+    @suggests_keywords
     def scan(
         self,
         begin_offset: int | None = None,
         end_offset: int | None = None,
         *,
         columns: str | Iterable[str] | None = None,
-        topics: str | Iterable[str] | None = None,
+        topic: str | Iterable[str] | None = None,
         queue_ids: int | Iterable[int] | None = None,
-        tags: str | Iterable[str] | None = None,
-        keys: str | Iterable[str] | None = None,
-        begin_timestamp: Time | None = None,
-        end_timestamp: Time | None = None,
+        tag: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         verify_crc: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
         batch_size: int = 16384,
@@ -360,11 +362,11 @@ class CommitLog(Closable):
             ``end_offset`` are read; None for the whole log. Records need not begin at these offsets.
         columns : one name or several, of Message's fields (phy_offset) or of tables (phyOffset). None for all columns
             of tables. Fewer columns are faster, above all without bodies.
-        topics, queue_ids : one or a list; the message is in one of these. A store warns of a topic that it does not
+        topic, queue_ids : one or several; the message is in one of these. A store warns of a topic that it does not
             have.
-        tags : "a||b", or a list of tags: the message has one of these tags; "*", "" or None for all.
-        keys : one or a list; one of the words of KEYS, or UNIQ_KEY, is in it. No index is used.
-        begin_timestamp, end_timestamp : store time, from the first to before the second: epoch milliseconds, a
+        tag : "a||b", or several tags: the message has one of these tags; "*", "" or None for all.
+        key : one or several; one of the words of KEYS, or UNIQ_KEY, is in it. No index is used.
+        since, until : store time, from the first to before the second: epoch milliseconds, a
             datetime, a date or an ISO 8601 text.
         verify_crc : compare bodies with their CRC. A body with another CRC is corrupt.
         on_corrupt : "raise" CorruptFileError at bytes that are no record but are followed by records, or "skip" them
@@ -391,11 +393,11 @@ class CommitLog(Closable):
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit} is negative")
-        begin = None if begin_timestamp is None else epoch_ms(begin_timestamp, "begin_timestamp")
-        last = None if end_timestamp is None else end_ms(end_timestamp, "end_timestamp")
+        begin = None if since is None else epoch_ms(since, "since")
+        last = None if until is None else end_ms(until, "until")
         fields = message_fields(columns)
-        texts = text_list(topics, "topics"), text_list(keys, "keys")
-        record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tags), texts[1], begin, last)
+        texts = text_list(topic, "topic"), text_list(key, "key")
+        record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tag), texts[1], begin, last)
         return Scan(
             self.reader,
             self.end_finder,

@@ -59,7 +59,7 @@ class Scan(ArrowStream):
     Source: none; a broker reads its log when it recovers and when it dispatches.
 
     Examples:
-    >>> scan = rocketstore.open("demo").scan(topics="Orders")
+    >>> scan = rocketstore.open("demo").scan(topic="Orders")
     >>> scan.count(), scan.head(2).keys.to_pylist()
     (100, [['order-0'], ['order-1']])
     """

@@ -33,16 +33,16 @@ def integer_list(value: Any) -> Iterable[int] | None:
     return [value] if hasattr(value, "__index__") else value
 
 
-def split_tags(tags: str | Iterable[str] | None) -> set[str] | None:
+def split_tags(tag: str | Iterable[str] | None) -> set[str] | None:
     """Return the tags of a subscription; None for all tags.
 
-    Parameters: tags: an expression such as "a || b", or a list of expressions, each often a single tag. "*" and ""
+    Parameters: tag: an expression such as "a || b", or a list of expressions, each often a single tag. "*" and ""
     stand for all tags. Raises: TypeError. Source: FilterAPI.buildSubscriptionData.
     """
-    expressions = text_list(tags, "tags")
+    expressions = text_list(tag, "tag")
     if expressions is None or any(text.strip() in ("", "*") for text in expressions):
         return None
-    return {tag.strip() for text in expressions for tag in text.split("||")} - {""}
+    return {part.strip() for text in expressions for part in text.split("||")} - {""}
 
 
 def join_tags(tags: Iterable[str]) -> str | None:

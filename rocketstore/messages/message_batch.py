@@ -58,7 +58,7 @@ class MessageBatch(Previewed):
     Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
 
     Examples:
-    >>> batch = rocketstore.open("demo").scan(topics="Orders").head(3)
+    >>> batch = rocketstore.open("demo").scan(topic="Orders").head(3)
     >>> batch.queue_offset, batch[0].body, batch[1:].tags.to_pylist()
     (array([0, 1, 2]), b'order 0', ['paid', 'sent'])
     """

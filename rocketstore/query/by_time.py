@@ -44,7 +44,7 @@ def find_message_of_time(log: CommitLog, ranges: list[tuple[int, int]], first_ti
     """
     position = 0
     for begin, end in ranges:
-        scan = log.scan(begin, end, columns=["phy_offset"], begin_timestamp=first_time, on_corrupt="skip", batch_size=1)
+        scan = log.scan(begin, end, columns=["phy_offset"], since=first_time, on_corrupt="skip", batch_size=1)
         for batch in scan:
             return int(batch.phy_offset[0])
         position = scan.position

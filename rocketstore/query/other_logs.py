@@ -196,7 +196,7 @@ def scan_all_logs(
 
     Parameters: compacted: queues that are read from the compaction in place of the log. conditions: of the scan.
     """
-    topics, queue_ids = text_list(conditions.get("topics"), "topics"), integer_list(conditions.get("queue_ids"))
+    topics, queue_ids = text_list(conditions.get("topic"), "topic"), integer_list(conditions.get("queue_ids"))
 
     def scan_others() -> Iterator[Scan]:
         return scan_other_logs(plan(topics, queue_ids), conditions)

@@ -159,32 +159,32 @@ def query_message(
     view: IndexView,
     topic: str,
     key: str,
-    max_num: int,
+    limit: int,
     times: tuple[int, int],
     index_type: str | None,
     max_scan: int,
 ) -> QueryMessageResult:
     """Find the messages of one key. Parameters: as for ``query_messages``."""
-    phy_offsets = find_few(view, topic, key, max_num, times, index_type) if max_scan > FEW else None
+    phy_offsets = find_few(view, topic, key, limit, times, index_type) if max_scan > FEW else None
     messages = None if phy_offsets is None else read_few(view.log, phy_offsets)
     if phy_offsets is None or messages is None:
-        found = query_messages(view, topic, [key], max_num, *times, index_type, max_scan, 1)
+        found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1)
         return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
     read = partial(read_batch, view.log, phy_offsets)
     return QueryMessageResult(read, not view.reasons, [*view.reasons], messages)
 
 
 def find_few(
-    view: IndexView, topic: str, key: str, max_num: int, times: tuple[int, int], index_type: str | None
+    view: IndexView, topic: str, key: str, limit: int, times: tuple[int, int], index_type: str | None
 ) -> list[int] | None:
     """Find the physical offsets of the messages of one key, newest first, in a tenth of the time of a search.
 
-    Return None if there may be more than ``max_num`` or ``FEW`` of them, or if an entry leads to another message or to
+    Return None if there may be more than ``limit`` or ``FEW`` of them, or if an entry leads to another message or to
     damage. A search must find the answer then.
     """
-    if view.files is None or max_num < 1 or not (isinstance(topic, str) and isinstance(key, str)):
+    if view.files is None or limit < 1 or not (isinstance(topic, str) and isinstance(key, str)):
         return None
-    index_key, offsets, most = f"{index_key_prefix(topic, index_type)}#{key}", set[int](), min(max_num, FEW)
+    index_key, offsets, most = f"{index_key_prefix(topic, index_type)}#{key}", set[int](), min(limit, FEW)
     for file in view.files:
         found = file.select_phy_offset(index_key, most + 1, LONG_MIN, LONG_MAX)
         offsets.update(found)
@@ -206,7 +206,7 @@ def _match_few(log: CommitLog, phy_offsets: list[int], topic: str, key: str, tim
         return False
     offsets, rows = np.array(phy_offsets, np.int64), np.zeros(n, np.int64)
     window_of, matched = np.arange(n, dtype=np.int32), np.zeros(n, np.uint8)
-    texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "keys")
+    texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "key")
     match_records(windows, window_of, offsets, rows, *texts, kind, *times, matched)
     return matched.tobytes() == bytes([HIT]) * n
 
@@ -215,7 +215,7 @@ def query_messages(
     view: IndexView,
     topic: Any,
     keys: Any,
-    max_num: int,
+    limit: int,
     begin_timestamp: int,
     last_timestamp: int,
     index_type: str | None,
@@ -226,20 +226,20 @@ def query_messages(
 
     Parameters: view: made before the call. Messages that are indexed later may be missed, and do not count as covered.
     """
-    max_num, max_scan, threads = map(operator.index, (max_num, max_scan, threads))
-    if max_num < 1 or max_scan < 1 or threads < 1:
-        raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
-    keys = TextColumn([keys] if isinstance(keys, str) else keys, "keys")
+    limit, max_scan, threads = map(operator.index, (limit, max_scan, threads))
+    if limit < 1 or max_scan < 1 or threads < 1:
+        raise ValueError(f"limit={limit}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
+    keys = TextColumn([keys] if isinstance(keys, str) else keys, "key")
     threads = min(threads, max(keys.length, 1))
     topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
     search = _Search(
         view.log,
         Utf8Texts([topic] if isinstance(topic, str) else topic, "topic"),
-        Utf8Texts(keys, "keys"),
+        Utf8Texts(keys, "key"),
         KINDS[index_type],
         (begin_timestamp, last_timestamp),
-        max_num,
+        limit,
         max_scan,
         threads,
     )
@@ -268,12 +268,12 @@ class _Search:
         keys: Utf8Texts,
         kind: int,
         times: tuple[int, int],
-        max_num: int,
+        limit: int,
         max_scan: int,
         threads: int,
     ) -> None:
         self.log, self.topics, self.keys, self.kind, self.times = log, topics, keys, kind, times
-        self.max_num, self.max_scan, self.threads = max_num, max_scan, threads
+        self.limit, self.max_scan, self.threads = limit, max_scan, threads
         self.found: list[tuple[np.ndarray, np.ndarray]] = []  # rows, physical offsets
         self.counts = np.zeros(keys.length, np.int64)
         self.scanned = np.zeros(keys.length, np.int64)
@@ -284,8 +284,8 @@ class _Search:
 
     def look_into(self, file: IndexPart, hashes: np.ndarray) -> None:
         """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
-        rows = np.flatnonzero((self.counts < self.max_num) & ~self.cut)
-        seen, ask = 0, min(self.max_num, self.max_scan + 1)
+        rows = np.flatnonzero((self.counts < self.limit) & ~self.cut)
+        seen, ask = 0, min(self.limit, self.max_scan + 1)
         while len(rows):
             found = file.select_phy_offsets_by_hash(
                 hashes[rows],
@@ -303,7 +303,7 @@ class _Search:
                 candidates, phy_offsets = candidates[fresh], phy_offsets[fresh]
             self.add(candidates, phy_offsets)
             self.scanned[rows] += np.maximum(lengths - seen, 0)
-            rows = rows[(lengths == ask) & (self.counts[rows] < self.max_num)]
+            rows = rows[(lengths == ask) & (self.counts[rows] < self.limit)]
             over = self.scanned[rows] > self.max_scan
             self.cut[rows[over]] = True
             rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
@@ -405,16 +405,16 @@ class _Search:
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the physical offsets of all keys, and where those of each key begin.
 
-        The offsets of a key are distinct, newest first, and at most ``max_num``.
+        The offsets of a key are distinct, newest first, and at most ``limit``.
         """
-        counts, offsets = np.minimum(self.counts, self.max_num), np.zeros(self.keys.length + 1, np.int64)
+        counts, offsets = np.minimum(self.counts, self.limit), np.zeros(self.keys.length + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         rows, phy_offsets = self.found[0] if self.found else (np.empty(0, np.int64), np.empty(0, np.int64))
         if len(self.found) > 1:
             rows, phy_offsets = distinct(*map(np.concatenate, zip(*self.found, strict=True)))
         if len(rows) > offsets[-1]:
             firsts = np.cumsum(self.counts) - self.counts
-            phy_offsets = phy_offsets[np.arange(len(rows)) - np.repeat(firsts, self.counts) < self.max_num]
+            phy_offsets = phy_offsets[np.arange(len(rows)) - np.repeat(firsts, self.counts) < self.limit]
         return phy_offsets, offsets
 
 

@@ -127,7 +127,7 @@ def _query_compacted(
 
 def _find_in(log: OtherLog, keys: Collection[str], times: Times, index_type: str | None) -> dict[str, MessageBatch]:
     """Return the messages of each key in the log of one compacted queue, by key."""
-    conditions = {"topics": [log.queue.topic]} | ({} if index_type == "T" else {"keys": sorted(keys)})
+    conditions = {"topic": [log.queue.topic]} | ({} if index_type == "T" else {"key": sorted(keys)})
     batches = [batch for scan in scan_other_logs([log], conditions) for batch in scan.adapted(warns=False)]
     found = MessageBatch.join([empty_batch(message_fields()), *batches])
     rows: dict[str, list[int]] = {}

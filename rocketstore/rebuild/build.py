@@ -17,9 +17,9 @@ QUEUE_SIZES = (
 INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 
 
-def topics_of(topics: str | Iterable[str] | None) -> set[str] | None:
+def topics_of(topic: str | Iterable[str] | None) -> set[str] | None:
     """Return one topic or several as a set. Raises: TypeError."""
-    names = text_list(topics, "topics")
+    names = text_list(topic, "topic")
     return None if names is None else {*names}
 
 

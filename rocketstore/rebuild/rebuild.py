@@ -29,6 +29,7 @@ from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.queue_directories import queue_directories, topics_in
@@ -74,13 +75,14 @@ MAX_WAITING = 16 << 20  # bytes of requests that wait at most, so that reading a
 Progress = Callable[[int, int], object]
 
 
+@suggests_keywords
 def rebuild(
     path: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
     consume_queue: bool = True,
     index: bool = True,
-    topics: str | Iterable[str] | None = None,
+    topic: str | Iterable[str] | None = None,
     config: StoreConfig | None = None,
     memory: int = 1 << 30,
     threads: int | None = None,
@@ -107,7 +109,7 @@ def rebuild(
         that a broker can start on it. ``notes`` of the report say how. Sizes that no file shows are then RocketMQ's
         defaults, or those that the files suggest, with a note.
     consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
-    topics : build only the queues of this topic or these topics, and no index.
+    topic : one or several: build only the queues of these topics, and no index.
     config : sizes of files that no file shows, as for ``open``, and the broker's settings. Where ``config`` has
         RocketMQ's defaults, the units of the store show the delay levels, light queues and ext units of the broker.
         Levels without a sound unit are assumed: a UserWarning and ``assumptions`` of the report say so.
@@ -144,7 +146,7 @@ def rebuild(
         raise ValueError(f"memory={memory}: at least 0 is needed")
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
-    build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
+    build = Build(consume_queue, index and topic is None, topics_of(topic), out is None)
     survey = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
     options = RebuildOptions(memory, threads or os.cpu_count() or 1, zone_of(tz), progress, deleted)
     if out is not None:
@@ -153,7 +155,7 @@ def rebuild(
         Rebuilder.of(survey, build, options)  # raises errors before the file of the lock is made
         with locked("rebuild", survey) as now:
             report = Rebuilder.of(now, build, options).build_and_swap()
-    warn_of(report.assumptions, survey.root)
+    warn_of(report.assumptions, survey.root, stacklevel=4)
     return report
 
 

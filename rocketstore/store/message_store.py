@@ -26,6 +26,7 @@ from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
 from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
@@ -95,7 +96,7 @@ from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, end_ms, epoch_ms, find_time_zone
+from rocketstore.text_values import Time, begin_ms, end_ms, epoch_ms, find_time_zone
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.tier_source import StoredTier
 
@@ -122,7 +123,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
         scan = method(self.commit_log, *args, **conditions)
         if self.reads_other_logs and not is_part_of_log(args, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
-        warn_unknown_topics(self, text_list(conditions.get("topics"), "topics") or ())
+        warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or ())
         return scan
 
     return call
@@ -517,11 +518,12 @@ class MessageStore(Previewed, Closable):
         source = self._queues.consumer_queues
         return plan_other_logs(source, choose_queues(source.queues(), topics, queue_ids), self.find_compacted_queues())
 
+    @suggests_keywords
     def dataset(
         self,
         *,
         columns: str | Iterable[str] | None = None,
-        keys: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
@@ -529,7 +531,7 @@ class MessageStore(Previewed, Closable):
         A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp or
         uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
 
-        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. keys: only
+        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. key: only
         messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
@@ -546,9 +548,9 @@ class MessageStore(Previewed, Closable):
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.dataset.store_dataset import StoreDataset
 
-        given = text_list(keys, "keys")
+        given = text_list(key, "key")
         wanted = None if given is None else tuple(given)
-        self.commit_log.scan(keys=wanted, on_corrupt=on_corrupt)  # raises errors of these
+        self.commit_log.scan(key=wanted, on_corrupt=on_corrupt)  # raises errors of these
         return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
 
     # ---- by time -------------------------------------------------------------------------------------------
@@ -630,6 +632,7 @@ class MessageStore(Previewed, Closable):
 
     # ---- by queue, offset and id ---------------------------------------------------------------------------
 
+    @suggests_keywords
     def get_message(
         self,
         topic: str,
@@ -637,12 +640,12 @@ class MessageStore(Previewed, Closable):
         queue_offset: int,
         max_msg_nums: int = 32,
         *,
-        tags: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
         limits: Literal["broker"] | None = None,
     ) -> GetMessageResult:
         """Read messages of a queue as a consumer does, starting at a queue offset.
 
-        Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
+        Parameters: max_msg_nums: the largest number of messages to return. tag: "a||b", or several tags; "*" or None
         for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
         and at the broker's limits of bytes.
         Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no
@@ -658,16 +661,16 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         name = QueueId(topic, operator.index(queue_id))
         place = operator.index(queue_offset), operator.index(max_msg_nums)
-        ext = None if tags is None else self._queues.find_ext(name)
+        ext = None if tag is None else self._queues.find_ext(name)
         view = self._views.find_queue(name)
         if view is not None:
-            return get_message(view, name, *place, tags, limits, ext)
+            return get_message(view, name, *place, tag, limits, ext)
         try:
             queue = self.consume_queue(*name)
         except KeyError:
             return GetMessageResult.without_queue()
         look = functools.partial(self._views.look_at_queue, name)
-        return get_message_of_queue(queue, look, name, *place, tags, limits, ext)
+        return get_message_of_queue(queue, look, name, *place, tag, limits, ext)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, bytes; None if no message begins there.
@@ -692,13 +695,14 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         return self._views.find_coverage()
 
+    @suggests_keywords
     def query_messages(
         self,
         topic: Any,
-        keys: Any,
-        max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: Time = 0,
-        end_timestamp: Time | None = None,
+        key: Any,
+        limit: int = MAX_MSGS_NUM_BATCH,
+        since: Time | None = None,
+        until: Time | None = None,
         *,
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
@@ -709,25 +713,25 @@ class MessageStore(Previewed, Closable):
         The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
         their end in every file that may have messages of the log. So it hides no message and returns each once.
 
-        Parameters: topic: str, or a column of n str. keys: a str, or as for ``hash_keys``; a key is a word of KEYS, or
-        UNIQ_KEY. max_num: the largest number of messages for a key; the newest are returned. begin_timestamp,
-        end_timestamp: store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601
-        text. index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries of a key than
-        this number were read and the same file has more of them, the search for the key ends and its answer is
-        incomplete; entries are read in steps, so the search may read somewhat more. threads: the number of threads; at
-        most one for each key is used.
+        Parameters: topic: str, or a column of n str. key: one key, or several as for ``hash_keys``; a key is a word of
+        KEYS, or UNIQ_KEY. limit: the largest number of messages for a key; the newest are returned. since, until:
+        store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601 text. index_type:
+        "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries of a key than this number were
+        read and the same file has more of them, the search for the key ends and its answer is incomplete; entries are
+        read in steps, so the search may read somewhat more. threads: the number of threads; at most one for each key is
+        used.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
-        times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
+        times = begin_ms(since, "since"), end_ms(until, "until")
         self._require_open()
         view = self._views.look_at_index(index_type)
-        found = query_messages(view, topic, keys, max_num, *times, index_type, max_scan, threads)
-        found = self._query_other_logs(found, topic, keys, times, index_type, operator.index(max_num))
+        found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads)
+        found = self._query_other_logs(found, topic, key, times, index_type, operator.index(limit))
         if not found and isinstance(topic, str):
-            warn_unknown_topics(self, [topic])
+            warn_unknown_topics(self, [topic], stacklevel=4)
         return found
 
     def find_other_sources(self, topics: Collection[str] | None) -> OtherSources:
@@ -764,32 +768,33 @@ class MessageStore(Previewed, Closable):
         self,
         topic: str,
         key: str,
-        max_num: int,
-        times: tuple[Time, Time | None],
+        limit: int,
+        times: tuple[Time | None, Time | None],
         index_type: IndexType | None,
         max_scan: int,
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
-        limits = epoch_ms(times[0], "begin_timestamp"), end_ms(times[1], "end_timestamp")
+        limits = begin_ms(times[0], "since"), end_ms(times[1], "until")
         self._require_open()
         view = self._views.look_at_index(index_type)
         if self.reads_other_logs:
-            found = query_messages(view, topic, [key], max_num, *limits, index_type, max_scan, 1)
-            found = self._query_other_logs(found, topic, [key], limits, index_type, operator.index(max_num))
+            found = query_messages(view, topic, [key], limit, *limits, index_type, max_scan, 1)
+            found = self._query_other_logs(found, topic, [key], limits, index_type, operator.index(limit))
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
         else:
-            result = query_message(view, topic, key, operator.index(max_num), limits, index_type, max_scan)
+            result = query_message(view, topic, key, operator.index(limit), limits, index_type, max_scan)
         if not result:
-            warn_unknown_topics(self, [topic], stacklevel=4)
+            warn_unknown_topics(self, [topic], stacklevel=5)
         return result
 
+    @suggests_keywords
     def query_message(
         self,
         topic: str,
         key: str,
-        max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: Time = 0,
-        end_timestamp: Time | None = None,
+        limit: int = MAX_MSGS_NUM_BATCH,
+        since: Time | None = None,
+        until: Time | None = None,
         *,
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
@@ -803,23 +808,24 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").query_message("Orders", "order-7")[0].body
         b'order 7'
         """
-        times = begin_timestamp, end_timestamp
-        return self._query_message(topic, key, max_num, times, index_type, max_scan)
+        return self._query_message(topic, key, limit, (since, until), index_type, max_scan)
 
+    @suggests_keywords
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
         """Find the messages with a unique key, which a client gives as message id.
 
         Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
         """
-        return self._query_message(topic, uniq_key, MAX_MSGS_NUM_BATCH, (0, None), "U", MAX_SCAN)
+        return self._query_message(topic, uniq_key, MAX_MSGS_NUM_BATCH, (None, None), "U", MAX_SCAN)
 
+    @suggests_keywords
     def query_message_by_tag(
         self,
         topic: str,
         tag: str,
-        max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: Time = 0,
-        end_timestamp: Time | None = None,
+        limit: int = MAX_MSGS_NUM_BATCH,
+        since: Time | None = None,
+        until: Time | None = None,
         *,
         max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
@@ -828,7 +834,7 @@ class MessageStore(Previewed, Closable):
         Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        return self._query_message(topic, tag, max_num, (begin_timestamp, end_timestamp), "T", max_scan)
+        return self._query_message(topic, tag, limit, (since, until), "T", max_scan)
 
     # ---- follow --------------------------------------------------------------------------------------------
 
@@ -888,6 +894,7 @@ class MessageStore(Previewed, Closable):
         with held_lists(self.path):
             return summarize(self, count_messages=count_messages)
 
+    @suggests_keywords
     def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
@@ -902,9 +909,10 @@ class MessageStore(Previewed, Closable):
         """
         self._require_open()
         if group is not None and (text := explain_unknown_group(self, group)) is not None:
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, stacklevel=3)
         return consumer_lag(self, group)
 
+    @suggests_keywords
     def pending(
         self,
         *,
@@ -943,9 +951,10 @@ class MessageStore(Previewed, Closable):
         wanted = PendingFilter(text_set(topic, "topic"), text_set(group, "group"), kinds, begin, end)
         found = find_pending(self, wanted, limit)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, stacklevel=3)
         return found
 
+    @suggests_keywords
     def dead_letters(
         self,
         *,
@@ -978,9 +987,10 @@ class MessageStore(Previewed, Closable):
         wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
         found = find_dead_letters(self, wanted, retry=retry)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, stacklevel=3)
         return found
 
+    @suggests_keywords
     def unconsumed(
         self,
         group: str,
@@ -1016,7 +1026,7 @@ class MessageStore(Previewed, Closable):
         subscribed = parse_subscriptions(subscribe)
         found = find_unconsumed(self, group, subscribed, start, limit)
         if not found and subscribed is None and (text := explain_unknown_group(self, group)) is not None:
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, stacklevel=3)
         return found
 
     # ---- space ---------------------------------------------------------------------------------------------
@@ -1060,6 +1070,7 @@ class MessageStore(Previewed, Closable):
         warn_unknown_topics(self, sorted(topics or ()))
         return measure_messages(self, by, topics, exact=exact)
 
+    @suggests_keywords
     def count(
         self,
         by: str | Iterable[str],
@@ -1087,9 +1098,8 @@ class MessageStore(Previewed, Closable):
         """
         self._require_open()
         groupings = parse_groupings(by)
-        times = {"begin_timestamp": since, "end_timestamp": until}
         options = scan_options(GroupCounter(groupings))
-        scan = self.scan(topics=topic, tags=tag, keys=key, **times, **options)  # type: ignore[arg-type]
+        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, **options)
         return count_messages(self, groupings, scan)
 
     def metrics(self) -> Metrics:

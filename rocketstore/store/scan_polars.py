@@ -10,6 +10,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
+from rocketstore.keywords import suggests_keywords
 from rocketstore.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 LEAST_POLARS = 1, 35  # older releases lose filters that they cannot pass on
 
 
+@suggests_keywords
 def scan_polars(
     path: str | os.PathLike[str] | StorePath,
     *,

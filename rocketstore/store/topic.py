@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, TypedDict, Unpack
 
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
@@ -19,14 +20,14 @@ from rocketstore.text_values import Time, format_count
 
 
 class ScanOptions(TypedDict, total=False):
-    """The options of ``CommitLog.scan``, without the topics."""
+    """The options of ``CommitLog.scan``, without the topic."""
 
     columns: str | Iterable[str] | None
     queue_ids: int | Iterable[int] | None
-    tags: str | Iterable[str] | None
-    keys: str | Iterable[str] | None
-    begin_timestamp: Time | None
-    end_timestamp: Time | None
+    tag: str | Iterable[str] | None
+    key: str | Iterable[str] | None
+    since: Time | None
+    until: Time | None
     verify_crc: bool
     on_corrupt: Literal["raise", "skip"]
     batch_size: int
@@ -43,7 +44,7 @@ class Topic(Previewed):
 
     Examples:
     >>> orders = rocketstore.open("demo")["Orders"]
-    >>> len(orders), orders.scan(tags="paid").count(), len(orders.query("order-7"))
+    >>> len(orders), orders.scan(tag="paid").count(), len(orders.query("order-7"))
     (100, 50, 1)
     """
 
@@ -67,13 +68,14 @@ class Topic(Previewed):
         self, begin_offset: int | None = None, end_offset: int | None = None, **options: Unpack[ScanOptions]
     ) -> Scan:
         """Read the messages of this topic. Parameters, returns, raises: as ``MessageStore.scan``."""
-        return self.store.scan(begin_offset, end_offset, topics=[self.name], **options)
+        return self.store.scan(begin_offset, end_offset, topic=[self.name], **options)
 
+    @suggests_keywords
     def query(
-        self, key: str, max_num: int = MAX_MSGS_NUM_BATCH, *, index_type: IndexType | None = None
+        self, key: str, limit: int = MAX_MSGS_NUM_BATCH, *, index_type: IndexType | None = None
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first. Parameters, returns, raises: as ``MessageStore.query_message``."""
-        return self.store.query_message(self.name, key, max_num, index_type=index_type)
+        return self.store.query_message(self.name, key, limit, index_type=index_type)
 
     @property
     def time_range(self) -> tuple[datetime, datetime] | None:

@@ -137,16 +137,16 @@ def test_bounds_become_conditions_of_a_scan():
     bounds = both(one_of("topic", ["B", "A"]), both(compare("queueId", ">=", 2), compare("queueId", "<=", 4)))
     bounds = both(bounds, both(compare("phyOffset", ">=", -5), compare("phyOffset", "<=", 99)))
     assert scan_conditions(bounds) == {
-        "topics": ["A", "B"],
+        "topic": ["A", "B"],
         "queue_ids": [2, 3, 4],
         "begin_offset": 0,
         "end_offset": 100,
     }
     assert scan_conditions(compare("queueId", ">=", 2)) == {}
     times = both(compare("storeTimestamp", ">=", 10), compare("storeTimestampMs", "<=", 20))
-    assert scan_conditions(times) == {"begin_timestamp": 10, "end_timestamp": 21}
+    assert scan_conditions(times) == {"since": 10, "until": 21}
     assert scan_conditions(compare("storeTimestamp", "<=", 2**63 - 1)) == {}
     assert scan_conditions(compare("storeTimestamp", ">=", 1_700_000_000)) == {}  # a scan takes it for seconds
     for tag in ("", " x", "a|b"):  # a subscription cannot say these
         assert scan_conditions(one_of("tags", ["x", tag])) == {}
-    assert scan_conditions(both(compare("uniqKey", "==", "U"), compare("keys", "==", "k"))) == {"keys": ["U"]}
+    assert scan_conditions(both(compare("uniqKey", "==", "U"), compare("keys", "==", "k"))) == {"key": ["U"]}

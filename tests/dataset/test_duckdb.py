@@ -58,11 +58,11 @@ def test_columns_and_filters_reach_the_scan(store, connection, monkeypatch):
     ((name, options),) = calls
     assert name == "scan"
     assert {*options["columns"]} <= {"size", "queue_offset", "topic", "queue_id"}
-    assert (options["topics"], options["queue_ids"]) == (["Orders"], [2])
+    assert (options["topic"], options["queue_ids"]) == (["Orders"], [2])
 
 
 def test_a_query_with_topic_and_unique_key_uses_the_index(store, connection, monkeypatch):
-    topic = store.scan(keys=["U00007"]).to_arrow()["topic"][0].as_py()
+    topic = store.scan(key=["U00007"]).to_arrow()["topic"][0].as_py()
     calls = spied(monkeypatch, store.commit_log)
     query = f"SELECT uniqKey, body FROM messages WHERE uniqKey = 'U00007' AND topic = '{topic}'"
     assert [row[0] for row in connection.sql(query).fetchall()] == ["U00007"]

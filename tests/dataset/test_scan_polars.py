@@ -71,7 +71,7 @@ def test_columns_and_filters_reach_the_scan(root, whole, monkeypatch):
         found = frame.filter(col("topic") == "Orders", col("tags").is_in(["paid", "sent"])).select("size").collect()
         assert found.equals(whole.filter(col("topic") == "Orders", col("tags").is_in(["paid", "sent"])).select("size"))
         ((name, options),) = calls
-        assert (name, {*options["columns"]}, options["topics"]) == ("scan", {"topic", "tags", "size"}, ["Orders"])
+        assert (name, {*options["columns"]}, options["topic"]) == ("scan", {"topic", "tags", "size"}, ["Orders"])
 
 
 def test_a_filter_on_topic_and_keys_uses_the_index(root, whole, monkeypatch):

@@ -79,8 +79,8 @@ def test_only_the_columns_of_the_query_are_read(store, monkeypatch):
     dataset.count_rows(filter=field("tags") == "paid")
     columns = [{*options["columns"]} for _, options in calls]
     assert columns == [{"topic", "queue_offset", "size"}, {"queue_id"}, {"phy_offset"}, {"tags"}]
-    assert calls[0][1]["topics"] == ["Orders"]
-    assert "tags" in calls[3][1]
+    assert calls[0][1]["topic"] == ["Orders"]
+    assert "tag" in calls[3][1]
 
 
 def test_random_filters_give_what_arrow_gives(dataset, table, seed):
@@ -237,18 +237,18 @@ def test_a_filter_on_a_unique_key_alone_scans_the_log(store, table, monkeypatch)
     calls = spied(monkeypatch, store.commit_log)
     wanted = field("uniqKey") == "U00007"
     assert dataset.to_table(filter=wanted).equals(table.filter(wanted))
-    assert [(name, options["keys"]) for name, options in calls] == [("scan", ["U00007"])]
+    assert [(name, options["key"]) for name, options in calls] == [("scan", ["U00007"])]
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-def test_the_argument_keys_is_a_condition_with_and_without_an_index(root, table, tmp_path, monkeypatch, has_index):
+def test_the_argument_key_is_a_condition_with_and_without_an_index(root, table, tmp_path, monkeypatch, has_index):
     shutil.copytree(root, tmp_path / "store")
     if not has_index:
         shutil.rmtree(tmp_path / "store" / "index")
     keys = ["k0", "Key", "主题", "U00003"]
     rows = [bool({*row["keys"], row["uniqKey"]} & {*keys}) for row in table.to_pylist()]
     with rocketstore.open(tmp_path / "store") as store:
-        dataset = store.dataset(keys=iter(keys))
+        dataset = store.dataset(key=iter(keys))
         calls = spied(monkeypatch, store.commit_log)
         assert dataset.to_table().equals(table.filter(pa.array(rows)))
         assert bodies_read(calls) == {"scan"}
@@ -288,9 +288,9 @@ def test_wrong_arguments_are_refused_at_once(store):
         store.dataset(on_corrupt="ignore")
     with pytest.raises(ValueError, match="nothing"):
         store.dataset(columns=["nothing"])
-    with pytest.raises(TypeError, match="keys"):
-        store.dataset(keys=7)
-    assert store.dataset(keys="k0").count_rows() == store.dataset(keys=["k0"]).count_rows() > 0
+    with pytest.raises(TypeError, match="key"):
+        store.dataset(key=7)
+    assert store.dataset(key="k0").count_rows() == store.dataset(key=["k0"]).count_rows() > 0
 
 
 def test_damage_is_an_error_or_skipped(tmp_path):

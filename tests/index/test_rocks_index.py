@@ -44,7 +44,7 @@ def test_unique_keys_and_tags_lead_to_messages(root):
             assert message.phy_offset == row["phyOffset"]
         tag = rows[0]["properties"]["TAGS"]
         expected = sorted((row["phyOffset"] for row in rows if row["properties"]["TAGS"] == tag), reverse=True)
-        found = store.query_message_by_tag("Plain", tag, max_num=1000)
+        found = store.query_message_by_tag("Plain", tag, limit=1000)
         assert [message.phy_offset for message in found.messages] == expected
         assert [message.phy_offset for message in store.query_message_by_tag("Plain", tag, 3).messages] == expected[:3]
 

@@ -190,7 +190,7 @@ def check_reads(store, rng, count):
                 request["queueId"],
                 request["offset"],
                 request["maxNum"],
-                tags=request["tags"],
+                tag=request["tags"],
                 limits="broker",
             )
             assert found.status == answer["status"], (request, answer, found)

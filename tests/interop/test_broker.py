@@ -202,7 +202,7 @@ def check_reading(store, rng, messages, *, complete):
     assert read(store) == messages
     keys = by_key(messages)
     for topic, key in rng.sample(sorted(keys), 300):
-        found = store.query_message(topic, key, max_num=1000)
+        found = store.query_message(topic, key, limit=1000)
         places = {(topic, message.queue_id, message.queue_offset) for message in found.messages}
         assert places == keys[topic, key] if complete or found.complete else places <= keys[topic, key]
         assert found.complete or not complete, found.reasons

@@ -97,15 +97,15 @@ def conditions(rng, expected):
     times = sorted((one["store_timestamp"], other["store_timestamp"]))
     words = [*one["keys"], one["uniq_key"] or "none", "Aa"]
     every = {
-        "topics": ([one["topic"], other["topic"]], lambda row, v: row["topic"] in v),
+        "topic": ([one["topic"], other["topic"]], lambda row, v: row["topic"] in v),
         "queue_ids": ([one["queue_id"], 77], lambda row, v: row["queue_id"] in v),
-        "tags": (
+        "tag": (
             "TagA||" + (one["tags"] or "TagB").partition("|")[0].strip(),
             lambda row, v: row["tags"] in v.split("||"),
         ),
-        "keys": (words, lambda row, v: bool({*row["keys"], row["uniq_key"]} & set(v))),
-        "begin_timestamp": (times[0], lambda row, v: row["store_timestamp"] >= v),
-        "end_timestamp": (times[1], lambda row, v: row["store_timestamp"] < v),
+        "key": (words, lambda row, v: bool({*row["keys"], row["uniq_key"]} & set(v))),
+        "since": (times[0], lambda row, v: row["store_timestamp"] >= v),
+        "until": (times[1], lambda row, v: row["store_timestamp"] < v),
     }
     chosen = {name: every[name] for name in rng.sample(list(every), rng.choice((1, 1, 2, 3)))}
     given = {name: value for name, (value, _) in chosen.items()}

@@ -146,7 +146,7 @@ def test_reads_of_single_messages_give_java_s_answers(written, opened, seed):
 def test_every_key_gives_java_s_messages(written, opened):
     """RocketMQ's answer also has messages with another key of the same hash."""
     asked, answers = zip(*written[1][1], strict=True)
-    found = opened.query_messages([one["topic"] for one in asked], [one["key"] for one in asked], max_num=MOST)
+    found = opened.query_messages([one["topic"] for one in asked], [one["key"] for one in asked], limit=MOST)
     assert found.complete.all()
     for row, (one, answer) in enumerate(zip(asked, answers, strict=True)):
         offsets = {message.phy_offset for message in found[row]}

@@ -66,7 +66,7 @@ def damage(directory, offset, data=b"\xde\xad", at=4, file_size=FILE):
 
 def test_a_scan_is_pickled_as_its_log_and_conditions(tmp_path):
     log, offsets = make(tmp_path, [{"topic": f"T{i % 3}", "properties": {"TAGS": "ab"[i % 2]}} for i in range(12)])
-    scan = log.scan(offsets[1], columns=["phy_offset"], topics=iter(["T0", "T1"]), queue_ids={0}, tags="a")
+    scan = log.scan(offsets[1], columns=["phy_offset"], topic=iter(["T0", "T1"]), queue_ids={0}, tag="a")
     for again in (pickle.loads(pickle.dumps(scan)), copy.deepcopy(scan)):
         assert offsets_of(again) == offsets_of(scan) == [offsets[i] for i in (4, 6, 10)]
 
@@ -74,15 +74,15 @@ def test_a_scan_is_pickled_as_its_log_and_conditions(tmp_path):
 # ---- filters -----------------------------------------------------------------------------------------------
 
 
-def wanted(fields, *, topics=None, queue_ids=None, tags=None, keys=None, begin_timestamp=None, end_timestamp=None):
+def wanted(fields, *, topic=None, queue_ids=None, tag=None, key=None, since=None, until=None):
     """The filter in Python, over a dumped message."""
     return (
-        (topics is None or fields["topic"] in topics)
+        (topic is None or fields["topic"] in topic)
         and (queue_ids is None or fields["queue_id"] in queue_ids)
-        and (tags is None or fields["tags"] in [tag.strip() for tag in tags.split("||")])
-        and (keys is None or not {*fields["keys"], fields["uniq_key"]}.isdisjoint(keys))
-        and (begin_timestamp is None or fields["store_timestamp"] >= begin_timestamp)
-        and (end_timestamp is None or fields["store_timestamp"] < end_timestamp)
+        and (tag is None or fields["tags"] in [one.strip() for one in tag.split("||")])
+        and (key is None or not {*fields["keys"], fields["uniq_key"]}.isdisjoint(key))
+        and (since is None or fields["store_timestamp"] >= since)
+        and (until is None or fields["store_timestamp"] < until)
     )
 
 
@@ -95,16 +95,16 @@ def draw_filters(random_, messages):
     low, high = sorted(values("store_timestamp", 2))
     keys = [key for message in random_.sample(messages, 30) for key in [*message["keys"], message["uniq_key"]] if key]
     return {
-        "topics": values("topic", random_.randrange(1, 4)),
+        "topic": values("topic", random_.randrange(1, 4)),
         "queue_ids": values("queue_id", random_.randrange(1, 4)),
-        "tags": random_.choice(["||", " || "]).join(tag or "none" for tag in values("tags", 3)),
-        "keys": keys[: random_.randrange(20)],
-        "begin_timestamp": low,
-        "end_timestamp": high,
+        "tag": random_.choice(["||", " || "]).join(tag or "none" for tag in values("tags", 3)),
+        "key": keys[: random_.randrange(20)],
+        "since": low,
+        "until": high,
     }
 
 
-@pytest.mark.parametrize("name", ["topics", "queue_ids", "tags", "keys", "begin_timestamp", "end_timestamp"])
+@pytest.mark.parametrize("name", ["topic", "queue_ids", "tag", "key", "since", "until"])
 def test_each_filter_alone_gives_what_python_would(name, golden, seed):
     log, messages = golden
     random_ = random.Random(seed)
@@ -137,17 +137,17 @@ def test_a_filter_sees_text_as_java_decodes_it(tmp_path):
             {"topic": "t?", "properties": {"TAGS": "?"}},
         ],
     )
-    for condition in ({"topics": ["t\ufffd"]}, {"tags": "x||\ufffd"}, {"keys": ["b"]}):
+    for condition in ({"topic": ["t\ufffd"]}, {"tag": "x||\ufffd"}, {"key": ["b"]}):
         assert offsets_of(log.scan(**condition)) == offsets[:2]
-    assert offsets_of(log.scan(keys=["a\ufffd"])) == offsets[:1]
-    assert offsets_of(log.scan(keys=["题"])) == offsets[1:2]
-    assert offsets_of(log.scan(keys=["a b", "", "a"])) == []
+    assert offsets_of(log.scan(key=["a\ufffd"])) == offsets[:1]
+    assert offsets_of(log.scan(key=["题"])) == offsets[1:2]
+    assert offsets_of(log.scan(key=["a b", "", "a"])) == []
 
 
 def test_two_surrogates_that_are_a_pair_are_one_character_to_a_filter(tmp_path):
     log, offsets = make(tmp_path, [{"topic": "\U0001f600", "properties": {"TAGS": "\U0001f600"}}, {"topic": "?"}])
     pair = "\ud83d\ude00"
-    for condition in ({"topics": [pair]}, {"tags": pair}):
+    for condition in ({"topic": [pair]}, {"tag": pair}):
         assert offsets_of(log.scan(**condition)) == offsets[:1]
 
 
@@ -161,26 +161,26 @@ def test_queue_ids_that_no_record_has_match_nothing(tmp_path):
 def test_conditions_without_a_value_match_nothing(tmp_path):
     log, _ = make(tmp_path, some(5))
     for condition in (
-        {"topics": []},
+        {"topic": []},
         {"queue_ids": []},
-        {"keys": []},
+        {"key": []},
         {"queue_ids": [2**40]},
-        {"tags": "||"},
-        {"begin_timestamp": 2, "end_timestamp": 1},
+        {"tag": "||"},
+        {"since": 2, "until": 1},
     ):
         assert list(log.scan(**condition)) == [], condition
 
 
 def test_a_star_is_all_tags_as_where_a_queue_is_read(tmp_path):
     log, offsets = make(tmp_path, [{"properties": {"TAGS": "a"}}, {}, {"properties": {"TAGS": "*"}}])
-    assert offsets_of(log.scan(tags="*")) == offsets_of(log.scan(tags="")) == offsets
-    assert offsets_of(log.scan(tags="*||b")) == offsets[2:]
+    assert offsets_of(log.scan(tag="*")) == offsets_of(log.scan(tag="")) == offsets
+    assert offsets_of(log.scan(tag="*||b")) == offsets[2:]
 
 
 def test_thousands_of_keys_and_topics_can_be_asked_for(tmp_path):
     log, offsets = make(tmp_path, some(200), 1 << 16)
     keys = [f"k{i}" for i in range(0, 40_000, 2)]
-    assert offsets_of(log.scan(keys=keys, topics=[f"T{i}" for i in range(1000)] + ["TopicTest"])) == offsets[::2]
+    assert offsets_of(log.scan(key=keys, topic=[f"T{i}" for i in range(1000)] + ["TopicTest"])) == offsets[::2]
 
 
 def test_a_store_s_scan_shows_what_that_of_its_log_takes():
@@ -190,16 +190,16 @@ def test_a_store_s_scan_shows_what_that_of_its_log_takes():
 
 def test_words_may_be_strings_of_numpy(tmp_path):
     log, offsets = make(tmp_path, [{"properties": {"KEYS": "k"}}, {}])
-    assert offsets_of(log.scan(topics=np.array(["TopicTest"]), keys=[np.str_("k")])) == offsets[:1]
+    assert offsets_of(log.scan(topic=np.array(["TopicTest"]), key=[np.str_("k")])) == offsets[:1]
 
 
 def test_filters_that_cannot_be_are_errors(tmp_path):
     log, _ = make(tmp_path, some(1))
     for error, options in (
-        (TypeError, {"topics": b"T"}), (TypeError, {"keys": 7}), (TypeError, {"topics": [1]}),
-        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": [b"a"]}), (ValueError, {"limit": -1}),
-        ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tags": 5}),
-        (ValueError, {"begin_timestamp": "x"}), (TypeError, {"end_timestamp": 1.5}),
+        (TypeError, {"topic": b"T"}), (TypeError, {"key": 7}), (TypeError, {"topic": [1]}),
+        (TypeError, {"key": [b"k"]}), (TypeError, {"tag": [b"a"]}), (ValueError, {"limit": -1}),
+        ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tag": 5}),
+        (ValueError, {"since": "x"}), (TypeError, {"until": 1.5}),
         (ValueError, {"on_corrupt": "ignore"}), (ValueError, {"batch_size": 0}), (ValueError, {"threads": 0}),
         (ValueError, {"batch_size": 2**63}),
         (ValueError, {"columns": ["nothing"]}), (ValueError, {"columns": []}),
@@ -215,12 +215,12 @@ def test_one_name_stands_for_a_list_of_one(tmp_path):
         for i in range(12)
     ]
     log, offsets = make(tmp_path, records)
-    assert offsets_of(log.scan(topics="T1")) == offsets[1::2]
-    assert offsets_of(log.scan(keys="k7")) == offsets[7:8]
+    assert offsets_of(log.scan(topic="T1")) == offsets[1::2]
+    assert offsets_of(log.scan(key="k7")) == offsets[7:8]
     assert offsets_of(log.scan(queue_ids=2)) == offsets_of(log.scan(queue_ids=np.int32(2))) == offsets[2::3]
-    assert offsets_of(log.scan(tags=["a", " c "])) == offsets_of(log.scan(tags="a || c"))
-    assert offsets_of(log.scan(tags=["a||b", "c"])) == offsets_of(log.scan(tags=["b", "*"])) == offsets
-    assert offsets_of(log.scan(tags=[])) == []
+    assert offsets_of(log.scan(tag=["a", " c "])) == offsets_of(log.scan(tag="a || c"))
+    assert offsets_of(log.scan(tag=["a||b", "c"])) == offsets_of(log.scan(tag=["b", "*"])) == offsets
+    assert offsets_of(log.scan(tag=[])) == []
     assert next(iter(log.scan(columns="topic"))).names == ("topic",)
 
 
@@ -295,7 +295,7 @@ def test_columns_come_in_the_order_asked_and_those_of_tables_without(tmp_path):
 @pytest.mark.parametrize("batch_size", [1, 7, 100, 10**6])
 def test_no_batch_is_larger_than_asked_and_none_is_empty(batch_size, tmp_path, threads, small_chunks):
     log, offsets = make(tmp_path, some(300))
-    for options in ({}, {"keys": [f"k{i}" for i in range(0, 300, 3)]}):
+    for options in ({}, {"key": [f"k{i}" for i in range(0, 300, 3)]}):
         batches = list(log.scan(batch_size=batch_size, threads=threads, **options))
         assert all(1 <= len(batch) <= batch_size for batch in batches)
         assert offsets_of(batches) == (offsets[::3] if options else offsets)

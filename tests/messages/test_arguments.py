@@ -124,16 +124,16 @@ def test_every_form_of_a_time_is_epoch_milliseconds(time, expected):
     ],
 )
 def test_a_number_of_another_unit_is_refused_as_on_the_command_line(root, time, text):
-    pattern = rf"^end_timestamp.*{text}"
+    pattern = rf"^until.*{text}"
     with pytest.raises(ValueError, match=pattern):
-        epoch_ms(time, "end_timestamp")
+        epoch_ms(time, "until")
     if isinstance(time, str):
         with pytest.raises(ValueError, match=text):
             parse_time(time)
     with rocketstore.open(root) as store:
         for call in (
-            lambda: store.scan(end_timestamp=time), lambda: store.query_message("A", "k", 64, 0, time),
-            lambda: store.query_messages("A", ["k"], end_timestamp=time), lambda: store["A"].scan(end_timestamp=time),
+            lambda: store.scan(until=time), lambda: store.query_message("A", "k", 64, 0, time),
+            lambda: store.query_messages("A", ["k"], until=time), lambda: store["A"].scan(until=time),
         ):  # fmt: skip
             with pytest.raises(ValueError, match=pattern):
                 call()
@@ -152,8 +152,8 @@ def test_any_other_type_is_no_time(root, time):
     for call in (lambda: epoch_ms(time, "t"), lambda: Message("A", b"", store_timestamp=time)):
         with pytest.raises(TypeError, match="a datetime, a date or an ISO 8601 text was expected"):
             call()
-    with rocketstore.open(root) as store, pytest.raises(TypeError, match=re.escape(f"begin_timestamp={time!r}")):
-        store.scan(begin_timestamp=time)
+    with rocketstore.open(root) as store, pytest.raises(TypeError, match=re.escape(f"since={time!r}")):
+        store.scan(since=time)
 
 
 def at(seconds):
@@ -164,13 +164,13 @@ def test_ranges_of_time_are_half_open_everywhere(root):
     with rocketstore.open(root) as store:
         for begin, end in ((at(2), at(5)), (T0 + 2000, T0 + 5000), (at(2).isoformat(), at(5).isoformat())):
             expected = [T0 + 2000, T0 + 3000, T0 + 4000]
-            times = {"begin_timestamp": begin, "end_timestamp": end}
+            times = {"since": begin, "until": end}
             assert [int(time) for batch in store.scan(**times) for time in batch.store_timestamp] == expected
             assert store["A"].scan(**times).count() == 3
             assert sorted(store.query_message("A", "k", **times).messages.store_timestamp.tolist()) == expected
             assert len(store.query_messages("A", "k", **times)[0]) == 3
-        assert store.scan(end_timestamp=at(0)).count() == 0
-        assert not store.query_message("A", "k", end_timestamp=at(0))
+        assert store.scan(until=at(0)).count() == 0
+        assert not store.query_message("A", "k", until=at(0))
         # RocketMQ's own queries include the end.
         assert len(store.index.query_offset("A", "k", 64, T0 + 2000, at(5)).phy_offsets) == 4
 
@@ -190,7 +190,7 @@ def test_index_files_take_every_form_of_a_time(root, tmp_path, form):
     with rocketstore.open(root) as store:
         (file,) = store.index.files
         begin, end = form(at(2)), form(at(5))
-        expected = [int(offset) for offset in store.scan(begin_timestamp=at(2), end_timestamp=at(6)).head().phy_offset]
+        expected = [int(offset) for offset in store.scan(since=at(2), until=at(6)).head().phy_offset]
         assert file.select_phy_offset("A#k", 64, begin, end) == expected[::-1]
         for found in (
             file.select_phy_offsets(["k"], topic="A", begin_timestamp=begin, end_timestamp=end),
@@ -227,7 +227,7 @@ def test_a_single_key_or_topic_stands_for_a_list(root, tmp_path):
             assert (len(found), len(found[0])) == (1, 10)
     for topics in ("A", ["A"]):
         out = tmp_path / f"new-{type(topics).__name__}"
-        assert rocketstore.rebuild(root, out=out, topics=topics).queues == 1
+        assert rocketstore.rebuild(root, out=out, topic=topics).queues == 1
 
 
 def test_objects_offer_times_beside_timestamps(root):

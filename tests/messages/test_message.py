@@ -605,7 +605,7 @@ def tail_of(message, body):
 def test_each_plain_message_beside_inner_batches_has_a_unit_of_its_own(tmp_path):
     rows = {row["offset"]: row for row in stores.dump("batch-5.5.0")["bcq"]}
     with open_golden("batch-5.5.0", stores.unpack("batch-5.5.0", tmp_path)) as log:
-        plain = [m for batch in log.scan(topics=["BatchCqTopic"]) for m in batch if not m.sys_flag & 0x80]
+        plain = [m for batch in log.scan(topic=["BatchCqTopic"]) for m in batch if not m.sys_flag & 0x80]
     assert [rows[m.phy_offset]["batchNum"] for m in plain] == [1] * len(plain)
     assert [rows[m.phy_offset]["index"] for m in plain] == [m.queue_offset for m in plain]
 

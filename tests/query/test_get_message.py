@@ -80,7 +80,7 @@ def test_as_broker_every_read_has_rocketmq_s_answer(golden):
     with rocketstore.open(root) as store:
         for row in rows:
             asked = row["topic"], row["queueId"], row["offset"], row["max"]
-            found = store.get_message(*asked, tags=row["tags"], limits="broker")
+            found = store.get_message(*asked, tag=row["tags"], limits="broker")
             answer = str(found.status), found.next_begin_offset, found.min_offset, found.max_offset
             assert answer == (row["status"], row["nextBeginOffset"], row["minOffset"], row["maxOffset"]), row
             # RocketMQ leaves it to the client to compare the tags themselves.
@@ -113,7 +113,7 @@ def test_without_limits_a_tag_gives_the_messages_with_that_tag_and_no_other(gold
             if not mine:
                 continue
             for wanted in ("TagA", "TagB || TagC", "NoSuchTag"):
-                found = store.get_message(row["topic"], row["queueId"], row["min"], 10**6, tags=wanted)
+                found = store.get_message(row["topic"], row["queueId"], row["min"], 10**6, tag=wanted)
                 expected = [
                     unit["offset"]
                     for unit in mine
@@ -213,7 +213,7 @@ def test_without_limits_a_missing_file_of_the_queue_is_reported_and_the_rest_is_
 @pytest.mark.parametrize("limits", [None, "broker"])
 def test_no_matched_message_if_all_are_filtered(tmp_path, limits):
     with store_of(tmp_path, tagged("TagA", "TagB", None)) as store:
-        assert read(store, 0, tags="TagC", limits=limits) == ("NO_MATCHED_MESSAGE", 3, [])
+        assert read(store, 0, tag="TagC", limits=limits) == ("NO_MATCHED_MESSAGE", 3, [])
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
@@ -330,32 +330,32 @@ def test_as_broker_800_units_that_do_not_match_end_a_read(tmp_path):
     """Corner 104."""
     records = [*tagged(*["TagA"] * 850), *tagged("TagB")]
     with store_of(tmp_path, records, file_size=1 << 18, cq_file_size=20_000) as store:
-        assert read(store, 0, tags="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 800, [])
-        assert read(store, 800, tags="TagB", limits="broker") == ("FOUND", 851, [850])
-        assert read(store, 0, 820, tags="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 820, [])
-        assert read(store, 0, tags="TagB") == ("FOUND", 851, [850])
+        assert read(store, 0, tag="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 800, [])
+        assert read(store, 800, tag="TagB", limits="broker") == ("FOUND", 851, [850])
+        assert read(store, 0, 820, tag="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 820, [])
+        assert read(store, 0, tag="TagB") == ("FOUND", 851, [850])
 
 
 def test_as_broker_the_first_of_800_units_may_be_at_any_place_of_a_file(tmp_path):
     records = [*tagged(*["TagA"] * 950), *tagged("TagB")]
     with store_of(tmp_path, records, file_size=1 << 18, cq_file_size=18_000) as store:  # 900 units
-        assert read(store, 50, tags="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 850, [])
-        assert read(store, 850, tags="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 900, [])
-        assert read(store, 900, tags="TagB", limits="broker") == ("FOUND", 951, [950])
+        assert read(store, 50, tag="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 850, [])
+        assert read(store, 850, tag="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 900, [])
+        assert read(store, 900, tag="TagB", limits="broker") == ("FOUND", 951, [950])
 
 
 def test_without_limits_a_read_goes_over_thousands_of_units_that_do_not_match(tmp_path):
     """Corner 104."""
     records = [*tagged(*["TagA"] * 3000), *tagged("TagB")]
     with store_of(tmp_path, records, file_size=1 << 18) as store:
-        assert read(store, 0, 1, tags="TagB") == ("FOUND", 3001, [3000])
+        assert read(store, 0, 1, tag="TagB") == ("FOUND", 3001, [3000])
 
 
 def test_limits_and_max_msg_nums_that_cannot_be_are_refused(tmp_path):
     with store_of(tmp_path, [{}]) as store:
-        with pytest.raises(TypeError, match="tags=7: a str or a list of str was expected"):
-            store.get_message("TopicTest", 0, 0, tags=7)
-        assert store.get_message("TopicTest", 0, 0, tags=["TagA", "TagB"]).status == "NO_MATCHED_MESSAGE"
+        with pytest.raises(TypeError, match="tag=7: a str or a list of str was expected"):
+            store.get_message("TopicTest", 0, 0, tag=7)
+        assert store.get_message("TopicTest", 0, 0, tag=["TagA", "TagB"]).status == "NO_MATCHED_MESSAGE"
         with pytest.raises(ValueError, match="limits='Broker'"):
             store.get_message("TopicTest", 0, 0, limits="Broker")
         with pytest.raises(ValueError, match="max_msg_nums=-1"):
@@ -370,35 +370,35 @@ def test_tags_are_compared_by_code_then_as_they_are(tmp_path):
     assert reference.java_hash(one) == reference.java_hash(other)
     with store_of(tmp_path, tagged(one, other, one, "TagA")) as store:
         for limits in (None, "broker"):
-            assert read(store, 0, tags=one, limits=limits) == ("FOUND", 4, [0, 2])
-            assert read(store, 0, tags=other, limits=limits) == ("FOUND", 4, [1])
-            assert read(store, 0, tags=f"{one}||{other}", limits=limits) == ("FOUND", 4, [0, 1, 2])
+            assert read(store, 0, tag=one, limits=limits) == ("FOUND", 4, [0, 2])
+            assert read(store, 0, tag=other, limits=limits) == ("FOUND", 4, [1])
+            assert read(store, 0, tag=f"{one}||{other}", limits=limits) == ("FOUND", 4, [0, 1, 2])
 
 
 def test_without_limits_messages_of_colliding_tags_do_not_count(tmp_path):
     one, other = COLLIDING
     with store_of(tmp_path, tagged(*[other] * 20, one, one, one)) as store:
-        assert read(store, 0, 2, tags=one)[2] == [20, 21]
+        assert read(store, 0, 2, tag=one)[2] == [20, 21]
 
 
 def test_a_read_whose_candidates_all_collide_says_that_none_matched(tmp_path):
     one, other = COLLIDING
     with store_of(tmp_path, tagged(other, other)) as store:
-        assert read(store, 0, tags=one) == ("NO_MATCHED_MESSAGE", 2, [])
+        assert read(store, 0, tag=one) == ("NO_MATCHED_MESSAGE", 2, [])
 
 
 def test_several_tags_are_between_bars_with_or_without_spaces(tmp_path):
     with store_of(tmp_path, tagged("TagA", "TagB", "TagC", None)) as store:
         for tags in ("TagA||TagC", "TagA || TagC", " TagA  ||TagC ||"):
-            assert read(store, 0, tags=tags)[2] == [0, 2]
+            assert read(store, 0, tag=tags)[2] == [0, 2]
         for tags in (None, "*", ""):
-            assert read(store, 0, tags=tags)[2] == [0, 1, 2, 3]
+            assert read(store, 0, tag=tags)[2] == [0, 1, 2, 3]
 
 
 def test_tags_with_bars_are_one_tag_on_the_record(tmp_path):
     """RocketMQ hashes all tags as one text, so that no filter of one tag finds this message. Corner 33."""
     with store_of(tmp_path, tagged("a||b", "a")) as store:
-        assert read(store, 0, tags="a")[2] == [1]
+        assert read(store, 0, tag="a")[2] == [1]
 
 
 def test_a_negative_hash_of_tags_is_compared_by_its_low_32_bits(tmp_path):
@@ -409,21 +409,21 @@ def test_a_negative_hash_of_tags_is_compared_by_its_low_32_bits(tmp_path):
     with store_of(tmp_path, tagged("TagA", tag)) as store:
         assert store.consume_queue("TopicTest", 0)[1].tags_code == reference.java_hash(tag)
         replace_units(tmp_path, 1, [(*store.consume_queue("TopicTest", 0)[1][1:3], reference.java_hash(tag) % 2**32)])
-        assert read(store, 0, tags=tag)[2] == [1]
+        assert read(store, 0, tag=tag)[2] == [1]
 
 
 def test_messages_without_tags_match_no_tag(tmp_path):
     """Their code is 0, which is the hash of tags that are not empty too."""
     with store_of(tmp_path, tagged(None, "TagA")) as store:
         assert reference.java_hash("\0") == store.consume_queue("TopicTest", 0)[0].tags_code == 0
-        assert read(store, 0, tags="\0")[2] == []
+        assert read(store, 0, tag="\0")[2] == []
 
 
 def test_tags_beyond_ascii_are_found(tmp_path):
     with store_of(tmp_path, tagged("标签", "tag-\U0001f600", "TagA")) as store:
-        assert read(store, 0, tags="标签")[2] == [0]
-        assert read(store, 0, tags="标签 || tag-\U0001f600")[2] == [0, 1]
-        assert read(store, 0, tags="\ud800")[2] == []
+        assert read(store, 0, tag="标签")[2] == [0]
+        assert read(store, 0, tag="标签 || tag-\U0001f600")[2] == [0, 1]
+        assert read(store, 0, tag="\ud800")[2] == []
 
 
 # ---- queues ------------------------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ def test_fillers_before_the_first_message_are_no_messages(tmp_path):
         assert [path.name for path in sorted((tmp_path / QUEUE).iterdir())] == [f"{start:020d}" for start in (600, 800)]
         assert [unit.is_filler for unit in queue[30:33]] == [True, True, False]
         assert read(store, 31) == ("OFFSET_TOO_SMALL", 32, [])
-        assert read(store, 0, tags="TagA") == ("OFFSET_TOO_SMALL", 32, [])
+        assert read(store, 0, tag="TagA") == ("OFFSET_TOO_SMALL", 32, [])
 
 
 def test_a_filler_inside_a_log_from_0_is_no_message(tmp_path):
@@ -528,7 +528,7 @@ def test_a_delayed_message_waits_with_the_time_it_is_due_as_its_code(tmp_path):
             due = message.store_timestamp + 1000 * (seconds or 0)
             assert unit.tags_code == (reference.java_hash("TagA") if seconds is None else due)
             assert message.delay_time_level == int(level)
-        assert store.get_message(topic, 0, 0, tags="TagA").messages.queue_offset.tolist() == [3]
+        assert store.get_message(topic, 0, 0, tag="TagA").messages.queue_offset.tolist() == [3]
 
 
 def with_ext(root, *tags):
@@ -550,9 +550,9 @@ def test_a_code_below_the_smallest_int_is_the_address_of_an_ext_unit(tmp_path, l
         unit = store.consume_queue("TopicTest", 0)[0]
         assert unit.tags_code == -(2**63) <= -(2**31) - 1
         assert store.consume_queue_ext("TopicTest", 0).read(unit.tags_code).tags_code == reference.java_hash("TagA")
-        assert read(store, 0, tags="TagA", limits=limits) == ("FOUND", 5, [0, 2])
-        assert read(store, 0, tags="AaAa || TagB", limits=limits) == ("FOUND", 5, [1, 3])
-        assert read(store, 0, tags="NoSuchTag", limits=limits) == ("NO_MATCHED_MESSAGE", 5, [])
+        assert read(store, 0, tag="TagA", limits=limits) == ("FOUND", 5, [0, 2])
+        assert read(store, 0, tag="AaAa || TagB", limits=limits) == ("FOUND", 5, [1, 3])
+        assert read(store, 0, tag="NoSuchTag", limits=limits) == ("NO_MATCHED_MESSAGE", 5, [])
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
@@ -561,10 +561,10 @@ def test_an_ext_address_that_leads_nowhere_leaves_it_to_the_record(tmp_path, lim
     with with_ext(tmp_path, "TagA", "TagB", "TagA") as store:
         units = [unit[1:3] for unit in store.consume_queue("TopicTest", 0)[0:]]
         replace_units(tmp_path, 0, [(*unit, consume_queue.ext_addr(2000)) for unit in units])
-        assert read(store, 0, tags="TagA", limits=limits)[1:] == (3, [0, 2])
+        assert read(store, 0, tag="TagA", limits=limits)[1:] == (3, [0, 2])
     shutil.rmtree(tmp_path / "consumequeue_ext")
     with rocketstore.open(tmp_path) as store:
-        assert read(store, 0, tags="TagA", limits=limits)[1:] == (3, [0, 2])
+        assert read(store, 0, tag="TagA", limits=limits)[1:] == (3, [0, 2])
 
 
 def test_a_queue_file_of_zeros_has_no_message(tmp_path):  # corner 43: RocketMQ makes a unit of it at a restart
@@ -632,7 +632,7 @@ def test_light_queues_lead_to_messages_of_other_topics(tmp_path):
                 assert (queue_id, message.topic != topic) == (0, True)
                 assert topic in message.properties["INNER_MULTI_DISPATCH"].split(",")
                 seen += 1
-            for message in store.get_message(topic, queue_id, 0, 1000, tags="TagA").messages:
+            for message in store.get_message(topic, queue_id, 0, 1000, tag="TagA").messages:
                 assert message.tags == "TagA"
     assert seen > 10
 
@@ -739,7 +739,7 @@ def test_as_broker_random_reads_of_random_stores_are_the_oracle_s(tmp_path, seed
                     offset, most = rng.randrange(-1, queue.max_offset + 3), rng.choice([0, 1, 5, 32, 100])
                     wanted = rng.choice([None, "*", "TagA", "TagB || AaAa", "NoSuchTag"])
                     expected = queue_reads.get_message(queue, log, offset, most, wanted)
-                    found = store.get_message(topic, queue_id, offset, most, tags=wanted, limits="broker")
+                    found = store.get_message(topic, queue_id, offset, most, tag=wanted, limits="broker")
                     assert place_of(found) == expected[:4], (topic, queue_id, offset, most, wanted)
                     assert queue_offsets(found) == [
                         unit.queue_offset for unit in expected.units if has_tag(log.record_at[unit.offset].tags, wanted)

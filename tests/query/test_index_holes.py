@@ -33,7 +33,7 @@ def test_tags_that_an_older_release_did_not_index_are_reported(tmp_path):
     for numbers, compat in ((range(20), "5.5.1"), (range(20, 40), "5.3.3"), (range(40, 60), "5.5.1")):
         put_tagged(root, numbers, compat=compat)
     with rocketstore.open(root) as store:
-        found = store.query_message_by_tag("Orders", "A", max_num=100)
+        found = store.query_message_by_tag("Orders", "A", limit=100)
         assert (len(found), found.complete) == (40, False)
         assert "messages with tags between the offsets" in found.reasons[0]
         assert store.query_message("Orders", "k25").complete

@@ -63,7 +63,7 @@ def test_damaged_units_hide_and_repeat_no_message(root, field, value):
 
 def test_conditions_may_be_iterators(golden):
     with open_tiered(golden) as store:
-        found = store.scan(topics=iter(["Creek"]), queue_ids=iter([0]), keys=iter(["grp-1"]))
+        found = store.scan(topic=iter(["Creek"]), queue_ids=iter([0]), key=iter(["grp-1"]))
         assert found.count() == found.count() == len(store.query_message("Creek", "grp-1", 1000)) > 0
 
 
@@ -109,12 +109,12 @@ def test_a_queue_without_compacted_files_is_scanned_in_the_log(compacted, tmp_pa
         queue = sorted(store.find_compacted_queues())[0]
     shutil.rmtree(root / "compaction" / "compactionCq" / queue.topic / str(queue.queue_id))
     with rocketstore.open(root, compacted=True) as store, rocketstore.open(root) as log:
-        expected = log.scan(topics=queue.topic, queue_ids=queue.queue_id).count()
+        expected = log.scan(topic=queue.topic, queue_ids=queue.queue_id).count()
         assert expected > 0
-        assert store.scan(topics=queue.topic, queue_ids=queue.queue_id).count() == expected
-        key = next(key for batch in log.scan(topics=queue.topic) for each in batch for key in each.keys)
+        assert store.scan(topic=queue.topic, queue_ids=queue.queue_id).count() == expected
+        key = next(key for batch in log.scan(topic=queue.topic) for each in batch for key in each.keys)
         found = [(each.queue_id, each.queue_offset) for each in store.query_message(queue.topic, key, 1000)]
-        rows = [each for batch in store.scan(topics=queue.topic, keys=key) for each in batch]
+        rows = [each for batch in store.scan(topic=queue.topic, key=key) for each in batch]
         assert sorted(found) == sorted((each.queue_id, each.queue_offset) for each in rows)
 
 

@@ -184,7 +184,7 @@ def test_limits_may_be_numbers_of_numpy(tmp_path):
         assert query(store, "k", np.uint8(3)) == [offset for offset, _ in log.records[:1:-1]]
 
 
-def test_messages_come_newest_first_and_max_num_counts_them(tmp_path):
+def test_messages_come_newest_first_and_limit_counts_them(tmp_path):
     """Corner 69."""
     store, log = store_of(tmp_path, [message("k") for _ in range(10)])
     expected = [offset for offset, _ in reversed(log.records)]
@@ -197,7 +197,7 @@ def test_messages_come_newest_first_and_max_num_counts_them(tmp_path):
 def test_times_beyond_a_long_are_refused(tmp_path):
     store, _ = store_of(tmp_path, [message("k")])
     with store:
-        for times in ({"begin_timestamp": -(2**63) - 1}, {"end_timestamp": 2**63}):
+        for times in ({"since": -(2**63) - 1}, {"until": 2**63}):
             with pytest.raises(ValueError, match=f"{next(iter(times))}=.* is beyond int64"):
                 query(store, "k", **times)
         with pytest.raises(ValueError, match=f"{2**63} is beyond int64"):
@@ -1108,7 +1108,7 @@ def test_a_value_that_is_no_key_or_no_number_is_refused(tmp_path):
             with pytest.raises((TypeError, ValueError)):
                 store.query_messages(topics, ["a", "b"])
         assert len(store.query_messages("TopicTest", "a")) == 1
-        for options in ({"max_num": 0}, {"max_num": -1}, {"max_scan": 0}, {"index_type": "X"}):
+        for options in ({"limit": 0}, {"limit": -1}, {"max_scan": 0}, {"index_type": "X"}):
             with pytest.raises(ValueError, match=next(iter(options))):
                 store.query_messages("TopicTest", ["a"], **options)
         with pytest.raises(TypeError):

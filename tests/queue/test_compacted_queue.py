@@ -92,7 +92,7 @@ def test_the_log_still_has_all_messages(golden):
     sent = states.truth("compaction")["sent"]
     with rocketstore.open(golden) as store:
         stored = {(row["queueId"], row["queueOffset"]) for row in sent if "queueOffset" in row}
-        found = {(each.queue_id, each.queue_offset) for batch in store.scan(topics=TOPIC) for each in batch}
+        found = {(each.queue_id, each.queue_offset) for batch in store.scan(topic=TOPIC) for each in batch}
         assert found <= stored
         assert len(found) == len(store.log_queue(TOPIC, 0)) + len(store.log_queue(TOPIC, 1)) == 239
 

@@ -309,7 +309,7 @@ def test_only_some_topics(store):
     before = files_under(store, *QUEUE_PARTS, "index")
     for path in (store / "consumequeue" / "Orders").glob("*/*"):
         path.write_bytes(bytes(path.stat().st_size))
-    report = built(store, topics=["Orders", "NoSuchTopic"])
+    report = built(store, topic=["Orders", "NoSuchTopic"])
     assert_rebuilt(store, dispatched(store))
     assert files_under(store, *QUEUE_PARTS, "index") == before
     assert [str(path.relative_to(store)).partition(".bak-")[0] for path in report.backups] == ["consumequeue"]
@@ -322,7 +322,7 @@ def test_only_some_topics(store):
 def test_only_some_topics_where_messages_are_for_several_queues(tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **LIGHT)
     root = make_log(tmp_path / "store", KINDS[name](random.Random(seed)))
-    built(root, config, topics=["%LMQ%a"], out=tmp_path / "out")
+    built(root, config, topic=["%LMQ%a"], out=tmp_path / "out")
     model = dispatched(root, config, batches_of(name))
     expected = {path: data for path, data in queue_files(model).items() if "/%LMQ%a/" in path}
     assert expected

@@ -27,7 +27,7 @@ def expected(made_again):
     return OTHER | ({("Orders", 0): [(b"live", LIVE)]} if made_again else {})
 
 
-@pytest.mark.parametrize("options", [{}, {"topics": "Orders"}, {"consume_queue": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"topic": "Orders"}, {"consume_queue": False}], ids=str)
 def test_rebuild_makes_no_units_of_deleted_topics(store, made_again, expected, options):
     report = rebuild(store, **options)
     assert bodies(store) == expected

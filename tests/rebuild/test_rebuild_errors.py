@@ -80,7 +80,7 @@ def refused(root, kind, match, config=CONFIG, **options):
 def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
     """Rebuild all parts in place: a part that is not built must be completed."""
     out, queue, index = tmp_path / "out", "mapped_file_size_consume_queue", "max_hash_slot_num, max_index_num"
-    for options in ({}, {"index": False}, {"consume_queue": False}, {"topics": ["Orders"]}):
+    for options in ({}, {"index": False}, {"consume_queue": False}, {"topic": ["Orders"]}):
         refused(log, ValueError, f"no file shows {queue}, {index}; .*from_broker_conf", None, **options)
     refused(log, ValueError, f"no file shows {queue}, {index}; ", None, out=out)
     refused(log, ValueError, f"no file shows {queue}; ", None, index=False, out=out)
@@ -89,8 +89,8 @@ def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
     refused(log, ValueError, "mapped_file_size_consume_queue_ext", config)
     of_batches(log, {"Batches": "BatchCQ"})
     refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, index=False)
-    refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, topics=["Batches"])
-    refused(log, ValueError, f"no file shows {queue}; ", None, topics=["Orders"], out=out)
+    refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, topic=["Batches"])
+    refused(log, ValueError, f"no file shows {queue}; ", None, topic=["Orders"], out=out)
     assert not out.exists()
 
 
@@ -119,19 +119,19 @@ def test_plain_queues_of_a_topic_of_batches_are_replaced(store):
     assert_survives(store, batch_topics=["Orders"])
 
 
-@pytest.mark.parametrize("options", [{"consume_queue": False}, {"topics": ["TopicTest"]}])
+@pytest.mark.parametrize("options", [{"consume_queue": False}, {"topic": ["TopicTest"]}])
 def test_plain_queues_of_a_topic_of_batches_that_are_not_replaced_are_an_error(store, options):
     of_batches(store, {"Orders": "BatchCQ"})
     refused(store, StoreError, "queue.type BatchCQ", **options)
-    rebuild(store, config=CONFIG, topics=["Orders"])
+    rebuild(store, config=CONFIG, topic=["Orders"])
     rebuild(store, config=CONFIG, **options)
     assert_rebuilt(store, dispatched(store, batch_topics=["Orders"]))
 
 
-@pytest.mark.parametrize("options", [{"consume_queue": False}, {"topics": ["TopicTest"]}])
+@pytest.mark.parametrize("options", [{"consume_queue": False}, {"topic": ["TopicTest"]}])
 def test_kept_batch_queues_of_a_topic_without_batches_are_an_error(store, options):
     of_batches(store, {"Orders": "BatchCQ"})
-    rebuild(store, config=CONFIG, topics=["Orders"])
+    rebuild(store, config=CONFIG, topic=["Orders"])
     of_batches(store, {})
     refused(store, StoreError, "queue.type BatchCQ", **options)
 
@@ -146,14 +146,14 @@ def test_the_size_of_batch_queues_is_required_at_the_first_inner_batch(tmp_path,
 
 
 def test_nothing_to_build_is_an_error(store):
-    for options in ({"consume_queue": False, "index": False}, {"consume_queue": False, "topics": ["T"]}):
+    for options in ({"consume_queue": False, "index": False}, {"consume_queue": False, "topic": ["T"]}):
         refused(store, ValueError, "must be built", **options)
-    refused(store, ValueError, "must be built", topics=[])
+    refused(store, ValueError, "must be built", topic=[])
     disabled = dataclasses.replace(CONFIG, message_index_enable=False)
     refused(store, ValueError, "must be built", disabled, consume_queue=False)
-    refused(store, TypeError, "a list of str", topics=b"Orders")
+    refused(store, TypeError, "a list of str", topic=b"Orders")
     for topic in ("", "..", "a/b", "x" * 256, "a\0b"):
-        refused(store, ValueError, "directory", topics=["Orders", topic])
+        refused(store, ValueError, "directory", topic=["Orders", topic])
 
 
 @pytest.mark.parametrize("name", ["state.json", "rocketstore-rebuild.json", "rocketstore-rebuild.json.old"])
@@ -199,7 +199,7 @@ def test_memory_and_threads_that_are_no_numbers_are_errors_at_once(log, name, va
 
 @pytest.mark.parametrize(
     ("options", "match"),
-    [({"topics": [1]}, "topics.*str"), ({"topics": b"T"}, "topics=.*str"), ({"progress": 5}, "progress=5: a func")],
+    [({"topic": [1]}, "topic.*str"), ({"topic": b"T"}, "topic=.*str"), ({"progress": 5}, "progress=5: a func")],
 )
 def test_an_argument_of_another_type_is_an_error_at_once(log, options, match):
     refused(log, TypeError, match, **options)
@@ -479,7 +479,7 @@ def test_a_directory_on_another_file_system_is_an_error_before_anything_is_built
     shutil.move(store / "consumequeue", other)
     try:
         (store / "consumequeue").symlink_to(other)
-        refused(store, StoreError, "Orders: is on another file system.*--out", topics=["Orders"])
+        refused(store, StoreError, "Orders: is on another file system.*--out", topic=["Orders"])
     finally:
         shutil.rmtree(other)
     assert not (store / "rocketstore-rebuild").exists()
@@ -495,7 +495,7 @@ def test_without_rights_to_cut_the_log_it_is_an_error_before_anything_is_built(s
 
 
 @pytest.mark.parametrize("was_stopped", [True, False])
-@pytest.mark.parametrize("options", [{}, {"consume_queue": False}, {"topics": ["Orders"]}])
+@pytest.mark.parametrize("options", [{}, {"consume_queue": False}, {"topic": ["Orders"]}])
 def test_a_rename_that_fails_leaves_all_as_it_was(store, seed, monkeypatch, options, was_stopped):
     """With abort a broker's next start would delete the index, and index again only what recovery reads."""
     damages.noise_after_the_last_record(store, random.Random(seed))

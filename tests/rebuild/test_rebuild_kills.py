@@ -216,7 +216,7 @@ def test_with_other_options_or_another_log_it_begins_anew(tmp_path, seed, call, 
     elif change == "index":
         options = {"consume_queue": False}
     elif change == "topics":
-        options = {"topics": ["Orders"]}
+        options = {"topic": ["Orders"]}
     elif change == "sizes":
         config = dataclasses.replace(CONFIG, mapped_file_size_consume_queue=400)
         shutil.rmtree(root / "consumequeue")

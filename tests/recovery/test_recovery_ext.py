@@ -38,7 +38,7 @@ def test_units_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, 
     assert recover(tmp_path, config=EXT).actions == ()
     with rocketstore.open(tmp_path, "a", config=EXT) as opened:
         opened.put_message(Message("T", b"", queue_id=0, tags="new"))
-        found = [opened.get_message("T", 0, 0, 32, tags=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
+        found = [opened.get_message("T", 0, 0, 32, tag=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
     assert found == [[i] for i in range(20)]
     assert [finding for finding in verify(tmp_path, config=EXT).findings if finding.kind.startswith("ext")] == []
 
@@ -56,7 +56,7 @@ def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_
     recover(tmp_path, config=EXT)
     assert recover(tmp_path, config=EXT).actions == ()
     with rocketstore.open(tmp_path, config=EXT) as opened:
-        found = [opened.get_message("T", 0, 0, 32, tags=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
+        found = [opened.get_message("T", 0, 0, 32, tag=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
     assert found == [[i] for i in range(20)]
 
 
@@ -77,7 +77,7 @@ def test_a_unit_that_lost_its_tags_code_at_the_end_of_a_file_is_put_again(tmp_pa
     (tmp_path / "abort").unlink(missing_ok=True)
     assert recover(tmp_path, config=config).actions == ()
     with rocketstore.open(tmp_path, config=config) as opened:
-        assert opened.get_message("T", 0, 0, 32, tags="t25").messages[0].queue_offset == 25
+        assert opened.get_message("T", 0, 0, 32, tag="t25").messages[0].queue_offset == 25
     if not ext:
         assert contents(tmp_path) == before
 

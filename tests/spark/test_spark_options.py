@@ -86,7 +86,12 @@ def test_every_option_is_read():
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("startingOffset", "1", "is unknown: the options are path, table"),
+        ("startingOffset", "1", "is unknown: did you mean startingOffsets? the options are path, table"),
+        ("hoops", "1", "is unknown: the options are path, table"),
+        ("topic", "A", "is unknown: did you mean subscribe? "),
+        ("since", "0", "is unknown: did you mean startingTimestamp? "),
+        ("until", "0", "is unknown: did you mean endingTimestamp? "),
+        ("tag", "a", "is unknown: did you mean tags? "),
         ("table", "queues", "one of messages, consumequeue, index, offsets"),
         ("path", "store", "must be absolute"),
         ("path", "hdfs:/data/store", "must be absolute, or a URI"),

@@ -62,11 +62,11 @@ def test_conditions_select_messages_of_all_logs(name, request):
     root = request.getfixturevalue(name)
     with open_whole(root) as store:
         queue = next(iter(store.queues()))
-        batch = store.scan(topics=queue.topic).head(1)
+        batch = store.scan(topic=queue.topic).head(1)
         key, time = batch[0].keys[0], batch[0].store_timestamp
-        by_key = store.scan(topics=queue.topic, keys=key).count()
-        later = store.scan(topics=queue.topic, begin_timestamp=time + 1).count()
-        of_queue = store.scan(topics=queue.topic, queue_ids=queue.queue_id).count()
+        by_key = store.scan(topic=queue.topic, key=key).count()
+        later = store.scan(topic=queue.topic, since=time + 1).count()
+        of_queue = store.scan(topic=queue.topic, queue_ids=queue.queue_id).count()
     options = {"subscribe": queue.topic, **options_of(root)}
     assert len(read_table(root, keys=key, **options)) == by_key > 0
     assert len(read_table(root, startingTimestamp=str(time + 1), **options)) == later
@@ -203,7 +203,7 @@ def test_a_task_of_a_lookup_lists_no_directory(name, request, monkeypatch):
 def test_a_lookup_in_spark_reads_the_tier_on_request(spark, tiered):
     asked = spark.createDataFrame([("Lake", "grp-1"), ("Creek", "grp-2")], "topic string, key string")
     expected = ask_store(tiered, [("Lake", "grp-1"), ("Creek", "grp-2")], max_num=100)[0]
-    df = query_messages(spark, tiered, asked, topic=asked.topic, key="key", max_num=100, **options_of(tiered))
+    df = query_messages(spark, tiered, asked, topic=asked.topic, key="key", limit=100, **options_of(tiered))
     found = [(row.key, row.message.queueId, row.message.queueOffset, row.message.phyOffset) for row in df.collect()]
     assert sorted(map(str, found)) == sorted(str((f"grp-{row + 1}", *place)) for row, *place, _ in expected)
 

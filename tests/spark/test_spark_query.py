@@ -64,7 +64,7 @@ def in_order(rows):
 
 @pytest.mark.parametrize(
     "conditions",
-    [{}, {"max_num": 2}, {"begin_timestamp": BEGIN + 1000, "end_timestamp": BEGIN + 4000}, {"index_type": "K"}],
+    [{}, {"limit": 2}, {"since": BEGIN + 1000, "until": BEGIN + 4000}, {"index_type": "K"}],
 )
 def test_each_key_has_its_messages_newest_first(spark, store, asked, conditions):
     df = query_messages(spark, str(store), asked, topic=F.col("topic"), key="key", **conditions)
@@ -187,7 +187,7 @@ def test_a_message_whose_body_does_not_decompress_is_found_with_the_reason(tmp_p
     [
         ({"columns": ["bodies"]}, "column bodies is unknown"),
         ({"index_type": "X"}, "index_type='X'"),
-        ({"max_num": 0}, "max_num=0"),
+        ({"limit": 0}, "limit=0"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, message):

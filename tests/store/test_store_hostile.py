@@ -91,7 +91,7 @@ def test_a_gap_in_a_batch_queue_is_passed(limits, tags, root):
         if other != path:
             other.unlink()
     with rocketstore.open(root) as store:
-        result = store.get_message("Batch", 0, 0, 1000, limits=limits, tags=tags)
+        result = store.get_message("Batch", 0, 0, 1000, limits=limits, tag=tags)
         assert len(result.messages) <= 3
         assert result.next_begin_offset > 2
 

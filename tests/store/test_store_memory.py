@@ -186,7 +186,7 @@ def read_large_log(root, messages):
                 length = len(store.consume_queue(topic, queue_id))
                 for _ in range(50):
                     first = rng.randrange(length)
-                    found = store.get_message(topic, queue_id, first, 100, tags="TagA")
+                    found = store.get_message(topic, queue_id, first, 100, tag="TagA")
                     assert found.messages.queue_offset[0] == first
                 assert store.get_offset_by_time(topic, T0 + 500, queue_id) in (500 // QUEUES, 500 // QUEUES + 1)
         with Peak("queries"):

@@ -1222,7 +1222,7 @@ def read_all(root):
         queues = list(store.queues())
         for topic, queue_id in queues:
             for limits in (None, "broker"):
-                store.get_message(topic, queue_id, 0, 1000, limits=limits, tags="TagA")
+                store.get_message(topic, queue_id, 0, 1000, limits=limits, tag="TagA")
             store.get_offset_by_time(topic, T0, queue_id)
             repr(store.consume_queue(topic, queue_id))
         for batch in store.scan():

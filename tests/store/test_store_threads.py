@@ -100,7 +100,7 @@ def test_every_query_has_an_answer_while_files_expire(tmp_path):
         columns = {"columns": ["phy_offset"]}
         queries = [
             lambda: store.get_message("T", 0, 0),
-            lambda: store.get_message("T", 0, store.get_message("T", 0, 0).next_begin_offset, tags="a"),
+            lambda: store.get_message("T", 0, store.get_message("T", 0, 0).next_begin_offset, tag="a"),
             lambda: store.get_message("T", 0, store.get_message("T", 0, 0).next_begin_offset, limits="broker"),
             lambda: store.look_message_by_offset(store.commit_log.min_phy_offset),
             lambda: store.index.query_offset("T", "k1"),

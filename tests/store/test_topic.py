@@ -57,8 +57,8 @@ def test_a_store_is_a_container_of_topics(store):
 
 def test_an_unknown_topic_gives_one_warning_everywhere(store):
     for call in (
-        lambda: store.scan(topics="Ordrs"),
-        lambda: store.scan(topics=["Orders", "Ordrs"]),
+        lambda: store.scan(topic="Ordrs"),
+        lambda: store.scan(topic=["Orders", "Ordrs"]),
         lambda: store.query_message("Ordrs", "k1"),
         lambda: store.query_message_by_unique_key("Ordrs", "k1"),
         lambda: store.query_message_by_tag("Ordrs", "k1"),
@@ -68,7 +68,7 @@ def test_an_unknown_topic_gives_one_warning_everywhere(store):
             call()
         assert [warning.filename for warning in caught] == [__file__]
     with pytest.warns(UserWarning, match="no queue of topic 'x': rocketstore ls .* shows all"):
-        store.scan(topics="x")
+        store.scan(topic="x")
     with pytest.raises(KeyError, match="there is no queue of topic 'Ordrs': did you mean 'Orders'"):
         store.get_offset_by_time("Ordrs", T0)
 
@@ -76,10 +76,10 @@ def test_an_unknown_topic_gives_one_warning_everywhere(store):
 def test_a_known_topic_without_messages_gives_no_warning(store, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert store.scan(topics="Empty").count() == 0
+        assert store.scan(topic="Empty").count() == 0
         assert not store.query_message("Empty", "k")
         with rocketstore.open(tmp_path / "new", "a", config=StoreConfig.small()) as new:
-            assert new.scan(topics="Any").count() == 0  # no topic is known yet
+            assert new.scan(topic="Any").count() == 0  # no topic is known yet
 
 
 def test_an_unknown_group_gives_a_warning(root, store):

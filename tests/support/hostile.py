@@ -244,7 +244,7 @@ class Reader:
         self.read_by_offset(store, log)
         for timestamp in (damages.TIME - 1, damages.TIME + 20_000, 2**62):
             ask(store.get_phy_offset_by_time, timestamp)
-        for batch in log.scan(on_corrupt="skip", topics=["TopicTest"], tags="Tag1||Tag2", keys=["K2"], verify_crc=True):
+        for batch in log.scan(on_corrupt="skip", topic=["TopicTest"], tag="Tag1||Tag2", key=["K2"], verify_crc=True):
             self.check_batch(batch)
         if HAS_ARROW:
             table = ask(lambda: store.scan(on_corrupt="skip", columns=COLUMNS).to_arrow())
@@ -344,7 +344,7 @@ class Reader:
             return
         found = set()
         with log:
-            for batch in log.scan(verify_crc=True, on_corrupt="skip", topics=["Crc"]):
+            for batch in log.scan(verify_crc=True, on_corrupt="skip", topic=["Crc"]):
                 self.check_batch(batch)
                 found |= set(batch.phy_offset.tolist())
                 for message in batch:

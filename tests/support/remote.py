@@ -190,7 +190,7 @@ def queue_answers(store, topic, queue_id):
 
 
 def message_answers(store, topic, queue_id, queue_offset):
-    found = store.get_message(topic, queue_id, queue_offset, 40, tags="TagA || TagB || tag-1")
+    found = store.get_message(topic, queue_id, queue_offset, 40, tag="TagA || TagB || tag-1")
     plain = store.get_message(topic, queue_id, queue_offset, 7, limits="broker")
     return [(*each[:4], [message.to_dict() for message in each.messages]) for each in (found, plain)]
 

@@ -244,7 +244,7 @@ def test_a_scan_gives_each_message_once(golden):
             assert len(places) == len(expected)
             assert {*places} == expected
             assert sum(message.phy_offset is None for message in found) == 724
-        scan = store.scan(topics="Lake", queue_ids=1, keys="grp-1")
+        scan = store.scan(topic="Lake", queue_ids=1, key="grp-1")
         assert (
             scan.count()
             == scan.count()
@@ -259,7 +259,7 @@ def test_a_dataset_has_the_messages_of_the_tier(golden):
     dataset = pytest.importorskip("pyarrow.dataset")
     with open_tiered(golden) as store:
         assert store.dataset().count_rows() == 730
-        assert store.dataset(keys="Lake-1").count_rows() == 1
+        assert store.dataset(key="Lake-1").count_rows() == 1
         table = store.dataset().to_table(filter=dataset.field("topic") == "Creek", columns=["phyOffset"])
         assert (table.num_rows, table["phyOffset"].null_count) == (130, 130)
 

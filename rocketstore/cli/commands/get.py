@@ -25,7 +25,7 @@ from rocketstore.cli.options import (
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
 @click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
-@click.option("--limit", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
+@click.option("--limit", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
 @view_options
 @format_option

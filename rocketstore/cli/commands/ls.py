@@ -12,9 +12,7 @@ from rocketstore.cli.options import rows_options, store_argument, tier_options
 @click.command()
 @store_argument
 @tier_options
-@click.option(
-    "--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated."
-)
+@click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
 @rows_options(*QUEUES)
 def ls(**options: Any) -> None:
     """List the topics and queues of STORE, with their queue offsets.

@@ -32,7 +32,7 @@ def check_zone(text: str) -> None:
 @click.argument("store", type=PATH)
 @click.option("--index", is_flag=True, help="Build only the index, unless --consume-queue is also given.")
 @click.option("--consume-queue", is_flag=True, help="Build only the consume queues, unless --index is also given.")
-@click.option("--topic", "topics", multiple=True, help="Build only the consume queues of this topic. May be repeated.")
+@click.option("--topic", multiple=True, help="Build only the consume queues of this topic. May be repeated.")
 @click.option("--out", type=PATH, help="Build in this new directory, and leave STORE unchanged.")
 @compat_option("The RocketMQ release to build for. For example, releases before 5.4 do not index tags.")
 @click.option(

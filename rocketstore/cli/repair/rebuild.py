@@ -21,7 +21,7 @@ def run(
     store: Path,
     index: bool,
     consume_queue: bool,
-    topics: tuple[str, ...],
+    topic: tuple[str, ...],
     out: Path | None,
     compat: str | None,
     write_elsewhere: bool,
@@ -31,10 +31,10 @@ def run(
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
-    if index and topics:
+    if index and topic:
         raise click.UsageError("--index and --topic: the index has all topics, so give only one of the options")
     both = index == consume_queue
-    options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
+    options |= {"index": index or both, "consume_queue": consume_queue or both, "topic": topic or None, "out": out}
     with byte_progress("rebuild") as options["progress"]:
         try:
             settings: dict[str, Any] = {
@@ -61,5 +61,5 @@ def run(
     for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     parts = StorePlaces.of(report.out).queue_parts
-    missing = (topic for topic in topics if not any((part / topic).exists() for part in parts))
-    finish(f"{store}: its commit log has no message for topic {topic!r}" for topic in missing)
+    missing = (name for name in topic if not any((part / name).exists() for part in parts))
+    finish(f"{store}: its commit log has no message for topic {name!r}" for name in missing)

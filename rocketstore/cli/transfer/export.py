@@ -109,13 +109,13 @@ def run(
         conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
         refuse_places_in_log(conditions)
-    note_elsewhere(store, conditions["topics"] or None)
+    note_elsewhere(store, conditions["topic"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
     chosen = [MESSAGES[name] for name in columns or ()]
     conditions["columns"] = chosen or [*message_fields(), *extra]
     has_containers = containers or raw_body
-    by_topic = bool(conditions["topics"]) or "topic" in partition_by
-    lives = find_lives(store, conditions["topics"]) if by_topic and not deleted else None
+    by_topic = bool(conditions["topic"]) or "topic" in partition_by
+    lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
     source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted)
     if partition_by:
         export_partitions(source, target, form, partition_by, compression)
@@ -168,7 +168,7 @@ class ExportSource:
 
     def plan_other_logs(self) -> list[OtherLog]:
         """Plan to read the queues that are in logs of their own, if the store was opened so."""
-        return self.store.plan_other_logs(self.conditions["topics"], self.conditions["queue_ids"])
+        return self.store.plan_other_logs(self.conditions["topic"], self.conditions["queue_ids"])
 
     def scans_of(self, log: OtherLog) -> Iterator[Scan]:
         """Yield scans of a queue that is in a log of its own."""
@@ -220,7 +220,7 @@ def read_messages(
         left_out.update(counts)
         return batch.take(np.flatnonzero(~are_left_out)) if counts else batch
 
-    rows, unseen = 0, set(source.conditions["topics"] or ())
+    rows, unseen = 0, set(source.conditions["topic"] or ())
     for scan in scans:
         # The command writes one warning for all pieces together.
         found = scan.adapted(warns=False, choose=without_deleted)
@@ -298,7 +298,7 @@ def report_results(source: ExportSource, target: Path, results: Collection[Resul
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
     problems += unknown_topics(store, sorted(unseen))
-    finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
+    finish(or_nothing_found(store, rows, problems, conditions["topic"], conditions["queue_ids"]))
     note(f"{target}: {format_count(rows, 'message')}")
 
 

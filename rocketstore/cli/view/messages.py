@@ -18,7 +18,7 @@ from rocketstore.text_values import shorten
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
 MOST = 60  # characters of a body, and of keys, that a table shows
-CONDITIONS = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # of a scan: columns
+CONDITIONS = {"topic": "topic", "queue_ids": "queueId", "tag": "tags", "key": "keys"}  # of a scan: columns
 
 
 class MessageView(NamedTuple):

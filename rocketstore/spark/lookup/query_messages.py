@@ -18,7 +18,8 @@ from rocketstore.disk.storage import to_path
 from rocketstore.index.geometry import given_geometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
-from rocketstore.limits import LONG_MAX
+from rocketstore.keywords import suggests_keywords
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_import import check_buffers
 from rocketstore.messages.bodies import BadBodies
@@ -35,7 +36,7 @@ from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
 from rocketstore.survey.formats import find_elsewhere
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.text_values import Time, begin_ms, end_ms
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 ROWS_OF_OTHER_LOGS = 256  # keys whose messages in other logs are in memory at once
@@ -45,8 +46,8 @@ MESSAGE, COMPLETE = "message", "complete"
 class Query(NamedTuple):
     """The arguments of a query, which Spark carries to the tasks.
 
-    Attributes: topic: None if it is a column. outer: whether rows without a message are in the result. max_num,
-    begin_timestamp, index_type: as of ``query_messages``. last_timestamp: the last store time, inclusive.
+    Attributes: topic: None if it is a column. outer: whether rows without a message are in the result. limit,
+    index_type: as of ``query_messages``. first_timestamp, last_timestamp: store times, inclusive.
     """
 
     plan: StorePlan
@@ -54,12 +55,13 @@ class Query(NamedTuple):
     table: TableSchema
     topic: str | None
     outer: bool
-    max_num: int = MAX_MSGS_NUM_BATCH
-    begin_timestamp: int = 0
+    limit: int = MAX_MSGS_NUM_BATCH
+    first_timestamp: int = LONG_MIN
     last_timestamp: int = LONG_MAX
     index_type: str | None = None
 
 
+@suggests_keywords
 def query_messages(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -67,9 +69,9 @@ def query_messages(
     *,
     topic: str | Column,
     key: str | Column,
-    max_num: int = MAX_MSGS_NUM_BATCH,
-    begin_timestamp: Time = 0,
-    end_timestamp: Time | None = None,
+    limit: int = MAX_MSGS_NUM_BATCH,
+    since: Time | None = None,
+    until: Time | None = None,
     index_type: str | None = None,
     columns: Iterable[str] | None = None,
     outer: bool = False,
@@ -90,7 +92,7 @@ def query_messages(
     df : a DataFrame, or an argument of ``spark.createDataFrame``.
     topic : the topic itself as a str, or a Column of topics.
     key : a column of strings, or its name. A key is a word of the property KEYS, or the value of UNIQ_KEY.
-    max_num, begin_timestamp, end_timestamp, index_type : as for ``MessageStore.query_messages``.
+    limit, since, until, index_type : as for ``MessageStore.query_messages``.
     columns : names of columns of the table ``messages``; None for its default columns.
     outer : also return a row, with a null message, for each row of ``df`` without a message.
     tier : also find messages that are only in tiered storage, which is in this directory, or at this URI. Their
@@ -110,13 +112,12 @@ def query_messages(
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
-    require_int64(max_num=max_num)
-    begin = epoch_ms(begin_timestamp, "begin_timestamp")
-    last = end_ms(end_timestamp, "end_timestamp")
+    require_int64(limit=limit)
+    first, last = begin_ms(since, "since"), end_ms(until, "until")
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
-    if index_type not in KINDS or max_num < 1:
-        raise ValueError(f"index_type={index_type!r}, max_num={max_num}: must be None, 'K', 'U' or 'T', and at least 1")
+    if index_type not in KINDS or limit < 1:
+        raise ValueError(f"index_type={index_type!r}, limit={limit}: must be None, 'K', 'U' or 'T', and at least 1")
     geometry = given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
     options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
@@ -136,7 +137,7 @@ def query_messages(
     constant, asked_by = udf_columns(topic, key)
     named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
     asked = df.select(*named, F.struct("*").alias("row"))
-    limits = max_num, begin, last, index_type
+    limits = limit, first, last, index_type
     query = Query(plan, options, table_schema(options, message), constant, outer, *limits)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -182,14 +183,14 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
 def find_keys(query: Query, coverage: Coverage, part: pa.RecordBatch) -> QueryMessagesResult:
     """Find the messages of the keys of a batch, in the commit log, and in other logs if the plan has them."""
     topic = query.topic if query.topic is not None else part.column("topic")
-    times = query.begin_timestamp, query.last_timestamp
+    times = query.first_timestamp, query.last_timestamp
     view, keys = coverage.look(query.index_type), part.column("key")
-    found = find_messages(view, topic, keys, query.max_num, *times, query.index_type, MAX_SCAN, 1)
+    found = find_messages(view, topic, keys, query.limit, *times, query.index_type, MAX_SCAN, 1)
     if query.plan.others is None:
         return found
     topics = [topic] * len(found) if isinstance(topic, str) else topic.to_pylist()
     words = keys.to_pylist()
-    return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.max_num)
+    return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.limit)
 
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:

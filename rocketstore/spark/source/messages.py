@@ -299,12 +299,12 @@ def conditions(options: ReadOptions) -> dict[str, Any]:
     """Return the conditions that a scan can check while it reads records."""
     end = options.ending_timestamp
     return {
-        "topics": options.topics,
+        "topic": options.topics,
         "queue_ids": options.wanted_queue_ids,
-        "tags": options.tags,
-        "keys": options.keys,
-        "begin_timestamp": options.starting_timestamp,
-        "end_timestamp": None if end is None or end > LONG_MAX else end,
+        "tag": options.tags,
+        "key": options.keys,
+        "since": options.starting_timestamp,
+        "until": None if end is None or end > LONG_MAX else end,
     }
 
 

@@ -13,7 +13,7 @@ from rocketstore.disk.storage import URI
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import split_tags
-from rocketstore.text_values import parse_integer, parse_size
+from rocketstore.text_values import find_similar, parse_integer, parse_size
 
 LATEST, EARLIEST = -1, -2  # the numbers that Spark's Kafka source uses in JSON
 TABLES = ("messages", "consumequeue", "index", "offsets")
@@ -21,6 +21,15 @@ STYLES = ("rocketmq", "kafka")
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 ONE_BROKER = "a store belongs to one broker"
 OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
+OTHER_WORDS = {
+    "topic": "subscribe",
+    "topics": "subscribe",
+    "tag": "tags",
+    "key": "keys",
+    "queue": "queueIds",
+    "since": "startingTimestamp",
+    "until": "endingTimestamp",
+}  # the keywords of Python and of the command line
 ALIASES = {"includeproperties": "includeheaders"}
 
 
@@ -180,6 +189,12 @@ def ending(text: str) -> StartingOffsets:
     return found if text.lower() == "earliest" else found._replace(default=LATEST)
 
 
+def hint(name: str) -> str:
+    """Return a question that names the option which an unknown one probably means; an empty string without one."""
+    meant = OTHER_WORDS.get(name.lower()) or find_similar(name, NAMES.values())
+    return f"did you mean {meant}? " if meant else ""
+
+
 # ---- options ---------------------------------------------------------------------------------------------
 
 
@@ -245,7 +260,7 @@ class ReadOptions:
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
             if known is None:
-                raise ValueError(f"option {name!r} is unknown: the options are {', '.join(NAMES.values())}")
+                raise ValueError(f"option {name!r} is unknown: {hint(name)}the options are {', '.join(NAMES.values())}")
             if text is None:  # option(name, None) means that the option is not given
                 continue
             try:

@@ -240,7 +240,7 @@ def count_records(store: ReadableStore, by: str, topics: frozenset[str] | None) 
     counter = GroupCounter([by] if by != "queue" else ["topic", "queue"])
     reasons: list[str] = []
     with collect_error(reasons):
-        scan = store.commit_log.scan(topics=topics, **scan_options(counter))
+        scan = store.commit_log.scan(topic=topics, **scan_options(counter))
         count_scan(store, counter, scan, reasons)
     tallies = {(*values, None) if by == "tag" else values: tally for values, tally in counter.groups().items()}
     return Counted(tallies, [], reasons)

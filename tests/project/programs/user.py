@@ -22,7 +22,7 @@ from rocketstore import (
 
 with rocketstore.open("/data/store") as store:
     assert_type(store, MessageStore)
-    for batch in store.scan(topics="Orders", begin_timestamp=datetime(2026, 11, 21, tzinfo=UTC), limit=10):
+    for batch in store.scan(topic="Orders", since=datetime(2026, 11, 21, tzinfo=UTC), limit=10):
         assert_type(batch, MessageBatch)
         assert_type(batch.topic, StringColumn[str])
         assert_type(batch.topic[5], str)
@@ -41,7 +41,7 @@ with rocketstore.open("/data/store") as store:
             assert_type(message.tags, str | None)
             assert_type(message.queue_offset, int)
             assert_type(message.store_time, datetime | None)
-    found = store.query_message("Orders", "order-7", begin_timestamp="2026-11-21")
+    found = store.query_message("Orders", "order-7", since="2026-11-21")
     assert_type(found[0], Message)
     assert_type(found[1:], MessageBatch)
     assert_type(found.complete, bool)
@@ -52,7 +52,7 @@ with rocketstore.open("/data/store") as store:
     assert_type(store["Orders"].queues[0], ConsumeQueue)
     assert_type(store["Orders"].scan(limit=5, on_corrupt="skip").count(), int)
     assert_type([topic.name for topic in store], list[str])
-    assert_type(store.get_message("Orders", 0, 5, tags=["paid", "sent"], limits="broker").messages, MessageBatch)
+    assert_type(store.get_message("Orders", 0, 5, tag=["paid", "sent"], limits="broker").messages, MessageBatch)
 
 with rocketstore.open("/data/new", "a") as writer:
     put = writer.put_message(Message("Orders", "text", keys=["k"], compress="zlib", store_timestamp=datetime.now(UTC)))

@@ -10,7 +10,7 @@ with rocketstore.open("/data/store") as store:
     store.scan(on_corrupt="ignore")  # wrong
     store.query_message("Orders", "k", index_type="X")  # wrong
     store.get_offset_by_time("Orders", 5, boundary="middle")  # wrong
-    store["Orders"].scan(topics="Orders")  # wrong
+    store["Orders"].scan(topic="Orders")  # wrong
     number = store["Orders"].nope  # wrong
     message.body.encode()  # wrong
 rocketstore.open("/data/store", "w")  # wrong
