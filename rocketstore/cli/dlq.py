@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
 from rocketstore.cli.formats import RowsView, finish, write_rows_and_totals
+from rocketstore.cli.store_notes import note_built_queues
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -24,6 +25,7 @@ def run(
     """Run the command with the values of its options."""
     with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
         found = store.dead_letters(topic=topic or None, group=group or None, since=since, until=until, retry=retry)
+    note_built_queues(store)
     problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
     rows: list[Row] = [dict(zip(DEAD, row, strict=True)) | {"keys": [*row.keys]} for row in found]
     sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]

@@ -7,11 +7,12 @@ from itertools import groupby
 
 from rocketstore.cli.columns import LAG_TOTALS, LAGS
 from rocketstore.cli.conditions import Condition
-from rocketstore.cli.formats import RowsView, finish_checked, is_table, write_rows
+from rocketstore.cli.formats import RowsView, finish, finish_checked, is_table, write_rows
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.errors import StoreError
 from rocketstore.messages.text_rows import Row
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
@@ -26,6 +27,9 @@ def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Con
     config = store.broker_config
     name = config.offsets_file
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
+    if not config.consumer_offsets and problems and name not in (OFFSETS, LMQ_OFFSETS):
+        show_queues(store, problems, view)
+        return
     if group is not None and group not in config.consumer_offsets:
         similar = find_similar(group, config.consumer_offsets)
         hint = f"did you mean {similar!r}?" if similar else f"{command('lag', store.path)} shows all"
@@ -41,7 +45,16 @@ def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Con
         write_rows(rows, view, for_people, columns=LAGS)
     if totals or (is_table(view.output_format) and view.columns is None):
         write_rows(sums, view, totals_for_people, columns=LAG_TOTALS)
-    problems += [entry.problem for entry in lags if entry.problem is not None]
+    light = store.formats.problems()  # one sentence for all light queues
+    are_light = [
+        bool(light) and entry.max_offset is None and entry.topic.startswith(LIGHT_QUEUE_PREFIX) for entry in lags
+    ]
+    problems += light if any(are_light) else []
+    problems += [
+        entry.problem
+        for entry, is_light in zip(lags, are_light, strict=True)
+        if entry.problem is not None and not is_light
+    ]
     if not lags and not problems:
         text = f"{store.path}: {nothing_saved(config, group)}"
         if is_empty(store):
@@ -49,6 +62,21 @@ def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Con
         else:
             note(text)
     finish_checked(problems, fail_if, rows, sums)
+
+
+def show_queues(store: MessageStore, problems: Sequence[object], view: RowsView) -> None:
+    """Show the queues without consumer groups, whose offsets cannot be read. Parameters: problems: why."""
+    nothing: Row = dict.fromkeys(LAGS)
+    rows = []
+    for topic, queue_id in store.queues():
+        queue = store.consume_queue(topic, queue_id)
+        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        known = {"topic": topic, "queueId": queue_id, "minOffset": least, "maxOffset": end, "topicExists": True}
+        rows.append(nothing | known)
+    write_rows(rows, view, for_people, columns=LAGS)
+    note_elsewhere(store, {str(row["topic"]) for row in rows})
+    note(f"{store.path}: only the queues are shown, since consumer groups and their offsets are not known")
+    finish(problems)
 
 
 def is_empty(store: MessageStore) -> bool:

@@ -10,7 +10,7 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics
-from rocketstore.cli.text import BROKER_CONF, COMPACTED, GEOMETRY, LEFTOVERS, SAFE_CSV, TIER, TIERED
+from rocketstore.cli.text import BROKER_CONF, COMPACTED, GEOMETRY, LEFTOVERS, REMOTE_COPY_LIMIT, SAFE_CSV, TIER, TIERED
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
 
@@ -360,6 +360,21 @@ tier_option = click.option(
 )
 
 
+def keep_remote_copy_limit(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
+    """Keep the value of ``--remote-copy-limit`` in the context."""
+    ctx.meta[REMOTE_COPY_LIMIT] = convert_text(parse_size)(ctx, param, text)
+
+
+remote_copy_limit_option = click.option(
+    "--remote-copy-limit",
+    metavar="SIZE",
+    is_eager=True,
+    expose_value=False,
+    callback=keep_remote_copy_limit,
+    help="Copy at most this much of a RocksDB of a remote STORE to a temporary directory.  [default: 1G]",
+)
+
+
 tier_path_option = click.option(
     "--tier",
     "tier",
@@ -403,15 +418,15 @@ allow_unreadable_option = click.option(
 
 
 def store_argument(command: Command) -> Command:
-    """Add STORE, ``--broker-conf`` and ``--leftovers``. The command gets STORE as an open MessageStore."""
+    """Add STORE and the options with which it is opened. The command gets STORE as an open MessageStore."""
     argument = click.argument("store", type=STORE, callback=open_argument)
-    return with_all(command, argument, broker_conf_option, leftovers_option)
+    return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
 
 def store_or_index_argument(command: Command) -> Command:
-    """Add PATH, ``--broker-conf`` and ``--leftovers``. The command gets an open MessageStore, or else a Path."""
+    """Add PATH and the options with which a store is opened. The command gets an open MessageStore, or else a Path."""
     argument = click.argument("path", type=STORE, callback=open_argument_if_store)
-    return with_all(command, argument, broker_conf_option, leftovers_option)
+    return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
 
 def geometry_options(command: Command) -> Command:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
 from rocketstore.cli.conditions import Condition
 from rocketstore.cli.formats import RowsView, finish_checked, write_rows_and_totals
+from rocketstore.cli.store_notes import note_built_queues
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -31,6 +32,7 @@ def run(
     end = min(now, now if until is None else until) if overdue else until
     with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
         found = store.pending(topic=topic or None, group=group or None, kind=kind or None, since=since, until=end)
+    note_built_queues(store)
     problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
     rows: list[Row] = [dict(zip(PENDING, row, strict=True)) | {"keys": [*row.keys]} for row in found]
     sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]

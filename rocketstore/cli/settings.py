@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.text import BROKER_CONF, COMPACTED, LEFTOVERS, TIER, TIERED
+from rocketstore.cli.text import BROKER_CONF, COMPACTED, LEFTOVERS, REMOTE_COPY_LIMIT, TIER, TIERED
 from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
@@ -60,6 +60,9 @@ def begin_command(ctx: click.Context, path: StorePath | str) -> Survey:
     if geometry is not None:
         slots, items = geometry
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
+    limit = ctx.meta.get(REMOTE_COPY_LIMIT)
+    if limit is not None:
+        config = replace(config or saved_config(survey_store(path).places), remote_copy_limit=limit)
     tier = ctx.meta.get(TIER)
     if tier is not None:
         config = replace(config or StoreConfig(), tiered_store_file_path=tier)

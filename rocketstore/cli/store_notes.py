@@ -22,8 +22,7 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
 
     Parameters: topics: report only these topics; None reports all.
     """
-    for text in store.formats.notes([] if store.compacted else topics):  # without those that the command reads
-        note(text)
+    note_built_queues(store, [] if store.compacted else topics)  # without those that the command reads
     with contextlib.suppress(StoreError, OSError):  # the command that reads the queues raises it
         for text in store.find_missing_units():
             note(text)
@@ -32,6 +31,18 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
     with contextlib.suppress(StoreError, OSError):  # of queues that cannot be read; the command reports them
         if (text_of_tier := describe_tier(store, topics)) is not None:
             note(text_of_tier)
+
+
+def note_built_queues(store: MessageStore, topics: Collection[str] | None = ()) -> None:
+    """Write a note to standard error if queues, or their last units, are built from the log.
+
+    Parameters: topics: also write a note for each of these that is compacted; None for all.
+    """
+    for text in store.formats.notes(topics):
+        note(text)
+    with contextlib.suppress(StoreError, OSError):  # the command that reads the queues raises it
+        for text in store.describe_built_units():
+            note(text)
 
 
 def note_leftovers(log: CommitLog) -> None:

@@ -14,6 +14,7 @@ BROKER_CONF = "rocketstore.broker_conf"  # the values of options
 GEOMETRY = "rocketstore.geometry"
 LEFTOVERS = "rocketstore.leftovers"
 TIERED, TIER = "rocketstore.tiered", "rocketstore.tier"
+REMOTE_COPY_LIMIT = "rocketstore.remote-copy-limit"
 COMPACTED = "rocketstore.compacted"
 
 

@@ -34,6 +34,7 @@ class BatchConsumeQueue(ConsumeQueue):
     writer_type = BatchConsumeQueueWriter
     unit_size = BatchUnitRun.unit_size
     has_batches = True
+    has_gaps = True
 
     def put_unit(  # type: ignore[override]
         self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: Time

@@ -41,6 +41,7 @@ class CompactedQueue(Closable):
     """
 
     has_batches: ClassVar[bool] = True
+    has_gaps: ClassVar[bool] = True
     is_compacted: ClassVar[bool] = True
     leftover_units: ClassVar[int] = 0  # broker and compaction append units behind their records, and cut no record
     unit_size: ClassVar[int] = BatchUnitRun.unit_size

@@ -80,6 +80,7 @@ class ConsumeQueue(Closable):
     writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter
     unit_size: ClassVar[int] = UnitRun.unit_size
     has_batches: ClassVar[bool] = False  # whether a unit stands for many queue offsets
+    has_gaps: ClassVar[bool] = False
     is_compacted: ClassVar[bool] = False  # whether older messages of a key are missing
 
     def __init__(self, run: UnitRun, commit_log: Any, mode: str = "r") -> None:

@@ -26,6 +26,10 @@ class StoredQueue(Protocol):
         """Whether a unit stands for many queue offsets, and queue offsets may be missing between units."""
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether queue offsets may be missing between units: a step of numbers may lead through 2^62 of them."""
+
+    @property
     def is_compacted(self) -> bool:
         """Whether older messages of a key are missing. Then a read may begin at any queue offset, also at 0."""
 
@@ -93,10 +97,10 @@ class QueueSource(Protocol[Queue]):
 def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of queue offsets, in order, whose units are read at once.
 
-    A range has ``step`` queue offsets. Of a batch queue it is a file: its queue offsets come from the bytes of units,
-    and a damaged unit may lead a step of numbers through 2^62 of them.
+    A range has ``step`` queue offsets. Of a queue with gaps it is a part with units, for example a file of a batch
+    queue.
     """
-    if not queue.has_batches:
+    if not queue.has_gaps:
         yield from ((at, min(at + step, end)) for at in range(begin, end, step))
         return
     while begin < end:

@@ -15,7 +15,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.queue_source import Boundary
+from rocketstore.queue.queue_source import Boundary, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
 from rocketstore.queue.unit_tail import TailUnits, UnitsWithTail
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
@@ -35,6 +35,7 @@ class RocksConsumeQueue(Closable):
     """
 
     has_batches: ClassVar[bool] = False
+    has_gaps: ClassVar[bool] = True
     is_compacted: ClassVar[bool] = False
     unit_size: ClassVar[int] = UNIT.itemsize  # as a broker counts them. Source: RocksDBConsumeQueue.getUnitSize
     mode: ClassVar[str] = "r"
@@ -155,19 +156,16 @@ class RocksConsumeQueue(Closable):
 
     def __iter__(self) -> Iterator[CqUnit]:
         """Yield the units from ``min_queue_offset`` to the present end."""
-        first, end = self.min_queue_offset, self.max_queue_offset
-        for begin in range(first, end, READ_AT_ONCE):
-            yield from self._read(begin, min(begin + READ_AT_ONCE, end))
+        for begin, stop in ranges_to_read(self, self.min_queue_offset, self.max_queue_offset, READ_AT_ONCE):
+            yield from self._read(begin, stop)
 
     def __len__(self) -> int:
         return max(self.max_queue_offset - self.min_queue_offset, 0)
 
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
-        size = 0
-        for first in range(begin, end, READ_AT_ONCE):
-            size += int(self._read(first, min(first + READ_AT_ONCE, end)).sizes.sum(dtype=np.int64))
-        return size
+        ranges = ranges_to_read(self, begin, end, READ_AT_ONCE)
+        return sum(int(self._read(*bounds).sizes.sum(dtype=np.int64)) for bounds in ranges)
 
     def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
         offsets, units = self._units.read_units(self._queue, begin, end)
@@ -175,9 +173,13 @@ class RocksConsumeQueue(Closable):
         return ConsumeQueueUnits(offsets, *columns, units["tags_code"].astype(np.int64))
 
     def file_range(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return the bounds, as queue offsets, of the units that are read at once; None for none."""
+        """Return the bounds, as queue offsets, of the next units that are read at once; None for none.
+
+        They begin with the first unit at or behind ``queue_offset``.
+        """
         end = self.max_queue_offset
-        return (queue_offset, min(queue_offset + READ_AT_ONCE, end)) if 0 <= queue_offset < end else None
+        first = self._skip_missing(queue_offset, end) if 0 <= queue_offset < end else end
+        return (first, min(first + READ_AT_ONCE, end)) if first < end else None
 
     def offset_after_missing_file(self, queue_offset: int) -> int:
         """Return 0, as a broker does. Source: RocksDBConsumeQueue.rollNextFile."""

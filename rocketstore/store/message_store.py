@@ -465,13 +465,19 @@ class MessageStore(Previewed, Closable):
         return self._complete_queues().open_log_queue(QueueId(topic, operator.index(queue_id)))
 
     def find_missing_units(self) -> list[str]:
-        """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
+        """Return a problem if the queues are in RocksDB, and lack the last messages of the log.
 
         A broker writes units without RocksDB's write-ahead log: the last ones are only in its memory, and are lost if
-        it is killed. Raises: StoreError, OSError.
+        it is killed. They are built from the log, and are missing only if the log cannot be read.
+        Raises: StoreError, OSError.
         """
         self._require_open()
         return self._queues.find_missing_units()
+
+    def describe_built_units(self) -> list[str]:
+        """Return a note if the last units of queues in RocksDB are built from the log. Raises: StoreError, OSError."""
+        self._require_open()
+        return self._queues.describe_built_units()
 
     def _complete_queues(self) -> OpenedQueues:
         """Return the queues when they have all messages that were put. Raises: StoreClosedError; StoreError."""

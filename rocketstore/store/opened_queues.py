@@ -37,6 +37,7 @@ from rocketstore.tier.joined_queue import JoinedQueues
 from rocketstore.tier.places import TierPlaces
 
 MAX_QUEUES = 256  # queues that are kept open
+WHY = "their units were only in the memory of a broker"
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 
 
@@ -215,29 +216,34 @@ class OpenedQueues:
     # ---- missing units, and closing ------------------------------------------------------------------------
 
     def find_missing_units(self) -> list[str]:
-        """Return a note if the queues are in RocksDB, and the last messages of the log have no units there.
+        """Return a problem if the last messages of the log are not in the queues. Raises: StoreError, OSError."""
+        tail = self._find_tail()
+        if tail is None or tail.problem is None:
+            return []
+        begin, log_end = tail.end, max(tail.end, self._log.log.max_phy_offset)
+        return [
+            f"{self._places.root}: the messages of the log from byte {begin} to {log_end} are not in the queues: "
+            f"{WHY}, and they cannot be built from the log: {tail.problem}"
+        ]
 
-        Raises: StoreError, OSError.
-        """
-        formats = find_formats(self._places, self._config)
-        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
+    def describe_built_units(self) -> list[str]:
+        """Return a note if the last units of queues in RocksDB are built from the log. Raises: StoreError, OSError."""
+        tail = self._find_tail()
+        if tail is None or not len(tail):
             return []
-        self._open_database(formats.queue_database).refresh()
-        tail = self._tail
-        if tail is None or (tail.problem is None and not len(tail)):
-            return []
-        why = "their units were only in the memory of a broker"
-        if tail.problem is not None:
-            log_end = max(tail.end, self._log.log.max_phy_offset)
-            return [
-                f"{formats.queue_database}: the messages of the log from byte {tail.end} to {log_end} are not in these "
-                f"queues: {why}, and they cannot be built from the log: {tail.problem}"
-            ]
         count = format_count(len(tail), "unit")
         return [
-            f"{formats.queue_database}: {count} of the messages from byte {tail.begin} of the log on are built from "
-            f"the log: {why}. Delay levels are those of the configuration"
+            f"{self._places.root}: {count} of the messages from byte {tail.begin} of the log on are built from the "
+            f"log: {WHY}. Delay levels are those of the configuration"
         ]
+
+    def _find_tail(self) -> LogTail | None:
+        """Return the units that are built from the log because the RocksDB lacks them; None without such a RocksDB."""
+        formats = find_formats(self._places, self._config)
+        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
+            return None
+        self._open_database(formats.queue_database).refresh()
+        return self._tail
 
     def close(self) -> None:
         """Close the queues that are open."""

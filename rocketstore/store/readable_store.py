@@ -72,6 +72,8 @@ class ReadableStore(Protocol):
 
     def find_missing_units(self) -> list[str]: ...
 
+    def describe_built_units(self) -> list[str]: ...
+
     # ---- messages ------------------------------------------------------------------------------------------
 
     @property

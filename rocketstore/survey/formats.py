@@ -73,6 +73,11 @@ class StoreFormats:
         """Whether queues, topics, groups and consumer offsets are all in files."""
         return self.queue_database is None and not self.config_databases
 
+    @property
+    def are_queues_built(self) -> bool:
+        """Whether the queues are in a RocksDB that is not read here, so that they are built from the log."""
+        return self.queue_database is not None and self.are_queues_in_database and find_missing_reader() is not None
+
     def require_light_queues(self, topic: str) -> None:
         """Raise UnsupportedFormatError if queues of a topic may be only in a RocksDB that cannot be read here.
 

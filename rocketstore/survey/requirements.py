@@ -16,7 +16,6 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.state.config_values import OFFSETS
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import StoreLock
 from rocketstore.survey.broker_config import open_tables
@@ -139,12 +138,6 @@ def a_writable_log(survey: Survey) -> None:
     survey.settings.commit_log_paths(survey.root, writable=True)
 
 
-def readable_offsets(survey: Survey) -> None:
-    """Consumer offsets are in files, or in a RocksDB that can be read here. Raises: StoreError."""
-    if OFFSETS in survey.formats.config_databases:
-        survey.formats.require_offsets(open_tables(survey.places, survey.given).read_all())
-
-
 def known_sizes(survey: Survey) -> None:
     """All sizes to write with are known. Raises: ValueError; CorruptFileError, OSError."""
     survey.find_sized_config()
@@ -211,7 +204,7 @@ ENTRIES: dict[str, Entry] = {
     "hexdump": Entry(READ),
     "import": Entry((descriptors_to_write, a_local_place, a_store_or_an_empty_root, *PUT), SIZES),
     "info": Entry(READ_ANY),
-    "lag": Entry((*READ, readable_offsets)),
+    "lag": Entry(READ),  # without readable offsets it shows the queues
     "ls": Entry(READ),
     "metrics": Entry(READ),
     "offset": Entry(READ),

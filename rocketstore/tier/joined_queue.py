@@ -48,6 +48,11 @@ class JoinedQueue(Closable):
         return self._tier.until(max(self.local.min_queue_offset, 0))
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether queue offsets may be missing between units."""
+        return any(part.has_gaps for part in self.parts)
+
+    @property
     def parts(self) -> list[StoredQueue]:
         """The queues that have units, in order: each message is in one of them."""
         older = self.older

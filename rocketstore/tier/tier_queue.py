@@ -65,6 +65,7 @@ class TierQueue(Closable):
     """
 
     has_batches: ClassVar[bool] = False
+    has_gaps: ClassVar[bool] = False
     is_compacted: ClassVar[bool] = False
     leftover_units: ClassVar[int] = 0
     unit_size: ClassVar[int] = UNIT.itemsize

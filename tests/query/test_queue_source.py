@@ -17,6 +17,7 @@ class ArrayQueue:
 
     directory = Path("array/0")
     has_batches = False
+    has_gaps = False
     is_compacted = False
     unit_size = 28
     leftover_units = 0

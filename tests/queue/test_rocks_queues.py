@@ -9,6 +9,7 @@ from support.rocks import make_rocksdb
 
 from rocketstore import CorruptFileError
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
+from rocketstore.queue.queue_source import records_between
 from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.queue.unit_tail import PlannedTail
@@ -210,3 +211,31 @@ def test_a_checkpoint_of_another_length_is_an_error(tmp_path):
     path = make_rocksdb(tmp_path / "q", rows)
     with RocksUnits(RocksDatabase(path)) as units, pytest.raises(CorruptFileError, match="CHECKPOINT"):
         units.read_checkpoint()
+
+
+@pytest.mark.parametrize("offsets", [[0, 1, 2**62], [3, 2**40, 2**62 + 5], [2**62]])
+def test_far_queue_offsets_are_reached_by_their_keys(tmp_path, offsets):
+    def values(rows):
+        return {key: struct.pack(">qiqq", number, SIZE, 7, T0) for number, key in enumerate(rows)}
+
+    prefix = topic_key("T") + struct.pack(">i", 0) + b"\x01"
+    units = values(prefix + struct.pack(">q", offset) for offset in offsets)
+    ends = {
+        topic_key("T") + mark + b"\x01" + struct.pack(">i", 0): struct.pack(">qq", place, offsets[place])
+        for mark, place in ((b"min", 0), (b"max", len(offsets) - 1))
+    }
+    with open_queues(make_rocksdb(tmp_path / "q", {"default": units, "offset": ends})) as queues:
+        queue = queues.open("T", 0)
+        assert [unit.queue_offset for unit in queue] == offsets
+        assert queue.count_bytes(0, 2**63 - 1) == SIZE * len(offsets)
+        found = records_between(queue, 0, queue.max_queue_offset, 10)
+        assert [offset for units in found for offset in units.queue_offsets.tolist()] == offsets
+        assert queue.file_range(offsets[-1] + 1) is None
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63 - 1])
+def test_a_noted_end_that_no_queue_can_have_is_an_error(tmp_path, offset):
+    rows = queue_rows({("T", 0): range(3)})
+    rows["offset"][topic_key("T") + b"max\x01" + struct.pack(">i", 0)] = struct.pack(">qq", 0, offset)
+    with open_queues(make_rocksdb(tmp_path / "q", rows)) as queues, pytest.raises(CorruptFileError, match=str(offset)):
+        queues.open("T", 0)

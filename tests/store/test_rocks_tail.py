@@ -84,7 +84,8 @@ def test_a_note_counts_the_units_that_are_built(cut_store):
     root = cut_store("rocksdb-cq", 0.5)
     with rocketstore.open(root) as store:
         (note,) = store.summary().notes
-        (found,) = store.find_missing_units()
+        (found,) = store.describe_built_units()
+        assert store.find_missing_units() == []
     assert note == found
     assert "184 units of the messages from byte" in note
     assert "are built from the log: their units were only in the memory of a broker" in note
@@ -102,6 +103,14 @@ def test_commands_show_messages_of_the_tail_and_the_note(cut_store):
     assert "are built from the log" in got.stderr
 
 
+@pytest.mark.parametrize("words", [["pending"], ["dlq"], ["dlq", "--retry"]])
+def test_pending_and_dead_messages_note_units_that_are_built(cut_store, words):
+    name, *options = words
+    result = cli.run(name, cut_store("rocksdb-cq", 0.5), *options)
+    assert "are built from the log" in result.stderr
+    assert result.exit_code == 0
+
+
 @pytest.mark.parametrize("limit", ["MAX_UNITS", "MAX_LOG"])
 def test_a_tail_that_is_too_long_is_left_out_and_the_note_says_so(cut_store, monkeypatch, limit):
     root = cut_store("rocksdb-cq", 0.5)
@@ -109,7 +118,7 @@ def test_a_tail_that_is_too_long_is_left_out_and_the_note_says_so(cut_store, mon
     with rocketstore.open(root) as store:
         assert store.summary().messages == 184
         (note,) = store.find_missing_units()
-        assert "are not in these queues" in note
+        assert "are not in the queues" in note
         assert "more than 10" in note
 
 

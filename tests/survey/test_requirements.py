@@ -107,7 +107,6 @@ LACKING = {
     "own_places": (with_a_shared_file, {}, "{root}/checkpoint: is a hard link, so that a store that shares the file"),
     "known_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
     "assumed_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
-    "readable_offsets": (with_config_in_rocksdb, {"configManagerVersion": "v2"}, "{root}/config/rdb: "),
     "a_usable_batch_size": (
         with_a_batch_topic, {"mapperFileSizeBatchConsumeQueue": "100"}, "mapper_file_size_batch_consume_queue=100"
     ),

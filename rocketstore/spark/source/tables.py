@@ -176,7 +176,7 @@ class ConsumeQueueReader(TableReader):
                 continue
             require_units(queue, last)
             most = self.options.batch_size
-            step = last - first if queue.has_batches else most
+            step = last - first if queue.has_gaps else most
             for start in range(first, last, step):
                 units = queue[start : min(start + step, last)]
                 own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began earlier is in the place before
@@ -239,8 +239,8 @@ def require_units(queue: StoredQueue, last: int) -> None:
 
 
 def end_of_place(queue: StoredQueue, start: int) -> int:
-    """Return where a place of a queue ends. A place of a batch queue is one file: its offsets may be far apart."""
-    if not queue.has_batches:
+    """Return where a place of a queue ends. A place of a queue with gaps, where offsets may be far apart, is a part."""
+    if not queue.has_gaps:
         return start + UNITS
     span = queue.file_range(start)
     return span[1] if span is not None and start < span[1] else LONG_MAX  # the offsets of damaged units may decrease

@@ -17,6 +17,7 @@ from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import datetime_or_none, format_count, utc
 
+COUNTED_LOG = 256 << 20  # bytes of a log that is read to count messages whose queues are not read
 COUNTED_QUEUES = 1000  # a repr counts the messages of at most this many queues
 
 
@@ -96,16 +97,20 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
     messages = leftover_bytes = leftover_units = None
     config: BrokerConfig | None = None
     log, index = LogSpan(), IndexSpan()
+    uncounted: str | None = None
     with collect_error(problems):
         config = store.broker_config
         problems += [f"{problem.path}: {problem.what}" for problem in config.problems]
     with collect_error(problems):
-        queues = list(store.queues())
+        if (uncounted := describe_uncounted(store)) is None:
+            queues = list(store.queues())
+        else:
+            notes.append(uncounted)
     if count_messages and queues is not None:
         messages, units = count_queues(store.consume_queue, queues, problems)
         leftover_units = units if store.is_bounded else None
     with collect_error(problems):
-        problems += missing_parts(store, config, queues)
+        problems += missing_parts(store, config, queues) if uncounted is None else []
     with collect_error(problems):
         _ = store.checkpoint
     with collect_error(problems):
@@ -126,7 +131,7 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
         notes += formats.notes()
         problems += formats.problems()
     with collect_error(problems):
-        notes += store.find_missing_units()
+        notes += [*store.find_missing_units(), *store.describe_built_units()]
     with collect_error(problems):
         if (text := describe_tier(store)) is not None:
             notes.append(text)
@@ -134,6 +139,18 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
     parts = topics, None if queues is None else len(queues), messages, *log, *index
     state = store.last_exit_ok, is_locked, problems, notes
     return StoreSummary(*parts, *state, leftover_bytes=leftover_bytes, leftover_units=leftover_units)
+
+
+def describe_uncounted(store: ReadableStore) -> str | None:
+    """Return why queues and messages are not counted: a long log would be read for them. None if they are counted."""
+    if not store.formats.are_queues_built:
+        return None
+    log = store.commit_log
+    size = log.max_phy_offset - log.min_phy_offset
+    if size <= COUNTED_LOG:
+        return None
+    why = f"the whole log, {size} bytes, would be read for them"
+    return f"{store.path}: topics, queues and messages are not counted: {why}"
 
 
 def count_queues(
