@@ -13,7 +13,6 @@ from support.puts import open_store
 
 import rocketstore
 from rocketstore import Message, StoreError
-from rocketstore.log.file_times import choose_files
 from rocketstore.messages.text_rows import row_names
 from rocketstore.state.json_tables import JsonTables
 
@@ -100,7 +99,7 @@ def test_ls_shows_the_sound_queues_beside_a_damaged_one(tmp_path):
 
 def test_a_queue_that_goes_while_queues_are_listed_is_a_problem_of_its_own(monkeypatch):
     listed = sorted({*rocketstore.open(golden(BASIC)).queues(), ("gone", 0)})
-    monkeypatch.setattr("rocketstore.store.message_store.MessageStore.queues", lambda _: iter(listed))
+    monkeypatch.setattr(rocketstore.MessageStore, "queues", lambda _: iter(listed))
     result = run("ls", golden(BASIC))
     assert len(rows(result, exit_code=1)) == len(listed) - 1
     assert_one_line(result, golden(BASIC), "there is no queue 0 of topic 'gone'")
@@ -664,12 +663,14 @@ def test_query_by_time_names_what_expires_before_it_is_read(tmp_path, monkeypatc
     root = copy_of(RICH, tmp_path)
     first, second = sorted((root / "commitlog").iterdir())[:2]
 
-    def expire_behind(*args, **options):
-        found = choose_files(*args, **options)
-        first.unlink()
-        return found
+    scan = rocketstore.CommitLog.scan
 
-    monkeypatch.setattr("rocketstore.cli.query.choose_files", expire_behind)
+    def expire_and_scan(log, begin=None, *args, **options):
+        if begin == 0:
+            first.unlink(missing_ok=True)
+        return scan(log, begin, *args, **options)
+
+    monkeypatch.setattr(rocketstore.CommitLog, "scan", expire_and_scan)
     result = run("query", root, "--since", 0)
     assert rows(result, exit_code=1)[0]["phyOffset"] == int(second.name)
     assert f"the log before {int(second.name)} was deleted before it was read" in result.stderr.splitlines()[1]

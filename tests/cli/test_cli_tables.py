@@ -9,6 +9,7 @@ from support import planted
 from support.cli import golden, on_terminal, rows, run
 from support.puts import open_store
 
+import rocketstore
 from rocketstore import Message
 from rocketstore.verify.kinds import KINDS
 
@@ -299,10 +300,13 @@ def test_a_limit_shows_the_first_rows_of_every_list(command, roots):
 
 
 def test_ls_reads_no_queues_that_it_does_not_show(store, monkeypatch):
-    from rocketstore.cli import ls
+    read, consume_queue = set(), rocketstore.MessageStore.consume_queue
 
-    read, rows_of = [], ls.rows_of
-    monkeypatch.setattr(ls, "rows_of", lambda *place: read.append(place) or rows_of(*place))
+    def noted(store, *queue):
+        read.add(queue)
+        return consume_queue(store, *queue)
+
+    monkeypatch.setattr(rocketstore.MessageStore, "consume_queue", noted)
     assert len(rows(run("ls", golden(RICH), "--limit", 3))) == 3
     assert len(read) == 4  # one more, which is the reason of the note
 

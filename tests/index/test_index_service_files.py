@@ -218,9 +218,11 @@ def test_a_file_that_expires_while_it_is_not_open_is_skipped(index, two_open):
 
 @pytest.mark.parametrize("geometry", [GEOMETRY, {}], ids=["given", "shown"])
 def test_a_file_that_expires_while_the_index_is_opened_is_skipped(index, geometry, monkeypatch):
-    paths = index_directory.index_paths(index)
+    paths = sorted(index.iterdir())
+    with os.scandir(index) as entries:
+        listed = list(entries)
     paths[0].unlink()
-    monkeypatch.setattr(index_directory, "index_paths", lambda directory: paths)
+    monkeypatch.setattr(os, "scandir", lambda directory: contextlib.nullcontext(iter(listed)))
     options = geometry | {"last_exit_ok": False, "checkpoint": StoreCheckpoint()}
     with IndexService.open(index, **options) as reader:
         assert [file.path for file in reader.files] == reader.rejected == paths[1:]
@@ -329,13 +331,13 @@ def test_an_index_file_that_a_listing_misses_is_found(tmp_path, monkeypatch):
     """A listing of a directory is no snapshot: a broker makes files while it is read."""
     for number in (1, 2, 3, 4):
         IndexFile.create(tmp_path / f"{number:017}", hash_slot_num=10, index_num=20).close()
-    listings = [["1", "3"], ["1", "2", "3", "4"]]
+    listings, real = [["1", "3"], ["1", "2", "3", "4"]], os.scandir
 
     @contextlib.contextmanager
     def scandir(directory):
         shown = listings.pop(0)
-        with os.scandir(directory) as entries:
+        with real(directory) as entries:
             yield [entry for entry in entries if str(int(entry.name)) in shown]
 
-    monkeypatch.setattr(index_directory, "scandir", scandir)
+    monkeypatch.setattr(os, "scandir", scandir)
     assert [int(path.name) for path in index_directory.index_paths(tmp_path)] == [1, 2, 3]
