@@ -143,7 +143,7 @@ cdef checked(name, array, dtype, Py_ssize_t n):
 
 cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size, dtype=np.int32):
     offsets = checked(name, offsets, dtype, n + 1)
-    if not 0 <= offsets[0] <= offsets[n] <= size or np.count_nonzero(offsets[1:] < offsets[:-1]):
+    if not 0 <= offsets[0] <= offsets[n] <= size or np.count_nonzero(offsets[1:] < offsets[:n]):
         raise ValueError(f"{name}: offsets that do not fall were expected, from 0 to {size} at most")
     return offsets
 
