@@ -36,6 +36,7 @@ COMMANDS = {  # name: text, in the order of --help
     "get": "Show messages of a queue by offset.",
     "cat": "Show the messages of the log.",
     "count": "Count messages by topic, time, tag and so on.",
+    "sql": "Answer a SELECT about messages, queues and consumers.",
     "export": "Write messages to a Parquet, Arrow, JSON or CSV file.",
     "import": "Put the messages of a file into a store.",
     "hexdump": "Show a record byte by byte.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -10,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
-from rocketstore.errors import CorruptFileError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, UnsupportedFormatError, text_of
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -88,10 +89,11 @@ class DatasetReader:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
-        scan = self.store.scan if self.store.reads_other_logs else self.store.commit_log.scan
-        yield from scan(
-            columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions
-        )
+        read = self.store.scan if self.store.reads_other_logs else self.store.commit_log.scan
+        scan = read(columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions)
+        yield from scan
+        for part in scan.skipped:
+            warnings.warn(f"{text_of(part.error)}: offsets {part.begin} to {part.end} are left out", stacklevel=2)
 
     def _read_at(self, offsets: np.ndarray, columns: list[str]) -> Iterator[MessageBatch]:
         """Yield the messages at physical offsets, in batches of records that are not much larger than a scan's."""

@@ -9,7 +9,7 @@ import operator
 import os
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, overload
 
@@ -60,6 +60,7 @@ from rocketstore.query.query_messages import (
 from rocketstore.query.query_other_logs import OtherSources, add_other_messages, find_other_sources, rows_of
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
+from rocketstore.sql.statement import SqlResult, run_statement, views_of
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
@@ -76,6 +77,7 @@ from rocketstore.store.overview.known_names import (
 )
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.missing import describe_unknown_topic
+from rocketstore.store.overview.sql_views import store_views
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.overview.unconsumed import Unconsumed, find_unconsumed, parse_subscriptions
@@ -538,8 +540,8 @@ class MessageStore(Previewed, Closable):
         uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
 
         Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. key: only
-        messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``.
-        Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
+        messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``; what is
+        skipped gives a UserWarning. Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
         between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
@@ -558,6 +560,39 @@ class MessageStore(Previewed, Closable):
         wanted = None if given is None else tuple(given)
         self.commit_log.scan(key=wanted, on_corrupt=on_corrupt)  # raises errors of these
         return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
+
+    def sql(
+        self,
+        statement: str,
+        *,
+        tables: Mapping[str, Any] | None = None,
+        files: bool = False,
+        on_corrupt: Literal["raise", "skip"] = "raise",
+    ) -> SqlResult:
+        """Return the rows that a SELECT or EXPLAIN of DuckDB finds.
+
+        Tables: ``messages``, the columns of ``dataset``, with ``body_text`` and ``body_json``, which are null if a body
+        is not UTF-8 or no JSON; ``queues``, the units of all consume queues; ``topics``; ``groups``; ``lag``;
+        ``index_files``; ``pending``. A table is computed if the statement names it. A query of messages reads only what
+        it needs, as ``dataset`` says. All times are UTC.
+
+        Parameters: tables: more tables by name: all that DuckDB reads, such as tables of Arrow, pandas and polars, and
+        the results of rocketstore; ``tables={"findings": rocketstore.verify(path)}`` are those of the command. files:
+        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt: as for ``dataset``.
+        Returns: SqlResult, with all rows in memory. Raises: ValueError for a wrong statement; StoreError for damaged
+        records; ModuleNotFoundError without DuckDB.
+        Source: none.
+
+        Examples:
+        >>> with rocketstore.open("demo") as store:
+        ...     print(store.sql("SELECT topic, count(*) AS n FROM messages GROUP BY topic ORDER BY n"))
+        <SqlResult: 2 rows>
+        topic     n
+        Users     1
+        Orders  100
+        """
+        self._require_open()
+        return run_statement(statement, store_views(self, on_corrupt) | views_of(tables or {}), files=files)
 
     # ---- by time -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ import pytest
 import rocketstore
 from rocketstore import Message, StoreConfig
 
-PACKAGES = {"fsspec": "fsspec", "polars": "polars", "dataset()": "pyarrow"}  # of extras, by a part of the code
+PACKAGES = {
+    ".sql(": "duckdb",
+    "fsspec": "fsspec",
+    "polars": "polars",
+    "dataset()": "pyarrow",
+}  # of extras, by a part of the code
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 METHODS = [
     "MessageBatch.of_arrow", "MessageBatch.to_polars", "MessageStore.dataset", "MessageStore.get_message",

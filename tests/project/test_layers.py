@@ -41,6 +41,7 @@ ROOMS = [  # each imports only itself and those before it
     "query",
     "recovery",
     "dataset",
+    "sql",
     "store",
     "rebuild",
     "verify",
@@ -64,6 +65,7 @@ THIRD_PARTY = [
     "fsspec",
     "vl_convert",
     "rocksdict",
+    "duckdb",
 ]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 

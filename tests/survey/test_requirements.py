@@ -210,6 +210,7 @@ CALLS = {
     "dlq": [command("dlq")],
     "du": [command("du")],
     "expire": [command("expire")],
+    "sql": [command("sql", after=("SELECT 1",))],
     "export": [command("export", after=("-",))],
     "get": [command("get", after=("T", 0, 0))],
     "hexdump": [command("hexdump", after=("log:0",))],

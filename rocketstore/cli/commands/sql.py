@@ -1,0 +1,38 @@
+"""The options of ``rocketstore sql``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketstore.cli.options import PATH, compacted_option, format_option, full_option, store_argument, tier_options
+
+TEXT_RULE = 'In JSON, times are epoch milliseconds, and bytes that are not UTF-8 text are "base64:" and their base64.'
+
+
+@click.command(epilog=TEXT_RULE)
+@store_argument
+@click.argument("statement", required=False)
+@tier_options
+@compacted_option
+@click.option("--files", is_flag=True, help="Let the statement read files, as in FROM 'prices.csv'.")
+@click.option("-o", "--output", "target", type=PATH, metavar="FILE.parquet", help="Write the rows to a Parquet file.")
+@click.option("--skip-damaged", is_flag=True, help="Leave damaged records of the log out, with a warning.")
+@full_option
+@format_option
+def sql(store: Any, statement: str | None, target: Path | None, **options: Any) -> None:
+    """Run a SELECT of DuckDB on STORE. STATEMENT is read from standard input if it is "-" or missing.
+
+    \b
+    Tables, each computed if STATEMENT names it:
+      messages     the columns of cat, with body (BLOB), body_text, body_json
+      queues       the units of the queues
+      topics, groups, lag, index_files, pending
+      findings     what verify finds
+
+    body_text is null if a body is not UTF-8, body_json if it is no JSON, so that body_json->>'amount' works on a topic
+    with bad bodies. A query reads only the columns and the messages that it needs. Times are UTC.
+    """
+    from rocketstore.cli.sql import run
+
+    run(store, statement, target, **options)

@@ -1,0 +1,134 @@
+"""``rocketstore sql``: run a SELECT on a store."""
+
+import base64
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.extras import import_extra
+from rocketstore.messages.text_rows import Row
+from rocketstore.sql.statement import View, open_statement
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.sql_views import store_views
+from rocketstore.text_values import epoch_ms, format_time
+from rocketstore.verify.verify import verify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS = 1 << 12  # written at once
+PLAN = ["explain_key", "explain_value"]  # the columns of an EXPLAIN
+
+
+def run(
+    store: MessageStore,
+    statement: str | None,
+    target: Path | None,
+    files: bool,
+    skip_damaged: bool,
+    full: bool,
+    output_format: str | None,
+) -> None:
+    """Run the command with the values of its options."""
+    if target is not None and output_format is not None:
+        raise click.UsageError("--output writes Parquet: give it without --format")
+    if statement in (None, "-"):
+        if sys.stdin.isatty():
+            raise click.UsageError(
+                "STATEMENT is missing, such as 'SELECT topic, count(*) FROM messages GROUP BY topic'"
+            )
+        statement = sys.stdin.read()
+    findings = View(partial(verify, store.path, config=store.config))
+    views = store_views(store, "skip" if skip_damaged else "raise") | {"findings": findings}
+    with warnings_as_problems(), store, open_statement(str(statement), views, files=files) as reader:
+        if target is not None:
+            write_parquet(reader, target)
+            return
+        names = unique(reader.schema.names)
+        if names == PLAN:
+            click.echo("\n".join(row["explain_value"] for row in reader.read_all().to_pylist()))
+        elif is_table(output_format):
+            write_batches([[*chain.from_iterable(rows_of(reader, names, cell_value))]], output_format, is_full=full)
+        else:
+            write_batches(rows_of(reader, names, json_value), output_format, columns=names)
+
+
+@contextmanager
+def warnings_as_problems() -> Iterator[None]:
+    """Let the command end with status 1 and with the texts of warnings, such as those on damaged records."""
+    with warnings.catch_warnings(record=True, action="always") as found:
+        yield
+    finish(str(warning.message) for warning in found)
+
+
+def write_parquet(reader: "pa.RecordBatchReader", target: Path) -> None:
+    """Write rows to a new Parquet file. Raises: FileExistsError; a file that is not complete is removed."""
+    parquet = import_extra("pyarrow.parquet", "duckdb")
+    with target.open("xb") as file:
+        try:
+            with parquet.ParquetWriter(file, reader.schema) as writer:
+                for batch in reader:
+                    writer.write_batch(batch)
+        except BaseException:
+            target.unlink()
+            raise
+
+
+def rows_of(reader: "pa.RecordBatchReader", names: Sequence[str], convert: Callable[[Any], Any]) -> Iterator[list[Row]]:
+    """Yield the rows of record batches. Parameters: names: of their columns. convert: makes a value of Python's."""
+    for batch in reader:
+        for begin in range(0, batch.num_rows, ROWS):
+            columns = [map(convert, column.to_pylist()) for column in batch.slice(begin, ROWS).columns]
+            yield [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """Return the names of columns, with a number behind a name that another column has too."""
+    found: dict[str, None] = {}
+    for name in names:
+        other, number = name, 1
+        while other in found:
+            other, number = f"{name}_{number}", number + 1
+        found[other] = None
+    return list(found)
+
+
+def cell_value(value: Any) -> Any:
+    """Return a value for a cell of a table."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return format_time(epoch_ms(value, "a value"))
+    value = json_value(value)
+    return [str(item) for item in value] if isinstance(value, list) else value
+
+
+def json_value(value: Any) -> Any:
+    """Return a value for JSON. ``sql`` has the rules."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime() if value.tzinfo is not None:
+            return epoch_ms(value, "a value")
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            try:
+                return value.decode("utf-8")
+            except UnicodeDecodeError:
+                return f"base64:{base64.b64encode(value).decode()}"
+        case dict():
+            return {str(key): json_value(item) for key, item in value.items()}
+        case list():
+            is_map = bool(value) and all(isinstance(item, tuple) for item in value)
+            return json_value(dict(value)) if is_map else [json_value(item) for item in value]
+        case _:
+            return str(value)

@@ -1,0 +1,165 @@
+"""Run one SELECT or EXPLAIN with DuckDB. Of the tables that a caller offers, only the named ones are computed."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore.errors import StoreError
+from rocketstore.extras import import_extra
+from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.preview import SHOWN_FIRST, Preview, Previewed
+from rocketstore.text_values import format_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ALLOWED = "SELECT", "EXPLAIN"  # names of DuckDB's statement types
+TRACE = "Traceback (most recent call last)"
+ROWS_OF = "rows_of_"  # begins the name of the table of Arrow below a view
+
+
+class View(NamedTuple):
+    """A table that a statement may name.
+
+    Attributes: rows: computes the rows: a table or dataset of Arrow, or an object that exports an Arrow stream; None if
+    ``select`` reads other views only. select: the SELECT of the view, which reads ``rows_of_NAME`` and the views in
+    ``needs``; None for the rows as they are.
+    """
+
+    rows: Callable[[], Any] | None
+    select: str | None = None
+    needs: tuple[str, ...] = ()
+
+
+class SqlResult(Previewed, ArrowStream):
+    """The rows that a statement returned, in memory. ``table`` is the pyarrow.Table of them.
+
+    Examples:
+    >>> with rocketstore.open("demo") as store:
+    ...     found = store.sql("SELECT queueOffset, body_text FROM messages WHERE topic = 'Users'")
+    >>> len(found), found.to_arrow().to_pylist()[0].keys()
+    (1, dict_keys(['queueOffset', 'body_text']))
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the rows as an Arrow stream."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def _preview(self) -> Preview:
+        names = self.table.column_names
+        columns = [column.to_pylist() for column in self.table.slice(0, SHOWN_FIRST).columns]
+        rows: list[Sequence[object] | None] = [*zip(*columns, strict=True)]
+        if len(self) > SHOWN_FIRST:
+            rows.append(None)
+        return Preview(f"SqlResult: {format_count(len(self), 'row')}", names, rows)
+
+
+def run_statement(statement: str, views: Mapping[str, View], *, files: bool = False) -> SqlResult:
+    """Run a statement and return all its rows. Parameters and errors: as ``open_statement``."""
+    with open_statement(statement, views, files=files) as reader:
+        return SqlResult(reader.read_all())
+
+
+@contextmanager
+def open_statement(statement: str, views: Mapping[str, View], *, files: bool = False) -> Iterator[pa.RecordBatchReader]:
+    """Run a statement. Its rows are read from a pyarrow.RecordBatchReader while the context is open.
+
+    Parameters: views: by the names that the statement may use, in lower case. files: allow the statement to read files.
+    Raises: ValueError for a statement that is wrong, or is not one SELECT or EXPLAIN; StoreError for rows that cannot
+    be read; ModuleNotFoundError without DuckDB; errors of the views that the statement names.
+    """
+    duckdb = import_extra("duckdb", "duckdb")
+    stream_reader = import_extra("pyarrow", "duckdb").RecordBatchReader
+    connection = duckdb.connect(":memory:", config={} if files else {"enable_external_access": "false"})
+    with closing(connection), in_our_words(duckdb, views):
+        connection.execute("SET TimeZone = 'UTC'")
+        require_one_question(connection.extract_statements(statement))
+        for name in needed_views(named_tables(duckdb, connection, statement), views):
+            add_view(connection, name, views[name])
+        connection.execute("SET lock_configuration = true")
+        yield stream_reader.from_stream(connection.sql(statement))
+
+
+def require_one_question(statements: Sequence[Any]) -> None:
+    """Raise ValueError if a text is not one SELECT or EXPLAIN. Parameters: statements: as DuckDB parsed them."""
+    if len(statements) != 1:
+        raise ValueError(f"one statement was expected, not {len(statements)}")
+    kind = statements[0].type.name
+    if kind not in ALLOWED:
+        raise ValueError(f"a SELECT or EXPLAIN was expected, not {kind}: a statement changes nothing")
+
+
+def named_tables(duckdb: Any, connection: Any, statement: str) -> Iterable[str]:
+    """Return the names of tables in a statement.
+
+    DuckDB needs the tables themselves to find the names in a join with USING. Then all words of the statement count.
+    """
+    try:
+        names: Iterable[str] = connection.get_table_names(statement)
+    except duckdb.BinderException:
+        return re.findall(r"\w+", statement)
+    return names
+
+
+def needed_views(names: Iterable[str], views: Mapping[str, View]) -> list[str]:
+    """Return the views that a statement needs, each after those that it reads. Parameters: names: those in it."""
+    needed: dict[str, None] = {}
+    for name in sorted({name.lower() for name in names} & views.keys()):
+        needed |= dict.fromkeys([*views[name].needs, name])
+    return list(needed)
+
+
+def add_view(connection: Any, name: str, view: View) -> None:
+    """Compute the rows of a view, and make it in a connection of DuckDB."""
+    if view.select is None:
+        connection.register(name, arrow_of(view))
+        return
+    if view.rows is not None:
+        connection.register(ROWS_OF + name, arrow_of(view))
+    connection.execute(f"CREATE VIEW {name} AS {view.select}")
+
+
+def arrow_of(view: View) -> Any:
+    """Return the rows of a view as a table or dataset of Arrow. DuckDB would read a stream only once."""
+    rows = view.rows() if view.rows is not None else None
+    return rows.to_arrow() if isinstance(rows, ArrowStream) else rows
+
+
+@contextmanager
+def in_our_words(duckdb: Any, views: Mapping[str, View]) -> Iterator[None]:
+    """Raise ValueError for what DuckDB says of a statement, and StoreError for rows that cannot be read."""
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        text = sentence_of(error)
+        if TRACE in text:  # of a table whose rows could not be read
+            raise StoreError(text.splitlines()[-1].partition(": ")[2]) from error
+        if isinstance(error, OSError):
+            raise
+        if isinstance(error, duckdb.CatalogException):
+            text = f"{text}. The tables are {', '.join(views)}"
+        raise ValueError(text.replace("\n", " ")) from error
+
+
+def sentence_of(error: Exception) -> str:
+    """Return the message of DuckDB's error without the copy of the statement below it."""
+    return str(error).partition("\n\nLINE ")[0].strip()
+
+
+def views_of(tables: Mapping[str, Any]) -> dict[str, View]:
+    """Return the views of tables that a caller has. Raises: ValueError for a name that is none."""
+    for name in tables:
+        if not (isinstance(name, str) and name.isidentifier()):
+            raise ValueError(f"tables={name!r}: a name of letters, digits and _ was expected")
+    return {name.lower(): View(partial(operator.itemgetter(name), tables)) for name in tables}
