@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
@@ -11,6 +11,7 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
+from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -84,3 +85,14 @@ class ReadableStore(Protocol):
 
     @property
     def query_messages(self) -> Callable[..., QueryMessagesResult]: ...
+
+    # ---- tables --------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> Callable[..., Any]: ...
+
+    @property
+    def consumer_lag(self) -> Callable[..., ArrowStream]: ...
+
+    @property
+    def pending(self) -> Callable[..., ArrowStream]: ...

@@ -13,12 +13,11 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
 from rocketstore.queue.queue_source import records_between
 from rocketstore.sql.statement import View
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.tier.joined_queue import NO_OFFSET
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from rocketstore.store.message_store import MessageStore
 
 OnCorrupt = Literal["raise", "skip"]
 UNITS = 1 << 20  # read at once
@@ -36,7 +35,7 @@ INDEX_FIELDS = (
 )  # fmt: skip
 
 
-def store_views(store: MessageStore, on_corrupt: OnCorrupt = "raise") -> dict[str, View]:
+def store_views(store: ReadableStore, on_corrupt: OnCorrupt = "raise") -> dict[str, View]:
     """Return the tables of an open store. Parameters: on_corrupt: as for ``MessageStore.dataset``."""
     return {
         "messages": View(lambda: store.dataset(on_corrupt=on_corrupt), MESSAGES),
@@ -50,18 +49,18 @@ def store_views(store: MessageStore, on_corrupt: OnCorrupt = "raise") -> dict[st
     }
 
 
-def refuse_findings(store: MessageStore) -> NoReturn:
+def refuse_findings(store: ReadableStore) -> NoReturn:
     """Raise ValueError that says how to give the findings, which no store has of itself."""
     raise ValueError(f"findings: also give tables={{'findings': rocketstore.verify({str(store.path)!r})}}")
 
 
-def find_spans(store: MessageStore) -> Iterator[tuple[str, int, int]]:
+def find_spans(store: ReadableStore) -> Iterator[tuple[str, int, int]]:
     """Yield the topic, the id and the number of messages of each queue."""
     for queue in store.queues():
         yield *queue, len(store.consume_queue(*queue))
 
 
-def read_units(store: MessageStore) -> pa.Table:
+def read_units(store: ReadableStore) -> pa.Table:
     """Return the units of all queues. A unit in another log than the store's has no physical offset."""
     pa = import_extra("pyarrow", "duckdb")
     schema = pa.schema(
@@ -77,7 +76,7 @@ def read_units(store: MessageStore) -> pa.Table:
     return pa.Table.from_batches(unit_batches(store, schema), schema).unify_dictionaries()
 
 
-def unit_batches(store: MessageStore, schema: Any) -> Iterator[pa.RecordBatch]:
+def unit_batches(store: ReadableStore, schema: Any) -> Iterator[pa.RecordBatch]:
     """Yield the units of each queue, from the first one that leads to a message."""
     pa = import_extra("pyarrow", "duckdb")
     for name in store.queues():
@@ -96,7 +95,7 @@ def unit_batches(store: MessageStore, schema: Any) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([topic, *arrays], schema=schema)
 
 
-def find_index_files(store: MessageStore) -> Iterator[tuple[Any, ...]]:
+def find_index_files(store: ReadableStore) -> Iterator[tuple[Any, ...]]:
     """Yield the values of ``INDEX_FIELDS`` for each index file, oldest first."""
     for file in [] if store.index is None else store.index.files:
         header = file.header
