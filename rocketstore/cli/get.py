@@ -10,14 +10,18 @@ from rocketstore.cli.settings import offset_from_end
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers
 from rocketstore.cli.text import command
 from rocketstore.cli.view.messages import MessageView, write_messages
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue
+from rocketstore.tier.joined_queue import parts_of
+from rocketstore.tier.tier_queue import TierQueue
 
 
 def run(
@@ -55,12 +59,24 @@ def run(
     ]
     write_messages([messages[:limit]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
-    units = queue[queue_offset : found.next_begin_offset]
-    problems = [
-        f"{place} {number}: {problem}: {command('hexdump', store.path, at)} shows its bytes"
-        for number, at, problem in damaged_units(log, units, topic, queue_id)
-    ]
-    finish(problems)
+    finish(describe_damage(store, queue, QueueId(topic, queue_id), queue_offset, found.next_begin_offset))
+
+
+def describe_damage(store: MessageStore, queue: StoredQueue, name: QueueId, begin: int, end: int) -> list[str]:
+    """Return a text for each unit of a range of queue offsets that leads to no record of the queue."""
+    problems = []
+    for part in parts_of(queue):
+        log = store.commit_log if part.log is None else part.log
+        has_own_log = part.is_compacted or isinstance(part, TierQueue)
+        first, last = max(begin, part.min_queue_offset), min(end, part.max_queue_offset)
+        units = part[first : max(first, last)]
+        for number, at, problem in damaged_units(log, units, name, has_own_log=has_own_log):
+            advice = f"{command('hexdump', store.path, at)} shows its bytes"
+            if has_own_log:
+                tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
+                advice = f"its log is {log.directories[0]}, which {command('verify', store.path, *tier)} checks"
+            problems.append(f"{name.topic}, queue {name.queue_id}, offset {number}: {problem}: {advice}")
+    return problems
 
 
 def reason_of(found: GetMessageResult, tag: str | None) -> str:
@@ -72,17 +88,21 @@ def reason_of(found: GetMessageResult, tag: str | None) -> str:
     return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"
 
 
-def damaged_units(log: CommitLog, units: ConsumeQueueUnits, topic: str, queue_id: int) -> list[tuple[int, int, str]]:
+def damaged_units(
+    log: CommitLog, units: ConsumeQueueUnits, queue: QueueId, *, has_own_log: bool
+) -> list[tuple[int, int, str]]:
     """Return queue offset, physical offset and problem of each unit that leads into the log to no record of the queue.
 
-    Parameters: topic, queue_id: of the queue.
+    Units that lead behind the end of the commit log are leftovers of a crash. Those of a queue with a log of its own
+    are damaged, too.
     """
     batch, statuses = log.find_messages(units.phy_offsets, columns=["topic", "queue_id", "properties"])
-    bad = (statuses != 0) & (units.phy_offsets >= log.min_phy_offset) & ~units.is_filler
-    if bad.any():
+    has_expired = (units.phy_offsets < log.min_phy_offset) & ~(has_own_log & (units.phy_offsets < 0))
+    bad = (statuses != 0) & ~has_expired & ~units.is_filler
+    if bad.any() and not has_own_log:
         bad &= units.phy_offsets < log.look(again=True).records_end
     problems = dict.fromkeys(np.flatnonzero(bad).tolist(), "cannot be read")
-    own = rows_in_queue(batch, topic, queue_id)
+    own = rows_in_queue(batch, *queue)
     rows = np.flatnonzero(statuses == 0).tolist()
     for place in sorted(set(range(len(batch))).difference(own.tolist())):
         problems[rows[place]] = f"is of another queue, {batch[place].topic}/{batch[place].queue_id}"

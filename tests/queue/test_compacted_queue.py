@@ -7,6 +7,7 @@ import struct
 
 import pytest
 from support import states
+from support.cli import run
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
@@ -113,7 +114,6 @@ def test_scans_and_queries_give_what_consumers_get_on_request(golden, rows):
 
 
 def test_cat_shows_what_consumers_get_on_request(golden):
-    run = pytest.importorskip("support.cli").run
     assert len(run("cat", golden).stdout.splitlines()) == 239
     assert len(run("cat", golden, "--compacted").stdout.splitlines()) == 39
     assert "is compacted" in run("cat", golden, "--limit", "1").stderr
@@ -165,6 +165,9 @@ def test_a_unit_without_its_record_gives_no_message(root):
         assert 94 in [message.queue_offset for message in found.messages]
     kinds = [(each.kind, each.offset) for each in rocketstore.verify(root).findings]
     assert kinds == [("compaction-unit", 0), ("compaction-unit", 46), ("compaction-unit", 92)]
+    shown = run("get", root, TOPIC, "0", "0", "--limit", "4")
+    assert shown.exit_code == 1
+    assert f"offset 83: the record at physical offset {1 << 62} cannot be read: its log is" in shown.stderr
 
 
 @pytest.mark.parametrize("part", ["compactionCq", "compactionLog"])

@@ -286,6 +286,20 @@ def test_lag_of_a_queue_without_messages_in_the_log_has_no_oldest_time(root):
         assert lags["Creek", 0].lag == 123
 
 
+@pytest.mark.parametrize(("field", "value"), [(">q", 1), (">q", 1 << 40), (">q", -5)])
+def test_get_names_a_unit_of_the_tier_that_leads_to_no_record(root, field, value):
+    path = segments(root, "Lake/0", "CONSUME_QUEUE")[0]
+    data = bytearray(path.read_bytes())
+    struct.pack_into(field, data, 7 * 20, value)
+    path.write_bytes(data)
+    tier = ["--tier", root.parent / "tiered-data", "--columns", "queueOffset", "--format", "json"]
+    shown = run("get", root, "Lake", "0", "5", "--limit", "5", *tier)
+    assert [json.loads(line)["queueOffset"] for line in shown.stdout.splitlines()][:4] == [5, 6, 8, 9]
+    assert shown.exit_code == 1
+    assert f"offset 7: the record at physical offset {value} cannot be read: its log is" in shown.stderr
+    assert "verify" in shown.stderr
+
+
 # ---- places ------------------------------------------------------------------------------------------------
 
 
