@@ -33,7 +33,7 @@ from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import open_tier
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.text_values import format_count
-from rocketstore.tier.joined_queue import JoinedQueues
+from rocketstore.tier.joined_queue import JoinedQueues, may_lack_messages
 from rocketstore.tier.places import TierPlaces
 
 MAX_QUEUES = 256  # queues that are kept open
@@ -76,7 +76,8 @@ class OpenedQueues:
     def open(self, queue_id: QueueId) -> StoredQueue:
         """Open a queue as consumers read it, or return it if it is open. Raises: KeyError; UnsupportedFormatError."""
         queue = self._opened.pop(queue_id, None)
-        if queue is None or not queue.directory.is_dir():
+        is_outdated = queue is not None and self._is_tiered and may_lack_messages(queue)
+        if queue is None or is_outdated or not queue.directory.is_dir():
             queue = self._require(self.consumer_queues.open(*queue_id), queue_id)
         self._opened[queue_id] = queue
         if len(self._opened) > MAX_QUEUES:

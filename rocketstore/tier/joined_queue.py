@@ -151,6 +151,16 @@ def parts_of(queue: StoredQueue) -> list[StoredQueue]:
     return queue.parts if isinstance(queue, JoinedQueue) else [queue]
 
 
+def may_lack_messages(queue: StoredQueue) -> bool:
+    """Return whether messages before the first one in the log are in no part of a queue.
+
+    A broker may have copied them to the tier since the queue was opened.
+    """
+    if not isinstance(queue, JoinedQueue):
+        return queue.min_queue_offset > 0 and not queue.is_compacted
+    return queue.local is not None and len(queue.local) > 0 and queue.older.max_queue_offset < queue.older.limit
+
+
 def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
     offsets = np.full(len(units), NO_OFFSET, np.int64)
     return ConsumeQueueUnits(units.queue_offsets, offsets, units.sizes, units.tags_codes)

@@ -300,6 +300,23 @@ def test_get_names_a_unit_of_the_tier_that_leads_to_no_record(root, field, value
     assert "verify" in shown.stderr
 
 
+def test_messages_that_are_copied_to_the_tier_while_a_store_is_open_are_read(root):
+    moved = {path: path.read_bytes() for path in segments(root, "Lake/0", "CONSUME_QUEUE")[1:]}
+    whole = root.parent / "tiered-data" / BROKER / "Lake" / "1"
+    for path in moved:
+        path.unlink()
+    whole.rename(root.parent / "elsewhere")
+    with open_tiered(root) as store:
+        found = [each.queue_offset for each in store.get_message("Lake", 0, 90, 20)]
+        assert found == [*range(90, 100), 198, 199]
+        assert store.get_message("Lake", 1, 0).status == "OFFSET_TOO_SMALL"
+        for path, data in moved.items():
+            path.write_bytes(data)
+        (root.parent / "elsewhere").rename(whole)
+        assert [each.queue_offset for each in store.get_message("Lake", 0, 90, 20)] == list(range(90, 110))
+        assert len(store.get_message("Lake", 1, 0, 1000)) == 200
+
+
 # ---- places ------------------------------------------------------------------------------------------------
 
 
