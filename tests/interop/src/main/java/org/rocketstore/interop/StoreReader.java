@@ -8,6 +8,8 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.CommitLog;
@@ -41,6 +43,7 @@ final class StoreReader {
      * get_message topic queueId offset maxNum [tags]
      * query_message topic key maxNum begin end [indexType]
      * look_message offset
+     * delete_expired                                what a broker deletes now; the files that are left
      * </pre>
      */
     static String read(String[] args) throws Exception {
@@ -119,8 +122,22 @@ final class StoreReader {
             case "look_message":
                 MessageExt message = store.lookMessageByOffset((Long) request.get("offset"));
                 return message == null ? null : Records.message(message);
+            case "delete_expired":
+                return deleteExpired();
             default:
                 throw new IllegalArgumentException("no request " + request);
+        }
+    }
+
+    private List<Object> deleteExpired() throws Exception {
+        Reflect.call(Reflect.get(store, "cleanCommitLogService"), "run");
+        Object owner = Reflect.get(store, "cleanConsumeQueueService") == null
+            ? Reflect.call(store, "getQueueStore") : store;
+        Reflect.call(Reflect.get(owner, "cleanConsumeQueueService"), "run");
+        Path root = Path.of(store.getMessageStoreConfig().getStorePathRootDir());
+        try (Stream<Path> files = Files.walk(root)) {
+            return files.filter(Files::isRegularFile).map(file -> root.relativize(file).toString())
+                .sorted().collect(Collectors.toList());
         }
     }
 
