@@ -44,6 +44,7 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "starts_with_empty_queue_files": {OLDEST: False, (5, 4, 0): True},
     "has_multi_path": {OLDEST: False, (4, 9, 2): True},
     "trims_texts": {OLDEST: False, (5, 2, 0): True},
+    "has_clean_ratios": {OLDEST: False, (5, 0, 0): True},
 }
 
 # The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
@@ -86,6 +87,8 @@ class Compat:
     starts_with_empty_queue_files : a broker starts if the last file of a queue has no units.
     has_multi_path : storePathCommitLog may be several directories.
     trims_texts : blanks around a text of the properties file are removed. Source: MixAll.properties2Object.
+    has_clean_ratios : the properties file may have diskSpaceCleanForciblyRatio, diskSpaceWarningLevelRatio and
+        deleteFileBatchMax. Before, they were constants.
     """
 
     release: str
@@ -112,6 +115,7 @@ class Compat:
     starts_with_empty_queue_files: bool
     has_multi_path: bool
     trims_texts: bool
+    has_clean_ratios: bool
 
     @classmethod
     @functools.cache

@@ -19,7 +19,7 @@ SETTINGS = {
     "old": {"fileReservedTime": 50, "diskMaxUsedSpaceRatio": 95},
     "another hour": {"fileReservedTime": 50, "diskMaxUsedSpaceRatio": 95},
     "above the maximum": {"fileReservedTime": 50, "diskMaxUsedSpaceRatio": 10},
-    "forced": {"fileReservedTime": 5000, "diskSpaceCleanForciblyRatio": 30},
+    "forced": {"fileReservedTime": 5000, "diskSpaceCleanForciblyRatio": 30, "cleanFileForciblyEnable": True},
     "not forced": {"fileReservedTime": 50, "diskSpaceCleanForciblyRatio": 30, "cleanFileForciblyEnable": False},
 }
 
@@ -37,7 +37,7 @@ def hours_now(is_now):
 @pytest.mark.parametrize("case", SETTINGS)
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_broker_deletes_the_files_of_the_plan(store_of, tmp_path, release, case, seed):
-    written = store_of(release, "rich")
+    written = store_of(release, "rich", mappedFileSizeCommitLog=16384)
     root = shutil.copytree(written.root, tmp_path / "store")
     draw = random.Random(f"{seed} {release} {case}")
     for number, path in enumerate(sorted((root / "commitlog").iterdir())):

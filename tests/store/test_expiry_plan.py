@@ -170,6 +170,12 @@ def test_ratios_beyond_the_bounds_of_a_broker_are_clamped():
     assert rules(diskMaxUsedSpaceRatio="many").max_share == 0.75
 
 
+def test_old_releases_have_no_setting_of_the_ratio_of_a_full_disk():
+    other = {"diskSpaceCleanForciblyRatio": "30"}
+    ratios = [CleanRules.of_config(StoreConfig(other=other, compat=name)).clean_share for name in ("4.9.8", "5.0.0")]
+    assert ratios == [0.85, 0.30]
+
+
 def test_an_hour_that_is_no_number_ends_the_deletion():
     assert parse_hours("04;16") == ((4, 16), None)
     assert parse_hours("4;") == ((4,), None)

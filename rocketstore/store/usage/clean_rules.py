@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Self
 
+from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.limits import LONG_MAX
@@ -45,16 +46,17 @@ class CleanRules:
         if not 0 <= given <= LONG_MAX / HOUR:
             raise ValueError(f"hours={given}: must be a number of hours, not negative")
         other = config.other
+        later = other if Compat.of(config.compat).has_clean_ratios else {}
         delete_hours, problem = parse_hours(other.get("deleteWhen", DEFAULT_DELETE_WHEN))
         return cls(
             reserved_hours=given,
             delete_hours=delete_hours,
             problem=problem,
             max_share=clamp(number_in(other, "diskMaxUsedSpaceRatio", 75), 10, 95) / 100,
-            clean_share=clamp(number_in(other, "diskSpaceCleanForciblyRatio", 85), 30, 85) / 100,
-            full_share=clamp(number_in(other, "diskSpaceWarningLevelRatio", 90), 35, 90) / 100,
+            clean_share=clamp(number_in(later, "diskSpaceCleanForciblyRatio", 85), 30, 85) / 100,
+            full_share=clamp(number_in(later, "diskSpaceWarningLevelRatio", 90), 35, 90) / 100,
             cleans_forcibly=parse_boolean(trim(other.get("cleanFileForciblyEnable", "true"))),
-            batch=max(number_in(other, "deleteFileBatchMax", 10), 1),
+            batch=max(number_in(later, "deleteFileBatchMax", 10), 1),
         )
 
     def next_deletion(self, timestamp: int, zone: tzinfo | None) -> int | None:
