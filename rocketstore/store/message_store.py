@@ -1082,6 +1082,7 @@ class MessageStore(Previewed, Closable):
         topic: str | Iterable[str] | None = None,
         exact: bool = False,
     ) -> MessageUsage: ...
+    @suggests_keywords
     def du(
         self, *, by: str | None = None, topic: str | Iterable[str] | None = None, exact: bool = False
     ) -> DiskUsage | MessageUsage:
@@ -1153,6 +1154,7 @@ class MessageStore(Previewed, Closable):
         with held_lists(self.path):
             return read_metrics(self)
 
+    @suggests_keywords
     def expiry(
         self, *, hours: float | None = None, before: Time | None = None, tz: str | tzinfo | None = None
     ) -> ExpiryPlan:
