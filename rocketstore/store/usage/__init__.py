@@ -1,5 +1,5 @@
-"""What takes the space of a store, and how many messages it has: by part, topic, queue, time and tag.
+"""Numbers of a store: what takes its space, what a broker would delete, messages by topic, time and tag, metrics.
 
-``disk_parts`` measures directories. ``from_queues`` and ``from_scan`` count messages, by units or by records.
-The functions change nothing.
+``measure_disk`` measures parts, ``measure_messages`` and ``count_messages`` count messages by units or by records,
+``plan_expiry`` finds the files that expire, ``read_metrics`` collects numbers. The functions change nothing.
 """

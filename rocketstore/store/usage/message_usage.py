@@ -168,7 +168,7 @@ class Counted:
 def measure_messages(store: ReadableStore, by: str, topics: frozenset[str] | None, *, exact: bool) -> MessageUsage:
     """Count messages and bytes. ``MessageStore.du`` has the documentation. Parameters: topics: None for all."""
     reasons: list[str] = []
-    counted = count_records(store, by, topics) if exact else count_units(store, by, topics)
+    counted = count_from_log(store, by, topics) if exact else count_from_queues(store, by, topics)
     whole = None
     with collect_error(reasons):
         whole = sum(find_used_log(store).values())
@@ -235,7 +235,7 @@ def chosen_queues(store: ReadableStore, topics: frozenset[str] | None) -> list[Q
 # ---- from the log ------------------------------------------------------------------------------------------
 
 
-def count_records(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+def count_from_log(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
     """Count the records of the log. Damaged ranges of the log are left out, and are among the reasons."""
     counter = GroupCounter([by] if by != "queue" else ["topic", "queue"])
     reasons: list[str] = []
@@ -279,7 +279,7 @@ def _message_counts(store: ReadableStore, batch: MessageBatch) -> np.ndarray | N
 # ---- from the queues ---------------------------------------------------------------------------------------
 
 
-def count_units(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+def count_from_queues(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
     """Count the units of the queues, except those of light queues, whose messages are those of other topics."""
     notes: list[str] = []
     reasons: list[str] = []
