@@ -136,7 +136,7 @@ def keys_of(root):
     return [*sorted(found), (messages[0].topic, "none")]
 
 
-def ask(root, asked, index_type=None, max_num=64):
+def ask(root, asked, index_type=None, limit=64):
     """The answers of a task, as (row, queue id, queue offset, physical offset, body), and whether they are complete."""
     options = ReadOptions(path=root, max_batch_bytes=LONG_MAX)
     is_compacted, tier = root.name == "compaction", options_of(root).get("tier")
@@ -144,7 +144,7 @@ def ask(root, asked, index_type=None, max_num=64):
     survey = survey_store(root, config)
     plan = plan_store(survey, {topic for topic, _ in asked}, tiered=tier is not None, compacted=is_compacted)
     table = table_schema(options, default_schema(options))
-    limits = {"max_num": max_num, "index_type": index_type}
+    limits = {"limit": limit, "index_type": index_type}
     sent = pickle.dumps(query.Query(plan, options, table, None, True, **limits))
     batch = pa.record_batch({
         "key": [key for _, key in asked],
@@ -173,7 +173,7 @@ def ask_store(root, asked, **conditions):
 
 
 @pytest.mark.parametrize("name", ["tiered", "compacted"])
-@pytest.mark.parametrize("conditions", [{}, {"max_num": 2}, {"index_type": "U"}, {"index_type": "K"}], ids=str)
+@pytest.mark.parametrize("conditions", [{}, {"limit": 2}, {"index_type": "U"}, {"index_type": "K"}], ids=str)
 def test_a_lookup_finds_the_messages_of_a_query(name, conditions, request, monkeypatch):
     root = request.getfixturevalue(name)
     monkeypatch.setattr(query, "open_store", store_cache().open)
@@ -202,7 +202,7 @@ def test_a_task_of_a_lookup_lists_no_directory(name, request, monkeypatch):
 @pytest.mark.spark
 def test_a_lookup_in_spark_reads_the_tier_on_request(spark, tiered):
     asked = spark.createDataFrame([("Lake", "grp-1"), ("Creek", "grp-2")], "topic string, key string")
-    expected = ask_store(tiered, [("Lake", "grp-1"), ("Creek", "grp-2")], max_num=100)[0]
+    expected = ask_store(tiered, [("Lake", "grp-1"), ("Creek", "grp-2")], limit=100)[0]
     df = query_messages(spark, tiered, asked, topic=asked.topic, key="key", limit=100, **options_of(tiered))
     found = [(row.key, row.message.queueId, row.message.queueOffset, row.message.phyOffset) for row in df.collect()]
     assert sorted(map(str, found)) == sorted(str((f"grp-{row + 1}", *place)) for row, *place, _ in expected)
