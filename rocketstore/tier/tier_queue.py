@@ -54,6 +54,14 @@ def read_units(files: FileRunReader, begin: int, end: int) -> ConsumeQueueUnits:
     return ConsumeQueueUnits(begin, *columns, units["tags_code"].astype(np.int64))
 
 
+class KnownBounds(NamedTuple):
+    """Where the units of listed segments begin and end, queue offsets."""
+
+    files: list[RunFile]
+    begin: int
+    end: int
+
+
 class TierQueue(Closable):
     """The units of one queue in a tier, by queue offset. They lead into ``log``, a log of this queue alone.
 
@@ -70,27 +78,35 @@ class TierQueue(Closable):
     leftover_units: ClassVar[int] = 0
     unit_size: ClassVar[int] = UNIT.itemsize
 
-    def __init__(
-        self,
-        files: FileRunReader,
-        log: CommitLog,
-        limit: int = LONG_MAX,
-        bounds: tuple[int, int] | None = None,
-    ) -> None:
-        """Parameters: files: the segments of the units. bounds: queue offsets, begin and end; None to find them."""
+    def __init__(self, files: FileRunReader, log: CommitLog, limit: int = LONG_MAX) -> None:
+        """Parameters: files: the segments of the units."""
         self.directory: StorePath = files.directories[0]
         self.log = log
         self.limit = limit
         self._files = files
-        begin, end = self._find_bounds() if bounds is None else bounds
-        self._begin, self._end = begin, max(min(end, limit), begin)
+        self._known: KnownBounds | None = None
 
-    def _find_bounds(self) -> tuple[int, int]:
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        """The first queue offset, and the one after the last. They are found again if the segments are listed again."""
+        files = self._files.files
+        if self._known is None or self._known.files is not files:
+            self._known = KnownBounds(files, *self._find_bounds(files))
+        return self._known.begin, max(min(self._known.end, self.limit), self._known.begin)
+
+    @property
+    def _begin(self) -> int:
+        return self._bounds[0]
+
+    @property
+    def _end(self) -> int:
+        return self._bounds[1]
+
+    def _find_bounds(self, files: list[RunFile]) -> tuple[int, int]:
         """Return where the segments begin, and where they end, or where units begin that nobody wrote.
 
         Only the last unit is read, unless it is all zeros.
         """
-        files = self._files.files
         if not files:
             return 0, 0
         begin = end = files[0].file_from_offset
@@ -111,7 +127,9 @@ class TierQueue(Closable):
 
     def until(self, limit: int) -> TierQueue:
         """Return the part of this queue before a queue offset."""
-        return TierQueue(self._files, self.log, limit, (self._begin, self._end))
+        part = TierQueue(self._files, self.log, limit)
+        part._known = self._known
+        return part
 
     # ---- units ---------------------------------------------------------------------------------------------
 
@@ -150,7 +168,12 @@ class TierQueue(Closable):
 
     def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
         """Read the units of a range of queue offsets, as far as the queue has them."""
-        return read_units(self._files, max(begin, self._begin), min(end, self._end))
+        first, last = self._bounds
+        try:
+            return read_units(self._files, max(begin, first), min(end, last))
+        except FileNotFoundError:  # the segment has expired since it was listed
+            self._files.list_again()
+            raise
 
     def place_of(self, queue_offset: int) -> tuple[StorePath, int]:
         """Return the segment that has a unit, and its place in it, bytes; the directory without such a segment."""

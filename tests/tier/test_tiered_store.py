@@ -300,6 +300,16 @@ def test_get_names_a_unit_of_the_tier_that_leads_to_no_record(root, field, value
     assert "verify" in shown.stderr
 
 
+def test_messages_that_expire_in_the_tier_while_a_store_is_open_are_left_out(root):
+    with open_tiered(root) as store:
+        assert len(store.get_message("Lake", 0, 0, 3)) == 3
+        for part in ("COMMIT_LOG", "CONSUME_QUEUE"):
+            segments(root, "Lake/0", part)[0].unlink()
+        found = store.get_message("Lake", 0, 0, 3)
+        assert (found.status, found.next_begin_offset) == ("OFFSET_TOO_SMALL", 100)
+        assert [each.queue_offset for each in store.get_message("Lake", 0, 100, 3)] == [100, 101, 102]
+
+
 def test_messages_that_are_copied_to_the_tier_while_a_store_is_open_are_read(root):
     moved = {path: path.read_bytes() for path in segments(root, "Lake/0", "CONSUME_QUEUE")[1:]}
     whole = root.parent / "tiered-data" / BROKER / "Lake" / "1"
