@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
 from rocketstore.sql.statement import View, open_statement
@@ -51,6 +52,7 @@ def run(
     findings = View(partial(verify, store.path, config=store.config))
     views = store_views(store, "skip" if skip_damaged else "raise") | {"findings": findings}
     with warnings_as_problems(), store, open_statement(str(statement), views, files=files) as reader:
+        note_elsewhere(store)
         if target is not None:
             write_parquet(reader, target)
             return

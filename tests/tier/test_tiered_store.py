@@ -1,5 +1,6 @@
 """A store with tiered storage: each message once, from the log if it has it, else from the tier."""
 
+import importlib.util
 import json
 import lzma
 import os
@@ -176,6 +177,9 @@ def test_without_tiered_a_store_is_its_local_files(golden):
 def test_commands_say_how_many_messages_are_in_the_tier(golden):
     for words in (["get", golden, "Lake", "0", "3"], ["query", golden, "--topic", "Lake", "--key", "grp-1"]):
         assert "594 messages of 3 queues are only in tiered storage" in run(*words).stderr
+    if importlib.util.find_spec("duckdb"):
+        shown = run("sql", golden, "SELECT count(*) FROM messages")
+        assert "724 messages of 4 queues are only in tiered storage" in shown.stderr
     for words in (["cat", golden, "--topic", "Creek"], ["offset", golden, "--topic", "Creek", "--time", "0"]):
         assert "130 messages of 1 queue are only in tiered storage" in run(*words).stderr
     assert "724 messages of 4 queues are only in tiered storage" in run("offset", golden, "--time", "0").stderr
