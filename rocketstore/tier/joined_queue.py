@@ -12,6 +12,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.closable import Closable
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.queue_source import Boundary, QueueSource, StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
@@ -43,9 +44,10 @@ class JoinedQueue(Closable):
     @property
     def older(self) -> TierQueue:
         """The messages before the first one of the store's own queue; all of the tier if the store has none."""
-        if self.local is None or not len(self.local):
+        if self.local is None:
             return self._tier
-        return self._tier.until(max(self.local.min_queue_offset, 0))
+        begin = max(self.local.min_queue_offset, 0)
+        return self._tier.until(begin) if begin < self.local.max_queue_offset else self._tier
 
     @property
     def has_gaps(self) -> bool:
@@ -56,7 +58,7 @@ class JoinedQueue(Closable):
     def parts(self) -> list[StoredQueue]:
         """The queues that have units, in order: each message is in one of them."""
         older = self.older
-        if self.local is None or not len(self.local):
+        if self.local is None or older is self._tier:
             return [older]
         return [older, self.local] if len(older) else [self.local]
 
@@ -158,7 +160,8 @@ def may_lack_messages(queue: StoredQueue) -> bool:
     """
     if not isinstance(queue, JoinedQueue):
         return queue.min_queue_offset > 0 and not queue.is_compacted
-    return queue.local is not None and len(queue.local) > 0 and queue.older.max_queue_offset < queue.older.limit
+    older = queue.older
+    return older.max_queue_offset < older.limit < LONG_MAX  # without a limit, the log has no message
 
 
 def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
