@@ -82,20 +82,27 @@ class DLedgerLog:
         file = file_run.files[0] if file_run.files else None
         if file is None or any(file_run.pread(file.file_from_offset, ENTRY_HEAD.itemsize)):
             return 0
-        unit = self._read_first_index_unit()
+        unit = self._read_first_index_unit(file_run)
         begin = read_field(unit, ENTRY_INDEX_UNIT, "pos") if unit else 0
         if not file.file_from_offset < begin < file.end_offset:
             return 0
         is_first = is_unit_of(unit, file_run.pread(begin, ENTRY_HEAD.itemsize))
         return begin if is_first and nonzero_end(file.path, 0, begin - file.file_from_offset) == 0 else 0
 
-    def _read_first_index_unit(self) -> bytes:
-        """Return the first unit of the index files, which have all units up to the last entry; b"" if none is known."""
+    def _read_first_index_unit(self, file_run: FileRunReader) -> bytes:
+        """Return the first unit of the index files, which have the units of all entries behind it; b"" if not known."""
+        known = self._find_later_index(file_run)
+        if known is None or not self._has_index_unit(known):
+            return b""
+        return self.read_index_unit(bisect.bisect_left(range(known), True, key=self._has_index_unit))
+
+    def _find_later_index(self, file_run: FileRunReader) -> int | None:
+        """Return the index of an entry behind the first one: where the second file begins, or by the checkpoint."""
+        if len(file_run.files) > 1:
+            return read_index(file_run, file_run.files[1].file_from_offset)
         with contextlib.suppress(FileNotFoundError, CorruptFileError):  # verify reports a damaged checkpoint
-            last = self.read_checkpoint().get("endIndex", -1)
-            if self._has_index_unit(last):
-                return self.read_index_unit(bisect.bisect_left(range(last), True, key=self._has_index_unit))
-        return b""
+            return self.read_checkpoint().get("endIndex")
+        return None
 
     def _has_index_unit(self, index: int) -> bool:
         unit = self.read_index_unit(index)
@@ -137,7 +144,7 @@ class UncommittedEntries:
         unit = self._files.read_index_unit(committed)
         if len(unit) == ENTRY_INDEX_UNIT.itemsize and read_field(unit, ENTRY_INDEX_UNIT, "index") == committed:
             pos, size = read_field(unit, ENTRY_INDEX_UNIT, "pos"), read_field(unit, ENTRY_INDEX_UNIT, "size")
-            if pos >= 0 and read_index(log, pos) == committed and log.begins_record(pos):
+            if pos >= 0 and read_index(log.file_run, pos) == committed and log.begins_record(pos):
                 end = log.walk(log.scanner(()), pos, pos + 1)
                 return end if end == pos + size else self._count_to(log, committed)
         return self._count_to(log, committed)
@@ -165,7 +172,7 @@ class UncommittedEntries:
         """Return where to begin to count, bytes, and the index of the entry there."""
         begin = first = None
         for file in log.file_run.files:
-            index = read_index(log, log.begin_in(file))
+            index = read_index(log.file_run, log.begin_in(file))
             if index is None:
                 continue
             if first is None or index <= committed:
@@ -173,9 +180,9 @@ class UncommittedEntries:
         return begin, first
 
 
-def read_index(log: RecordReader, pos: int) -> int | None:
+def read_index(file_run: FileRunReader, pos: int) -> int | None:
     """Return the index of the entry at a physical offset; None if no entry with this position is there."""
-    head = log.file_run.pread(pos, ENTRY_HEAD.itemsize)
+    head = file_run.pread(pos, ENTRY_HEAD.itemsize)
     if len(head) < ENTRY_HEAD.itemsize or read_field(head, ENTRY_HEAD, "magic") != ENTRY_MAGIC:
         return None
     return read_field(head, ENTRY_HEAD, "index") if read_field(head, ENTRY_HEAD, "pos") == pos else None

@@ -231,6 +231,10 @@ class Java:
         """Return the answers of a store that runs, as ``read_store`` does."""
         return self.json_answers("run-ask", root, rows=requests)
 
+    def follow(self, source, target, index, file_size):
+        """Let a new member of DLedger begin its log with an entry of another one; return where it begins."""
+        return int(self.call("follow", source, target, index, file_size))
+
     def truncate(self, root, offset):
         """Cut the log of a store that runs, as a replica does."""
         return self.call("run-truncate", root, offset) == "true"

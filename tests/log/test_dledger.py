@@ -175,7 +175,7 @@ def test_entries_are_counted_from_where_the_log_begins(store_with, committed):
     assert read_all(root)[0] == left[: committed - 29]
 
 
-@pytest.mark.parametrize("damage", ["unit before", "byte before", "other unit", "no index", "no checkpoint"])
+@pytest.mark.parametrize("damage", ["unit before", "byte before", "other unit", "no index"])
 def test_zeros_before_the_first_entry_are_damage_in_doubt(store_with, damage):
     root, offsets = store_with(count=120)
     units = (root / "dledger-n0" / "index" / f"{0:020}").read_bytes()[: INDEX_UNIT.size * 120]
@@ -193,14 +193,26 @@ def test_zeros_before_the_first_entry_are_damage_in_doubt(store_with, damage):
             file.write(b"x")
     if damage == "no index":
         shutil.rmtree(root / "dledger-n0" / "index")
-    if damage == "no checkpoint":
-        (root / "dledger-n0" / "checkpoint").unlink()
     with rocketstore.open(root) as store:
         assert store.commit_log.min_phy_offset == 0
         with pytest.raises(CorruptFileError):
             store.scan().count()
         assert store.scan(on_corrupt="skip").count() == len(left)
     assert "log-zeros" in kinds_of_findings(root)
+
+
+@pytest.mark.parametrize("count", [10, 120])  # one file, and several
+@pytest.mark.parametrize("text", [None, "committedIndex=-1\nendIndex=-1\n"])
+def test_a_crash_soon_after_the_log_began_anew_hides_nothing(store_with, text, count):
+    """The checkpoint is older than the log. With one file nothing else proves that the zeros are no damage."""
+    root, offsets = store_with(count=count)
+    left = begin_anew(root, offsets, 5)
+    (root / "abort").touch()
+    path = root / "dledger-n0" / "checkpoint"
+    path.unlink() if text is None else path.write_text(text)
+    with rocketstore.open(root) as store:
+        assert store.commit_log.min_phy_offset == (left[0] - HEAD if count > 10 else 0)
+        assert store.scan(on_corrupt="skip").count() == len(left)
 
 
 def test_verify_tells_that_a_member_will_not_keep_such_a_log(store_with):
@@ -212,11 +224,12 @@ def test_verify_tells_that_a_member_will_not_keep_such_a_log(store_with):
 
 @pytest.mark.parametrize("last", [-(2**63), -1, 2**31, 2**58, 2**63 - 1])
 def test_a_hostile_end_index_leaves_the_begin_as_it_is(store_with, last):
-    root, offsets = store_with(count=120)
+    root, offsets = store_with(count=20)
     begin_anew(root, offsets, 5)
-    (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex=119\nendIndex={last}\n")
+    (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex=19\nendIndex={last}\n")
     with rocketstore.open(root) as store:
-        assert store.scan(on_corrupt="skip").count() == 115
+        assert store.commit_log.min_phy_offset == 0
+        assert store.scan(on_corrupt="skip").count() == 15
 
 
 @pytest.mark.parametrize("number", [-(2**63), -2, 2**31, 2**58, 2**63 - 1])

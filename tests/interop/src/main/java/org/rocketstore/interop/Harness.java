@@ -29,6 +29,7 @@ import java.util.Arrays;
  * run-ask      ROOT REQUESTS OUT      what a running DefaultMessageStore reads
  * run-truncate ROOT OFFSET            DefaultMessageStore.truncateFiles of a running store
  * run-stop     ROOT ...               shuts running stores down
+ * follow       FROM TO INDEX FILE_SIZE      a member of DLedger begins its log anew with an entry of another member
  * queues ROOT OPTIONS STEPS OUT             ConsumeQueue, BatchConsumeQueue: put, recover, cut; ROOT is deleted then
  * </pre>
  * What the files of rows, messages, requests and queries hold is said at the methods that read them.
@@ -94,6 +95,8 @@ public final class Harness {
                 return StoreRuns.truncate(args);
             case "run-stop":
                 return StoreRuns.stop(args);
+            case "follow":
+                return Members.follow(args);
             case "parse":
                 return Records.parse(args);
             case "text":
