@@ -15,6 +15,7 @@ GAP_ADVICE = (
     "log before the gap and loses the records behind it; rocketstore recover STORE --policy broker reads on behind the "
     "gap, as a broker does"
 )
+ENTRIES_ADVICE = "rocketstore salvage STORE --out NEW copies the sound records into a log of plain files"  # of DLedger
 
 
 class StoreError(Exception):

@@ -15,7 +15,7 @@ from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.file_run_reader import RunFile
-from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
+from rocketstore.errors import DAMAGE_ADVICE, ENTRIES_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -111,7 +111,8 @@ class RequestChunks:
         """Read the records of one file that begin before ``stop``. A blank ends the chunk at the end of the file."""
         file = self._log.file_run.find(begin)
         if file is None:
-            reason = f"none has this physical offset: {GAP_ADVICE}"
+            advice = ENTRIES_ADVICE if self._log.reader.framing else GAP_ADVICE
+            reason = f"none has this physical offset: {advice}"
             raise CorruptFileError(self._log.directories[0], begin, "file", reason)
         scanner, end = self._scan(file, begin, stop)
         last = scanner.last_phy_offset, scanner.last_store_timestamp
@@ -130,7 +131,8 @@ class RequestChunks:
                 return scanner, scanner.scan(*window, begin, self._end, stop - begin, self._room)
             except CorruptFileError as error:  # or the last record continues behind this window
                 at = window.from_offset - file.file_from_offset + error.offset
-                failure = CorruptFileError(file.path, at, error.field, f"{error.reason}: {DAMAGE_ADVICE}")
+                advice = ENTRIES_ADVICE if self._log.reader.framing else DAMAGE_ADVICE
+                failure = CorruptFileError(file.path, at, error.field, f"{error.reason}: {advice}")
         raise failure
 
     def _numbers_of(self, queues: list[QueueId]) -> np.ndarray:

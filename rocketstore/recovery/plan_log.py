@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocketstore.compat import Compat
-from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
+from rocketstore.errors import DAMAGE_ADVICE, ENTRIES_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -213,7 +213,8 @@ def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     later = store.log.reader.find_later(place + 1, LONG_MAX)
     at_place = file_run.find(place)
     file = at_place or next(file for file in file_run.files if file.end_offset > place)
-    advice = advice_for(DAMAGE_ADVICE if at_place else GAP_ADVICE, store.root)
+    of_log = ENTRIES_ADVICE if store.log.reader.framing else DAMAGE_ADVICE if at_place else GAP_ADVICE
+    advice = advice_for(of_log, store.root)
     reason = f"no message begins here, but one is at {later}: {advice}"
     return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
 

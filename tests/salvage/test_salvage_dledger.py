@@ -151,6 +151,18 @@ def test_verify_names_commands_that_dledger_s_store_takes(root):
     assert f"To mend: rocketstore salvage {root} --out NEW" in run("verify", root).stderr
 
 
+@pytest.mark.parametrize("damage", ["bytes", "file"])
+def test_rebuild_of_a_damaged_log_advises_salvage_alone(root, damage):
+    offsets = make_store(root)
+    if damage == "bytes":
+        overwrite(root, offsets[7] - HEAD, b"?" * (HEAD + 100))
+    else:
+        data_file(root, SIZE).unlink()
+    with pytest.raises(StoreError, match=r"rocketstore salvage \S+ --out NEW copies") as raised:
+        rocketstore.rebuild(root, out=root.parent / "new", config=SIZES)
+    assert "recover" not in str(raised.value)
+
+
 @pytest.mark.parametrize("part", range(6))
 def test_hostile_entries_leave_what_can_be_read(root, seed, part):
     rng = random.Random(f"{seed} {part}")
