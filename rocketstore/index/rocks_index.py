@@ -13,7 +13,8 @@ from rocketstore.disk.closable import Closable
 from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.key_lookup import KeySpan
+from rocketstore.index.index_tail import IndexTail, read_index_tail
+from rocketstore.index.key_lookup import IndexPart, KeySpan
 from rocketstore.index.request_items import INDEXED_COLUMNS
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
@@ -33,7 +34,7 @@ Entry = tuple[int, int]  # physical offset, store time
 
 
 class RocksIndex(Closable):
-    """The index in one RocksDB, as one part.
+    """The index in one RocksDB as one part, and the entries of the log behind it as another part.
 
     Row of an entry: the hour of the store time in ms int64, "@", topic, "@K@" and a key, or "@T@" and the tags, or
     "@U", "@", the unique key, "@", physical offset int64; value the store time int64. A message without a unique key
@@ -49,20 +50,26 @@ class RocksIndex(Closable):
         self.database = database
         self._log = log
         self._firsts: dict[int, int] = {}  # the least physical offset of an hour: rows are never added to an old hour
+        self._tail: IndexTail | None = None
 
     @property
     def files(self) -> RocksIndexParts:
-        """The part, which has all entries."""
-        return RocksIndexParts(RocksIndexPart(self.database, self._log, self._firsts))
+        """The parts. The entries of the last messages are only in the memory of a broker; the log has their keys."""
+        return RocksIndexParts(self._with_tail(RocksIndexPart(self.database, self._log, self._firsts)))
+
+    def _with_tail(self, part: RocksIndexPart) -> tuple[IndexPart, ...]:
+        last = part.read_last_offset()
+        self._tail = None if self._log is None else read_index_tail(self._log, last, self._tail)
+        return (part,) if self._tail is None else (part, self._tail)
 
     def check_file_sizes(self) -> None:
         """Open the RocksDB again if a broker has written into it."""
         self.database.refresh()
 
-    def part_for_keys(
+    def parts_for_keys(
         self, hashes: np.ndarray, topics: Sequence[bytes], keys: Sequence[bytes], index_type: str | None
-    ) -> RocksIndexPart:
-        """Return the part with the texts of a query, by which it finds entries.
+    ) -> RocksIndexParts:
+        """Return the parts for a query: in RocksDB, entries are found by its texts.
 
         Parameters: hashes: of the keys, int32[n]. topics: UTF-8, n of them, or one for all keys. keys: UTF-8.
         """
@@ -71,7 +78,7 @@ class RocksIndex(Closable):
         for number, topic, key in zip(hashes.tolist(), of_keys, keys, strict=True):
             made = (_text_of(topic, kind, key) for kind in TYPES[index_type])
             prefixes.setdefault(number, []).extend(made)
-        return RocksIndexPart(self.database, self._log, self._firsts, prefixes)
+        return RocksIndexParts(self._with_tail(RocksIndexPart(self.database, self._log, self._firsts, prefixes)))
 
     def close(self) -> None:
         """Close the RocksDB."""
@@ -80,22 +87,22 @@ class RocksIndex(Closable):
 
 @dataclass(frozen=True)
 class RocksIndexParts:
-    """The parts of a RocksIndex: there is one."""
+    """The parts of a RocksIndex, oldest first: the RocksDB, and the entries of the log behind it, if they are read."""
 
-    part: RocksIndexPart
+    parts: tuple[IndexPart, ...]
 
     def __len__(self) -> int:
-        return 1
+        return len(self.parts)
 
-    def __iter__(self) -> Iterator[RocksIndexPart]:
-        return iter([self.part])
+    def __iter__(self) -> Iterator[IndexPart]:
+        return iter(self.parts)
 
-    def __reversed__(self) -> Iterator[RocksIndexPart]:
-        return iter([self.part])
+    def __reversed__(self) -> Iterator[IndexPart]:
+        return reversed(self.parts)
 
-    def find(self, name: str) -> RocksIndexPart | None:
+    def find(self, name: str) -> IndexPart | None:
         """Return the part with a name."""
-        return self.part if self.part.path.name == name else None
+        return next((part for part in self.parts if part.path.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class RocksIndexPart:
             return None
         if hours[0] not in self.firsts:
             self.firsts[hours[0]] = min(offset for offset, _ in self._entries_of_hour(hours[0]))
-        last = self._read_last_offset()
+        last = self.read_last_offset()
         if last < 0:
             last = max(offset for offset, _ in self._entries_of_hour(hours[-1]))
         return KeySpan(self.firsts[hours[0]], last)
@@ -202,7 +209,8 @@ class RocksIndexPart:
     def _entries_of_hour(self, hour: int) -> Iterator[Entry]:
         return (self._parse(key, value) for key, value in self._read([KeyRange.of_prefix(HOUR.pack(hour))]))
 
-    def _read_last_offset(self) -> int:
+    def read_last_offset(self) -> int:
+        """Return where the last message begins that has entries, as the RocksDB notes it; -1 if it does not."""
         found = self.database.find_first(FAMILY, KeyRange(LAST_OFFSET, LAST_OFFSET + b"\0"))
         return PHY_OFFSET.unpack(found[1])[0] if found is not None and len(found[1]) == PHY_OFFSET.size else -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -243,12 +243,12 @@ def query_messages(
         max_scan,
         threads,
     )
+    files: Iterable[IndexPart] = view.search_files()
     if isinstance(view.key_index, RocksIndex):
         texts = search.topics.to_list(), search.keys.to_list()
-        search.look_into(view.key_index.part_for_keys(hashes, *texts, index_type), hashes)
-    else:
-        for file in view.search_files():
-            search.look_into(file, hashes)
+        files = reversed(view.key_index.parts_for_keys(hashes, *texts, index_type))
+    for file in files:
+        search.look_into(file, hashes)
     complete = np.full(len(hashes), not view.reasons)
     complete &= ~search.damaged
     reasons = [*view.reasons, *search.damages.values()]

@@ -6,11 +6,13 @@ import sys
 
 import pytest
 from support import brokers
-from support.rocks import make_rocksdb
+from support.rocks import make_rocksdb, replace_rocksdb
+from support.rocks import rows_of as rows_of_rocksdb
 
 import rocketstore
 from rocketstore import CorruptFileError, UnsupportedFormatError
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
+from rocketstore.index import index_tail
 from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.kernels.keys import hash_keys
 
@@ -58,18 +60,43 @@ def test_many_keys_are_found_at_once(root):
         assert [len(batch) for batch in by_topic] == [1, 0, 1]
 
 
-def test_messages_behind_the_last_entry_make_the_answer_incomplete(root, tmp_path):
+@pytest.fixture
+def cut_root(root, tmp_path):
+    """The store as a live broker leaves it: entries of the last messages are only in its memory."""
     copy = shutil.copytree(root, tmp_path / "copy")
-    shutil.rmtree(copy / "rocksdbstore")
+    families = rows_of_rocksdb(root / "rocksdbstore")
+    last = 83_330
+    kept = {key: value for key, value in families["default"].items() if struct.unpack(">q", key[-8:])[0] <= last}
+    kept = {key: value for key, value in kept.items() if not key.startswith(b"last")}
     with rocketstore.open(root) as store:
-        middle = store.query_message("Plain", "b-150")[0]
-    rows = dict.fromkeys(
-        entry_keys("Plain", "k", "u", 5, middle.store_timestamp), struct.pack(">q", middle.store_timestamp)
-    )
-    rows[b"lastOffsetPy"] = struct.pack(">q", 83330)
-    rows[b"lastStoreTimeStamp"] = struct.pack(">q", 0)
-    make_rocksdb(copy / "rocksdbstore", {"default": rows})
-    with rocketstore.open(copy) as store:
+        offsets = [offset for batch in store.scan() for offset in batch.phy_offset.tolist()]
+    kept[b"lastOffsetPy"] = struct.pack(">q", max(offset for offset in offsets if offset <= last))
+    kept[b"lastStoreTimeStamp"] = families["default"][b"lastStoreTimeStamp"]
+    replace_rocksdb(copy / "rocksdbstore", {**families, "default": kept})
+    return copy
+
+
+def test_messages_behind_the_last_entry_are_found_in_the_log(cut_root):
+    with rocketstore.open(cut_root) as store:
+        for words, places in brokers.truth("rocksdb-index")["keys"].items():
+            topic, _, key = words.partition(" ")
+            found = store.query_message(topic, key)
+            got = [(one.topic, one.queue_id, one.queue_offset, one.phy_offset) for one in found.messages]
+            assert sorted(got) == sorted(map(tuple, places))
+            assert found.complete
+        rows = [*brokers.rows("rocksdb-index", "Plain").values()]
+        tagged = [row for row in rows if row["properties"].get("TAGS") == "Tag4"]
+        assert len(store.query_message_by_tag("Plain", "Tag4", 1000)) == len(tagged)
+        last = max(rows, key=lambda row: row["phyOffset"])
+        assert (
+            store.query_message_by_unique_key("Plain", last["properties"]["UNIQ_KEY"])[0].phy_offset
+            == last["phyOffset"]
+        )
+
+
+def test_messages_behind_an_entry_that_is_far_behind_make_the_answer_incomplete(cut_root, monkeypatch):
+    monkeypatch.setattr(index_tail, "MOST", 1000)
+    with rocketstore.open(cut_root) as store:
         found = store.query_message("Plain", "b-299")
         assert not found
         assert not found.complete
@@ -100,7 +127,7 @@ def rows_of(*entries):
 
 def offsets_of(index, topic, keys, index_type=None, **options):
     hashes = hash_keys(keys, topic=topic)
-    part = index.part_for_keys(hashes, [topic.encode()], [key.encode() for key in keys], index_type)
+    (part,) = index.parts_for_keys(hashes, [topic.encode()], [key.encode() for key in keys], index_type)
     return part.select_phy_offsets_by_hash(hashes, **options).to_pylist()
 
 
@@ -153,7 +180,8 @@ def test_a_database_without_entries_has_no_span(tmp_path):
     for number, rows in enumerate(({}, rows_of())):
         path = make_rocksdb(tmp_path / f"rocks{number}", {"default": rows})
         with RocksIndex(RocksDatabase(path), None) as index:
-            assert index.files.part.span is None
+            (part,) = index.files
+            assert part.span is None
             assert offsets_of(index, "T", ["a"]) == [[]]
 
 
