@@ -5,6 +5,7 @@ Also names that are similar to a name that is unknown.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 import time
@@ -18,8 +19,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXPECTED_TIME = "give epoch milliseconds, a datetime or an ISO 8601 time"
 MOST_NANOSECONDS = 4 * 10**18  # in the year 2096; larger numbers stand for "no end"
 SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
+TIME_AGO = re.compile(
+    "-?([0-9]{1,9}) *(s|m|h|d|w|seconds?|secs?|minutes?|mins?|hours?|days?|weeks?)(?: +ago)?", re.IGNORECASE
+)
+TIME_OF_DAY = re.compile(
+    "(?=.)(today|yesterday)?(?:(?:^|(?<=y) +)([0-9]{1,2})(:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?))?", re.IGNORECASE
+)
 DAYS_AGO = {"today": 0, "yesterday": 1}
-UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # milliseconds
+UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}  # milliseconds
 SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -41,19 +48,20 @@ def parse_size(text: str) -> int:
     return int(match[1]) << SHIFTS[match[2].lower()]
 
 
-def parse_time(text: str) -> int:
-    """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, UTC without a zone, or this number.
+def parse_time(text: str, zone: tzinfo | None = UTC) -> int:
+    """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, or this number.
 
-    It may also be now, a time before now (-90s, -5m, -1h, -2d), or the beginning of today or yesterday in UTC.
+    It may also be now; a time before now (1h, -1h, 1 hour ago); a time of today (10:00); or today or yesterday, which
+    begin at midnight, perhaps with a time of that day (yesterday 14:00).
+
+    Parameters: zone: of times and days without a zone; None for the zone of this machine.
     Raises: ValueError, also for a number that is probably a year, or has another unit.
     """
     now = time.time_ns() // 1_000_000
-    if text in DAYS_AGO:
-        return now // UNITS["d"] * UNITS["d"] - DAYS_AGO[text] * UNITS["d"]
-    if match := re.fullmatch("-([0-9]{1,9})([smhd])", text):
-        return now - int(match[1]) * UNITS[match[2]]
     if text == "now":
         return now
+    if (match := TIME_AGO.fullmatch(text)) is not None:
+        return now - int(match[1]) * UNITS[match[2][0].lower()]
     is_number = re.fullmatch("-?[0-9]{1,19}", text) and abs(int(text)) <= LONG_MAX
     if is_number and len(text) != len("20261121"):
         unit = "a year" if re.fullmatch("[0-9]{4}", text) else wrong_unit(int(text))
@@ -61,12 +69,27 @@ def parse_time(text: str) -> int:
             raise ValueError(f"{text!r} looks like {unit}: {EXPECTED_TIME}")
         return int(text)
     try:
-        return epoch_ms(datetime.fromisoformat(text), text)
-    except ValueError:
+        day_and_time = TIME_OF_DAY.fullmatch(text)
+        when = datetime.fromisoformat(text) if day_and_time is None else _time_of_day(day_and_time, now, zone)
+        return epoch_ms(when if when.tzinfo else with_zone(when, zone), text)
+    except (ValueError, OverflowError):
         if is_number:
             return int(text)
-        forms = "an ISO 8601 time, epoch milliseconds, now, -5m, -1h, -2d, today or yesterday"
+        forms = "an ISO 8601 time, epoch milliseconds, now, 1h, 1 hour ago, 10:00, today or yesterday 14:00"
         raise ValueError(f"{text!r} is no time: give {forms}") from None
+
+
+def _time_of_day(match: re.Match[str], now: int, zone: tzinfo | None) -> datetime:
+    """Return a time of today or yesterday without its zone. Raises: ValueError for a time such as 25:00."""
+    day, hours, rest = match.groups()
+    today = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone).date()
+    date_of_day = today - timedelta(days=DAYS_AGO["today" if day is None else day.lower()])
+    return datetime.fromisoformat(f"{date_of_day}T{hours or '0':0>2}{rest or ':00'}")
+
+
+def with_zone(when: datetime, zone: tzinfo | None) -> datetime:
+    """Return a time that has no zone as a time of a zone. Parameters: zone: None for the zone of this machine."""
+    return when.astimezone() if zone is None else when.replace(tzinfo=zone)
 
 
 def epoch_ms(when: Time, name: str) -> int:
@@ -148,13 +171,19 @@ def datetime_or_none(timestamp: int) -> datetime | None:
         return None
 
 
-def format_time(timestamp: int) -> str | None:
-    """Return epoch milliseconds as ISO 8601 in UTC. Return None for 0, which means that no time was set."""
+def format_time(timestamp: int, zone: tzinfo | None = UTC) -> str | None:
+    """Return epoch milliseconds as ISO 8601. Return None for 0, which means that no time was set.
+
+    Parameters: zone: None for the zone of this machine.
+    """
     if timestamp == 0:
         return None
     instant = datetime_or_none(timestamp)
     if instant is None:
         return f"{timestamp} ms"
+    if zone is not UTC:
+        with contextlib.suppress(OverflowError, OSError):  # in the first or the last hours of the years 1 to 9999
+            instant = instant.astimezone(zone)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -14,6 +14,7 @@ import click
 from rocketstore.cli.conditions import FAILED, Condition
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, WORDS, escaped, note, printable
 from rocketstore.cli.text import command as shell_command
+from rocketstore.cli.times import with_times
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
@@ -154,8 +155,8 @@ def json_line(row: Row) -> str:
 def line_writer(form: str, terminal: bool) -> Callable[[Row], str]:
     """Return the function that formats a row as one line of text. Parameters: form: "json", "csv" or "csv-safe"."""
     if form == "json":
-        return json_line
-    return lambda row: csv_line(row.values(), terminal, safe=form == SAFE_CSV)
+        return lambda row: json_line(with_times(row))
+    return lambda row: csv_line(with_times(row).values(), terminal, safe=form == SAFE_CSV)
 
 
 def write_utf8(file: TextIO, text: bytes | memoryview) -> None:

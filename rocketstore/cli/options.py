@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,20 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics
-from rocketstore.cli.text import BROKER_CONF, COMPACTED, GEOMETRY, LEFTOVERS, REMOTE_COPY_LIMIT, SAFE_CSV, TIER, TIERED
+from rocketstore.cli.text import (
+    BROKER_CONF,
+    COMPACTED,
+    GEOMETRY,
+    ISO,
+    LEFTOVERS,
+    REMOTE_COPY_LIMIT,
+    SAFE_CSV,
+    TIER,
+    TIERED,
+    ZONE,
+)
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time, wrong_unit
+from rocketstore.text_values import find_similar, find_time_zone, parse_integer, parse_size, parse_time, wrong_unit
 
 Command = Callable[..., Any]
 BODY_RULE = (
@@ -150,11 +162,11 @@ def full_option(command: Command) -> Command:
     return click.option("--full", is_flag=True, help=text)(command)
 
 
-def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], Command]:
+def rows_options(*columns: str, has_limit: bool = True, has_zone: bool = True) -> Callable[[Command], Command]:
     """Return ``--columns``, ``--full``, ``--limit`` and ``--format``. The command gets them as ``view``, a RowsView.
 
     Parameters: columns: of all lists that the command may show. has_limit: False for a command that changes a store,
-    since a user could take ``--limit`` for a limit of the changes.
+    since a user could take ``--limit`` for a limit of the changes. has_zone: False for a command with another ``--tz``.
     """
 
     def decorate(command: Command) -> Command:
@@ -173,7 +185,8 @@ def rows_options(*columns: str, has_limit: bool = True) -> Callable[[Command], C
 
         limit_option = click.option("--limit", type=COUNT, help="Largest number of rows to show.")
         limits = [limit_option] if has_limit else []
-        return with_all(with_view, columns_option(*columns), full_option, *limits, format_option)
+        zone = [zone_options] if has_zone else [iso_option]
+        return with_all(with_view, columns_option(*columns), full_option, *limits, format_option, *zone)
 
     return decorate
 
@@ -218,7 +231,7 @@ message_columns_option = columns_option(*MESSAGES)
 
 
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--columns``, ``--full`` and ``--containers``. The command gets a MessageView as ``view``."""
+    """Add ``--columns``, ``--full``, ``--containers`` and ``zone_options``. The command gets ``view``."""
 
     @functools.wraps(command)
     def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any) -> Any:
@@ -226,7 +239,42 @@ def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         return command(*args, view=MessageView(columns, full, containers), **options)
 
-    return message_columns_option(full_option(containers_option(with_view)))
+    return with_all(with_view, message_columns_option, full_option, containers_option, zone_options)
+
+
+# ---- time zones ------------------------------------------------------------------------------------------
+
+
+def keep_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    """Keep the time zone of ``--tz`` in the context."""
+    if name is not None:
+        try:
+            ctx.meta[ZONE] = find_time_zone(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+
+iso_option = click.option(
+    "--iso",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda ctx, param, value: ctx.meta.__setitem__(ISO, value),
+    help="Write times in JSON and CSV as ISO 8601, not as epoch milliseconds.",
+)
+
+
+def zone_options(command: Command) -> Command:
+    """Add ``--tz`` and ``--iso``, whose values are kept in the context."""
+    zone = click.option(
+        "--tz",
+        metavar="NAME",
+        is_eager=True,
+        expose_value=False,
+        callback=keep_zone,
+        help="Time zone of the times that are shown, and of those that name no zone, such as Asia/Shanghai or local."
+        "  [default: UTC]",
+    )
+    return zone(iso_option(command))
 
 
 # ---- sizes and times -------------------------------------------------------------------------------------
@@ -258,7 +306,7 @@ def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[
 
 def parse_store_time(text: str) -> int:
     """Return a time as epoch milliseconds. Raises: ValueError, also for a time that the package would refuse as int."""
-    time = parse_time(text)
+    time = parse_time(text, click.get_current_context().meta.get(ZONE, UTC))
     if wrong_unit(time) is not None:
         raise ValueError(f"{text!r} is a time of 1970: give 0 for the time before all messages")
     return time
@@ -272,8 +320,8 @@ def time_option(name: str, meaning: str, **settings: Any) -> Callable[[Command],
 def time_options(command: Command) -> Command:
     """Add ``--since`` and ``--until``."""
     since = (
-        "Only messages stored at this time or later: ISO 8601, UTC without a zone; epoch ms; now, -90s, -5m, -1h, -2d; "
-        "today or yesterday, in UTC."
+        "Only messages stored at this time or later: ISO 8601; epoch ms; 1h or '1 hour ago'; 10:00; today, or "
+        "'yesterday 14:00'. The zone is that of --tz."
     )
     until = "Only messages stored before this time."
     return with_all(command, time_option("--since", since), time_option("--until", until))

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocketstore.cli.text import note, printable
+from rocketstore.cli.times import find_zone
 from rocketstore.messages.text_rows import Row
 from rocketstore.text_values import format_time
 
@@ -177,7 +178,7 @@ def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int], *,
 
 def cell(name: str, value: Any) -> Text:
     if name.endswith("Timestamp") and value is not None:
-        value = format_time(value)
+        value = format_time(value, find_zone())
     if isinstance(value, Mapping):
         value = [f"{key}={item}" for key, item in value.items()]
     if isinstance(value, list):

@@ -13,6 +13,7 @@ WORDS = "rocketstore.words"  # the words of the command line
 BROKER_CONF = "rocketstore.broker_conf"  # the values of options
 GEOMETRY = "rocketstore.geometry"
 LEFTOVERS = "rocketstore.leftovers"
+ZONE, ISO = "rocketstore.zone", "rocketstore.iso"
 TIERED, TIER = "rocketstore.tiered", "rocketstore.tier"
 REMOTE_COPY_LIMIT = "rocketstore.remote-copy-limit"
 COMPACTED = "rocketstore.compacted"

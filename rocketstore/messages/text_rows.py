@@ -6,15 +6,18 @@ A row is a dict from the names of columns to values of JSON. In CSV, lists and m
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
+import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, message_fields
 from rocketstore.messages.arrow_import import check_names
 from rocketstore.messages.message import Message
-from rocketstore.text_values import parse_integer
+from rocketstore.text_values import epoch_ms, parse_integer
 
 Row = dict[str, Any]
 BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # columns of text, and the columns that they stand for
@@ -82,6 +85,8 @@ def parse_csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
 def _csv_value(name: str, text: str) -> Any:
     form = "u" if name in BASE64 else MESSAGE_FIELDS[BATCH_NAMES[name]].format
     try:
+        if form == "tsm:UTC":
+            return _parse_timestamp(text.strip(" \t"))
         if form in RANGES:
             return parse_integer(text.strip(" \t"))
         return json.loads(text) if form in EXAMPLES else text
@@ -118,12 +123,25 @@ def message_fields_of(row: Row) -> dict[str, Any]:
     return fields
 
 
+def _parse_timestamp(text: str) -> int:
+    """Return the epoch milliseconds of a time in text: that number, or ISO 8601 with a zone. Raises: ValueError."""
+    if not re.fullmatch("[+-]?[0-9]+", text):
+        with contextlib.suppress(ValueError):
+            when = datetime.fromisoformat(text)
+            if when.tzinfo is not None:
+                return epoch_ms(when, text)
+        raise ValueError(f"must be an integer, or an ISO 8601 time with a zone, not {text!r:.60}")
+    return parse_integer(text)
+
+
 def _field_value(form: str, value: Any) -> Any:
     """Return the field of a message for a value of JSON. Parameters: form: a key of ``EXPECTED`` or ``RANGES``."""
     if form == "+l" and isinstance(value, list):
         return [_field_value("u", item) for item in value]
     if form == "+m" and isinstance(value, dict):
         return {_field_value("u", name): _field_value("u", item) for name, item in value.items()}
+    if form == "tsm:UTC" and isinstance(value, str):
+        return _parse_timestamp(value)
     if form in RANGES and type(value) is int:
         if not -RANGES[form] <= value < RANGES[form]:
             raise ValueError(f"{value} does not fit {RANGES[form].bit_length()} bits")

@@ -130,7 +130,7 @@ def test_today_and_yesterday_begin_at_midnight_in_utc(tmp_path):
     assert rows(run("offset", tmp_path, "--topic", "T", "--queue", 0, "--time", "today"))[0]["queueOffset"] == 3
 
 
-@pytest.mark.parametrize("text", ["-5", "-5x", "5m", "tomorrow", "-1.5h", "--1h"])
+@pytest.mark.parametrize("text", ["-5", "-5x", "5mm", "25:00", "tomorrow", "-1.5h", "--1h"])
 def test_a_text_that_is_no_time_is_explained(text):
     result = run("cat", golden(STEP), "--since", text)
     if text == "-5":  # milliseconds before 1970

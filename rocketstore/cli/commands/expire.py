@@ -18,7 +18,9 @@ from rocketstore.cli.options import fail_if_option, rows_options, store_argument
 @click.option("--totals", is_flag=True, help="Only show the sums.")
 @fail_if_option("unconsumed", *EXPIRY_TOTALS[:4], "logBytes")
 @click.option("--apply", is_flag=True, help="Delete the files, unless --fail-if is met. A broker must not run.")
-@rows_options(*dict.fromkeys([*EXPIRING, *QUEUE_LOSSES, *GROUP_LOSSES, *EXPIRY_TOTALS]), has_limit=False)
+@rows_options(
+    *dict.fromkeys([*EXPIRING, *QUEUE_LOSSES, *GROUP_LOSSES, *EXPIRY_TOTALS]), has_limit=False, has_zone=False
+)
 @click.pass_context
 def expire(ctx: click.Context, /, **options: Any) -> None:
     """Show which files of STORE a broker would delete, when, and what is lost by that.

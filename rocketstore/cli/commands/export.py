@@ -16,6 +16,7 @@ from rocketstore.cli.options import (
     store_argument,
     tier_options,
     unconsumed_options,
+    zone_options,
 )
 from rocketstore.cli.text import SAFE_CSV
 from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
@@ -52,6 +53,7 @@ format_option = click.option(
     help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.",
 )
 @message_columns_option
+@zone_options
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS["parquet"]),

@@ -19,7 +19,7 @@ from rocketstore.cli.options import (
 @click.command()
 @store_argument
 @tier_options
-@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.", required=True)
+@time_option("--time", "ISO 8601, epoch ms, or a time such as 1h or 10:00, as for cat.", required=True)
 @once_option(
     "--topic", shell_complete=complete_topics, help="Show queue offsets of this topic, not the physical offset."
 )

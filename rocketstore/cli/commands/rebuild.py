@@ -48,7 +48,7 @@ def check_zone(text: str) -> None:
 @broker_conf_option
 @write_elsewhere_option
 @allow_unreadable_option
-@rows_options(*BUILT, has_limit=False)
+@rows_options(*BUILT, has_limit=False, has_zone=False)
 @click.pass_context
 def rebuild(ctx: click.Context, /, **options: Any) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.

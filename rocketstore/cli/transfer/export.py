@@ -33,6 +33,7 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.text import CSV_FORMS, note
+from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
 from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
 from rocketstore.cli.transfer.partitions import write_partitions
@@ -120,7 +121,7 @@ def run(
     if partition_by:
         export_partitions(source, target, form, partition_by, compression)
     elif target != STANDARD_OUTPUT:
-        asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
+        asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
         asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
         asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
@@ -256,6 +257,11 @@ def export_partitions(
         raise
     publish(work, target)
     report_results(source, target, [result])
+
+
+def times_of(form: str) -> dict[str, str]:
+    """Return how an export writes times if as ISO 8601. An export can only be resumed with the same times."""
+    return {"iso": str(find_zone())} if has_iso_times() and form not in TABLES else {}
 
 
 def export_file(source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batches, write_utf8
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
+from rocketstore.cli.times import has_iso_times
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -114,7 +115,7 @@ def message_lines(
     Parameters: names: of the columns, as ``row_names`` returns them. form: "json", "csv" or "csv-safe". terminal: as
     for ``csv_line``.
     """
-    if isinstance(messages, MessageBatch) and not (terminal and form in CSV_FORMS):
+    if isinstance(messages, MessageBatch) and not (terminal and form in CSV_FORMS) and not has_iso_times():
         yield from batch_lines(messages, names, is_csv=form in CSV_FORMS, is_safe=form == SAFE_CSV)
         return
     line = line_writer(form, terminal)
