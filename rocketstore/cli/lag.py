@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from rocketstore.cli.columns import LAG_TOTALS, LAGS
@@ -22,7 +22,9 @@ from rocketstore.text_values import find_similar, format_count, format_duration
 AGE = "oldestAgeSeconds"
 
 
-def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Condition, ...], view: RowsView) -> None:
+def run(
+    store: MessageStore, group: tuple[str, ...], totals: bool, fail_if: tuple[Condition, ...], view: RowsView
+) -> None:
     """Run the command with the values of its options."""
     config = store.broker_config
     name = config.offsets_file
@@ -30,12 +32,12 @@ def run(store: MessageStore, group: str | None, totals: bool, fail_if: tuple[Con
     if not config.consumer_offsets and problems and name not in (OFFSETS, LMQ_OFFSETS):
         show_queues(store, problems, view)
         return
-    if group is not None and group not in config.consumer_offsets:
-        similar = find_similar(group, config.consumer_offsets)
+    for unknown in sorted({*group} - config.consumer_offsets.keys()):
+        similar = find_similar(unknown, config.consumer_offsets)
         hint = f"did you mean {similar!r}?" if similar else f"{command('lag', store.path)} shows all"
-        problems.append(f"{store.path}: no group {group!r} in {name}: {hint}")
+        problems.append(f"{store.path}: no group {unknown!r} in {name}: {hint}")
     with warnings.catch_warnings(action="ignore"):  # the unknown group is among the problems
-        lags = list(store.consumer_lag(group))
+        lags = list(store.consumer_lag(group or None))
     note_other_offsets(store, name)
     note_queues_not_read(config, group)
     note_elsewhere(store, {entry.topic for entry in lags})
@@ -87,11 +89,11 @@ def is_empty(store: MessageStore) -> bool:
         return False
 
 
-def nothing_saved(config: BrokerConfig, group: str | None) -> str:
-    """Return why no queue is shown. Parameters: group: the wanted group; None for all."""
+def nothing_saved(config: BrokerConfig, groups: Collection[str]) -> str:
+    """Return why no queue is shown. Parameters: groups: the wanted groups; empty for all."""
     if not config.consumer_offsets:
         return f"no consumer group has saved an offset in {config.offsets_file}"
-    who = "the groups" if group is None else f"group {group!r}"
+    who = f"group {next(iter(groups))!r}" if len(groups) == 1 else "the groups"
     return f"the topics of {who} have neither messages nor saved offsets"
 
 
@@ -111,12 +113,12 @@ def note_other_offsets(store: MessageStore, name: str) -> None:
     note(f"{store.path}: these offsets are from {name}. {other} is ignored: {reason}.")
 
 
-def note_queues_not_read(config: BrokerConfig, group: str | None) -> None:
+def note_queues_not_read(config: BrokerConfig, groups: Collection[str]) -> None:
     """Write a note to standard error with the number of saved offsets of queues that consumers do not read."""
     count = sum(
         queue_id >= config.topics[topic].read_queue_nums
         for name, topic, queue_id, _ in config.next_offsets()
-        if group in (None, name) and topic in config.topics
+        if (not groups or name in groups) and topic in config.topics
     )
     if count:
         offsets = format_count(count, "saved offset is of a queue", "saved offsets are of queues")

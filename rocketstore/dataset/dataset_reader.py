@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
 from rocketstore.log.scan import Scan
+from rocketstore.messages.arguments import text_list
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
+from rocketstore.text_values import Time, datetime_or_none, epoch_ms
 
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
@@ -54,15 +56,79 @@ class KeyedStore(Protocol):
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """The conditions that all messages of a dataset meet, whatever a query asks.
+
+    Attributes: topics, tags, keys: as ``topic``, ``tag`` and ``key`` of ``CommitLog.scan``. begin, end: store times,
+    epoch ms; end is exclusive. limit: the number of messages, the first in the order of the log. None: no condition.
+    """
+
+    topics: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    begin: int | None = None
+    end: int | None = None
+    limit: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        topic: str | Iterable[str] | None,
+        tag: str | Iterable[str] | None,
+        key: str | Iterable[str] | None,
+        since: Time | None,
+        until: Time | None,
+        limit: int | None,
+    ) -> Self:
+        """Return the conditions of arguments. Raises: TypeError, ValueError."""
+        begin = None if since is None else epoch_ms(since, "since")
+        end = None if until is None else epoch_ms(until, "until")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit={limit} is negative")
+        return cls(_texts(topic, "topic"), _texts(tag, "tag"), _texts(key, "key"), begin, end, limit)
+
+    def joined(self, conditions: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a scan of the messages that meet these and other conditions, and perhaps more.
+
+        Parameters: conditions: of a scan. All messages of the result meet the conditions of this object.
+        """
+        joined = dict(conditions)
+        if self.topics is not None:
+            others = conditions.get("topic", self.topics)
+            joined["topic"] = [topic for topic in self.topics if topic in others]
+        if self.tags is not None:
+            joined["tag"] = self.tags
+        if self.keys is not None:
+            joined["key"] = self.keys
+        if self.begin is not None:
+            joined["since"] = _as_time(max(self.begin, conditions.get("since", self.begin)))
+        if self.end is not None:
+            joined["until"] = _as_time(min(self.end, conditions.get("until", self.end)))
+        if self.limit is not None:
+            joined["limit"] = self.limit
+        return joined
+
+
+def _texts(value: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:
+    texts = text_list(value, name)
+    return None if texts is None else tuple(texts)
+
+
+def _as_time(timestamp: int) -> Time:
+    """Return a time as an argument of a scan, which refuses a number that looks like seconds."""
+    when = datetime_or_none(timestamp)
+    return timestamp if when is None else when
+
+
+@dataclass(frozen=True)
 class DatasetReader:
     """Reads the messages of a store within bounds.
 
-    Attributes: keys: a condition of its own: one of them is a word of KEYS, or UNIQ_KEY; None for all messages.
-    on_corrupt: as for ``CommitLog.scan``.
+    Attributes: conditions: of all messages. on_corrupt: as for ``CommitLog.scan``.
     """
 
     store: KeyedStore
-    keys: tuple[str, ...] | None = None
+    conditions: Conditions = field(default_factory=Conditions)
     on_corrupt: Literal["raise", "skip"] = "raise"
 
     def read(
@@ -76,15 +142,18 @@ class DatasetReader:
         columns = [BATCH_NAMES[name] for name in names]
         if is_impossible(bounds):
             return
-        conditions = scan_conditions(bounds)
+        own = self.conditions
+        # The query is about the first messages, so that bounds must not choose them.
+        conditions = own.joined({} if own.limit is not None else scan_conditions(bounds))
         if self.store.compacted:  # compacted logs have physical offsets of their own
             conditions.pop("begin_offset", None)
             conditions.pop("end_offset", None)
-        if self.keys is not None:
-            conditions["key"] = self.keys
         offsets = None
-        if "key" in conditions and "topic" in conditions and not self.store.reads_other_logs:
-            offsets = find_phy_offsets(self.store, conditions["topic"], list(conditions["key"]))
+        has_keys = "key" in conditions and "topic" in conditions
+        if has_keys and own.tags is None and own.limit is None and not self.store.reads_other_logs:
+            end = LONG_MAX if own.end is None else own.end - 1
+            times = LONG_MIN if own.begin is None else own.begin, end
+            offsets = find_phy_offsets(self.store, conditions["topic"], list(conditions["key"]), times)
         if offsets is not None:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
@@ -113,9 +182,12 @@ class DatasetReader:
         bad_bodies.warn()
 
 
-def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) -> np.ndarray | None:
+def find_phy_offsets(
+    store: KeyedStore, topics: Iterable[str], keys: list[str], times: tuple[int, int] = (LONG_MIN, LONG_MAX)
+) -> np.ndarray | None:
     """Find the physical offsets, int64[n], ascending, of all messages of topics with one of these keys by the index.
 
+    Parameters: times: the first and the last store time, epoch ms.
     Return None if the index is missing, cannot be read, or may lack messages. Unknown topics have no messages.
     """
     try:
@@ -125,7 +197,7 @@ def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) 
         return None
     offsets = [np.empty(0, np.int64)]
     for topic in topics:
-        found = query_messages(store.coverage.look(None), topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, None, MAX_SCAN, 1)
+        found = query_messages(store.coverage.look(None), topic, keys, LONG_MAX, *times, None, MAX_SCAN, 1)
         if not found.complete.all():
             return None
         offsets.append(found.phy_offsets)

@@ -14,7 +14,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, overload
 
 from rocketstore.config import StoreConfig, require_config
-from rocketstore.dataset.dataset_reader import DatasetReader
+from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire
 from rocketstore.disk.mapped_file import Mode, check_mode
@@ -531,7 +531,12 @@ class MessageStore(Previewed, Closable):
         self,
         *,
         columns: str | Iterable[str] | None = None,
+        topic: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
         key: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
@@ -539,9 +544,11 @@ class MessageStore(Previewed, Closable):
         A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp or
         uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
 
-        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. key: only
-        messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``; what is
-        skipped gives a UserWarning. Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
+        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. topic, tag,
+        key, since, until: conditions of all messages of the dataset, as for ``scan``. With topic and key the index is
+        used. limit: the dataset has only the first messages that meet them. on_corrupt: as for ``scan``;
+        what is skipped gives a UserWarning.
+        Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
         between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
@@ -556,10 +563,9 @@ class MessageStore(Previewed, Closable):
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.dataset.store_dataset import StoreDataset
 
-        given = text_list(key, "key")
-        wanted = None if given is None else tuple(given)
-        self.commit_log.scan(key=wanted, on_corrupt=on_corrupt)  # raises errors of these
-        return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
+        conditions = Conditions.of(topic, tag, key, since, until, limit)
+        self.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
+        return StoreDataset(DatasetReader(self, conditions, on_corrupt), columns)
 
     def sql(
         self,
@@ -936,7 +942,7 @@ class MessageStore(Previewed, Closable):
             return summarize(self, count_messages=count_messages)
 
     @suggests_keywords
-    def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
+    def consumer_lag(self, group: str | Iterable[str] | None = None) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
         The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq, or from
@@ -944,14 +950,15 @@ class MessageStore(Previewed, Closable):
         are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
         queue that is not on disk has no messages.
 
-        Parameters: group: None for all groups. An unknown group gives a warning.
+        Parameters: group: one or several; None for all groups. An unknown group gives a warning.
         Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
         Raises: StoreError if the offsets are in a RocksDB that cannot be read.
         """
         self._require_open()
-        if group is not None and (text := explain_unknown_group(self, group)) is not None:
+        groups = text_set(group, "group")
+        for text in explain_unknown_names(self, (), groups or ()):
             warnings.warn(text, stacklevel=3)
-        return consumer_lag(self, group)
+        return consumer_lag(self, groups)
 
     @suggests_keywords
     def pending(

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from rocketstore.config import StoreConfig
-from rocketstore.dataset.dataset_reader import DatasetReader
+from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
 from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 from rocketstore.keywords import suggests_keywords
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import Time
 
 if TYPE_CHECKING:
     import polars
@@ -25,6 +26,12 @@ def scan_polars(
     path: str | os.PathLike[str] | StorePath,
     *,
     columns: str | Iterable[str] | None = None,
+    topic: str | Iterable[str] | None = None,
+    tag: str | Iterable[str] | None = None,
+    key: str | Iterable[str] | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    limit: int | None = None,
     on_corrupt: Literal["raise", "skip"] = "raise",
     config: StoreConfig | None = None,
     leftovers: bool = False,
@@ -38,7 +45,8 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt: as for
-    ``MessageStore.scan``; the names in the frame are those of tables, such as queueId.
+    ``MessageStore.scan``; the names in the frame are those of tables, such as queueId. topic, tag, key, since, until,
+    limit: conditions of all messages of the frame, as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -59,7 +67,8 @@ def scan_polars(
         raise ImportError(f"scan_polars needs polars 1.35 or newer, not {version}: pip install --upgrade polars")
     from rocketstore.dataset.polars_scan import lazy_frame
 
+    conditions = Conditions.of(topic, tag, key, since, until, limit)
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     store.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
-    return lazy_frame(DatasetReader(store, on_corrupt=on_corrupt), columns)
+    return lazy_frame(DatasetReader(store, conditions, on_corrupt), columns)

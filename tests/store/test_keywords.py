@@ -43,8 +43,12 @@ def test_a_wrong_keyword_names_the_right_one(store, function, wrong, right):
 
 
 def test_functions_of_the_package_and_of_a_topic_name_it_too(store, tmp_path):
-    with pytest.raises(TypeError, match=r"did you mean topic=\?"):
-        rocketstore.rebuild(tmp_path, topics="A")
+    for call in (
+        lambda: rocketstore.rebuild(tmp_path, topics="A"),
+        lambda: rocketstore.scan_polars(tmp_path, topics="A"),
+    ):
+        with pytest.raises(TypeError, match=r"did you mean topic=\?"):
+            call()
     for call in (lambda: store["A"].scan(keys="k"), lambda: store.commit_log.scan(keys="k")):
         with pytest.raises(TypeError, match=r"did you mean key=\?"):
             call()

@@ -12,7 +12,9 @@ from rocketstore.cli.options import fail_if_option, rows_options, store_argument
 @click.command()
 @store_argument
 @tier_options
-@click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
+@click.option(
+    "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
+)
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
 @fail_if_option("lag", AGE)
 @rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]))

@@ -62,13 +62,13 @@ LAG_FIELDS = (
 )  # fmt: skip
 
 
-def consumer_lag(store: ReadableStore, group: str | None) -> Rows[ConsumerLag]:
-    """Return the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
-    return Rows(list(find_lags(store, group)), LAG_FIELDS)
+def consumer_lag(store: ReadableStore, groups: Collection[str] | None) -> Rows[ConsumerLag]:
+    """Return the lag of some groups, or of all. ``MessageStore.consumer_lag`` has the documentation."""
+    return Rows(list(find_lags(store, groups)), LAG_FIELDS)
 
 
-def find_lags(store: ReadableStore, group: str | None) -> Iterator[ConsumerLag]:
-    """Yield the lag in each queue that a broker reports for a group: the read queues of the topics with saved offsets.
+def find_lags(store: ReadableStore, groups: Collection[str] | None) -> Iterator[ConsumerLag]:
+    """Yield the lag in each queue that a broker reports: the read queues of topics with saved offsets.
 
     Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
     """
@@ -77,7 +77,7 @@ def find_lags(store: ReadableStore, group: str | None) -> Iterator[ConsumerLag]:
     queues = read_queue_ids(store)
     lost = describe_lost_queues(store) if queues == {} else None
     for name, topics in sorted(config.consumer_offsets.items()):
-        for topic, saved in sorted(topics.items()) if group in (None, name) else ():
+        for topic, saved in sorted(topics.items()) if groups is None or name in groups else ():
             known = config.topics.get(topic)
             existing = (queues or {}).get(topic, ())
             for queue_id, offset in read_offsets(known, saved, existing):
