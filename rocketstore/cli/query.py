@@ -48,14 +48,15 @@ INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tag
 class Question(NamedTuple):
     """The question of a query.
 
-    Attributes: by: "key", "unique_key", "tag", "id" or "time". values: the keys, tags or ids. times: the first store
-    time, and the exclusive end of the store times, epoch ms; None: no limit. exact_times: read every file of the log
-    if the messages are searched by time alone. most: the largest number of messages.
+    Attributes: by: "key", "unique_key", "tag", "id" or "time". values: the keys, tags or ids. topics: empty for all
+    topics. times: the first store time, and the exclusive end of the store times, epoch ms; None: no limit.
+    exact_times: read every file of the log if the messages are searched by time alone. most: the largest number of
+    messages.
     """
 
     by: str
     values: list[str]
-    topic: str | None
+    topics: tuple[str, ...]
     times: tuple[int | None, int | None]
     exact_times: bool
     most: int
@@ -79,11 +80,11 @@ def run(
     since: int | None,
     until: int | None,
     exact_times: bool,
-    topic: str | None,
+    topic: tuple[str, ...],
     geometry: IndexGeometry | None,
     view: MessageView,
     output_format: str | None,
-    **names: str | None,
+    **names: Any,
 ) -> None:
     """Run the command with the values of its options."""
     question = question_of(names, topic, since, until, exact_times=exact_times, most=most)
@@ -94,8 +95,8 @@ def run(
 
 
 def question_of(
-    names: dict[str, str | None],
-    topic: str | None,
+    names: dict[str, Any],
+    topics: tuple[str, ...],
     since: int | None,
     until: int | None,
     *,
@@ -103,15 +104,15 @@ def question_of(
     most: int,
 ) -> Question:
     """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
-    given = {name: value for name, value in names.items() if value is not None}
+    given = {name: value for name, value in names.items() if value not in (None, ())}
     if len(given) > 1 or not (given or since is not None or until is not None):
         hint = "rocketstore cat shows messages of all keys and tags"
         raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or only --since or --until: {hint}")
     by, value = next(iter(given.items()), ("time", ""))
-    if by == "id" and (topic, since, until) != (None, None, None):
+    if by == "id" and (topics, since, until) != ((), None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
-    values = value.split("||") if by == "tag" else [value]
-    return Question(by, values, topic, time_range(since, until), exact_times, most)
+    values = value.split("||") if by == "tag" else [value] if isinstance(value, str) else [*dict.fromkeys(value)]
+    return Question(by, values, topics, time_range(since, until), exact_times, most)
 
 
 # ---- a store ---------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     found = list(found)
     count, bad_bodies = sum(map(len, found)), BadBodies()
     shown = list(first_messages(found, question.most))
-    conditions = {"topic": question.topic and (question.topic,), question.by: tuple(question.values)}
+    conditions = {"topic": question.topics or None, question.by: tuple(question.values)}
     write_messages(shown, output_format, view.with_conditions(conditions), is_result=True)
     for messages in shown:
         bad_bodies.add(body_errors(messages))
@@ -137,9 +138,9 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     if count:
         note(f"{min(count, question.most)} found{more}")
     note_assumptions(store, answer.assumptions)
-    note_elsewhere(store, None if question.topic is None else [question.topic])
+    note_elsewhere(store, question.topics or None)
     note_leftovers(store.commit_log)
-    unknown = [] if count or question.topic is None else unknown_topics(store, [question.topic])
+    unknown = [] if count else unknown_topics(store, question.topics)
     finish(or_nothing_found(store, count, unknown or answer.problems))
 
 
@@ -156,7 +157,7 @@ def by_id(store: MessageStore, question: Question, most: int) -> AnswerToShow:
 
 def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     times, index_type = (question.times[0] or 0, question.times[1]), INDEX_TYPES[question.by]
-    topics = [question.topic] if question.topic is not None else known_topics(store)
+    topics = [*dict.fromkeys(question.topics)] or known_topics(store)
     # Each search has topics and keys. A search of tags has one topic, any other search has pairs of a topic and a key.
     searches: list[tuple[Any, Any]] = [(topic, question.values) for topic in topics]
     if index_type != "T":
@@ -168,10 +169,12 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     if not reasons:
         return AnswerToShow(found)
     option = {"key": "--key", "unique_key": "--key", "tag": "--tag"}[question.by]
-    of_topic = [] if question.topic is None else ["--topic", question.topic]
+    of_topics = [word for topic in question.topics for word in ("--topic", topic)]
+    values = ["||".join(question.values)] if question.by == "tag" else question.values
+    wanted = [word for value in values for word in (option, value)]
     tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
     others = [*tier, *(["--compacted"] if store.compacted else [])]
-    scan = command("cat", store.path, *of_topic, option, "||".join(question.values), *others)
+    scan = command("cat", store.path, *of_topics, *wanted, *others)
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
     what = "all messages" if others else "the log"
@@ -189,14 +192,20 @@ def known_topics(store: MessageStore) -> list[str]:
 
 
 def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:
-    """Return the newest messages of all batches with their bodies, newest first. Parameters: most: messages."""
+    """Return the newest messages of all batches with their bodies, newest first, each once.
+
+    Parameters: most: messages.
+    """
     if not batches:
         return []
     by = "store_timestamp" if store.reads_other_logs else "phy_offset"  # each log has physical offsets of its own
     places = np.concatenate([getattr(batch, by) for batch in batches])
     numbers = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
     rows = np.concatenate([np.arange(len(batch)) for batch in batches])
-    newest = np.argsort(-places, kind="stable")[:most]
+    names = [name for batch in batches for name in zip(batch.topic, batch.queue_id, batch.queue_offset, strict=True)]
+    order = np.argsort(-places, kind="stable")
+    once = {(*names[at], int(places[at])): at for at in reversed(order.tolist())}  # a message may have several keys
+    newest = np.array([*once.values()][::-1][:most], np.int64)
     ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
     runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
     parts = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
@@ -207,7 +216,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
     if store.reads_other_logs:
         everything = store.scan(
-            topic=None if question.topic is None else [question.topic],
+            topic=question.topics or None,
             since=first,
             until=end,
             on_corrupt="skip",
@@ -223,7 +232,7 @@ def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
         scan = log.scan(
             begin,
             stop,
-            topic=None if question.topic is None else [question.topic],
+            topic=question.topics or None,
             since=first,
             until=end,
             on_corrupt="skip",
@@ -281,16 +290,16 @@ def query_index_files(path: Path, question: Question, geometry: IndexGeometry | 
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
     if question.exact_times:
         raise click.UsageError("--exact-times needs a store: index files are searched as a broker searches them")
-    if question.topic is None:
+    if not question.topics:
         raise click.UsageError("index files have hashes of topic and key: give --topic")
     if question.most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
     begin_entry("query", path)  # raises without index files
     first, last = question.times[0] or 0, end_ms(question.times[1], "--until")
     limits, index_type = (question.most, first, last), INDEX_TYPES[question.by]
-    topic = question.topic or ""
-    offsets = [at for key in question.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
-    if len(question.values) > 1:
+    pairs = [(topic, key) for topic in question.topics for key in question.values]
+    offsets = [at for topic, key in pairs for at in find_offsets(path, geometry, topic, key, limits, index_type)]
+    if len(pairs) > 1:
         offsets = sorted(set(offsets), reverse=True)[: question.most]
     write_list(["phyOffset"], ([offset] for offset in offsets), view)
     if not offsets:

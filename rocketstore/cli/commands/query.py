@@ -25,8 +25,10 @@ from rocketstore.cli.options import (
 @store_or_index_argument
 @tier_options
 @compacted_option
-@once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
-@once_option("--key", help="A key of the messages, or the unique key.")
+@click.option(
+    "--topic", multiple=True, shell_complete=complete_topics, help="The topic of the messages. May be repeated."
+)
+@click.option("--key", multiple=True, help="A key of the messages, or the unique key. May be repeated.")
 @once_option("--unique-key", help="The unique key. Clients show it as the message id.")
 @tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
 @once_option("--id", help="The offset message id. It needs no topic.")
