@@ -195,3 +195,13 @@ def test_usage_converts_to_tables_of_its_columns(unpacked):
         assert part.to_arrow()["topic"].null_count == len(part) == 2
         assert repr(store.du(by="day")).startswith("<MessageUsage: 1 row by day, from the queues")
         assert "<table>" in store.du(by="queue")._repr_html_()
+
+
+def test_the_files_of_a_dledger_member_beside_its_log_have_a_name(unpacked):
+    with rocketstore.open(unpacked["dledger"]) as store:
+        member = store.commit_log.directories[0].parent
+        parts = {row.path: row.part for row in store.du()}
+    below = {path: part for path, part in parts.items() if path.startswith(f"{member}/")}
+    assert f"{member}/index" in below
+    assert set(below.values()) == {"log", "dledger"}
+    assert below[f"{member}/index"] == "dledger"

@@ -212,13 +212,15 @@ def find_directories(store: ReadableStore) -> Iterator[tuple[str, StorePath]]:
     }
     log = store.find_commit_log()
     logs = set(places.log_directories if log is None else log.directories)
+    of_dledger = {path.parent for path in logs} if log is not None and log.reader.framing else set()
 
     def split(path: StorePath) -> Iterator[tuple[str, StorePath]]:
         if path == store.path or (path not in logs and any(is_below(log, path) for log in logs)):
             for name in sorted(names_in(path)):
                 yield from split(path / name)
         else:
-            yield LOG if path in logs else names.get(path, OTHER), path
+            other = "dledger" if path.parent in of_dledger else names.get(path, OTHER)
+            yield LOG if path in logs else other, path
 
     yield from split(store.path)
     yield from ((LOG, path) for path in sorted(logs, key=str) if not is_below(path, store.path) and path.is_dir())
