@@ -29,9 +29,16 @@ def prepare_streams() -> None:
     warnings.filterwarnings("ignore", module="rocketstore")  # the package also logs each of its warnings
 
 
+PACKAGES = "click", "prompt_toolkit", "rich"  # of the extra "cli"
+
+
 def is_of_cli_extra(error: BaseException) -> bool:
     """Return whether an error says that a package of the extra "cli" is missing."""
-    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("click", "rich")
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
+        "click",
+        "prompt_toolkit",
+        "rich",
+    )
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import base64
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.cli.formats import finish, is_table, report, write_batches
 from rocketstore.cli.store_notes import note_elsewhere
+from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
 from rocketstore.sql.statement import View, open_statement
@@ -43,19 +44,37 @@ def run(
     """Run the command with the values of its options."""
     if target is not None and output_format is not None:
         raise click.UsageError("--output writes Parquet: give it without --format")
-    if statement in (None, "-"):
-        if sys.stdin.isatty():
-            raise click.UsageError(
-                "STATEMENT is missing, such as 'SELECT topic, count(*) FROM messages GROUP BY topic'"
-            )
-        statement = sys.stdin.read()
     findings = View(partial(verify, store.path, config=store.config))
     views = store_views(store, "skip" if skip_damaged else "raise") | {"findings": findings}
-    with warnings_as_problems(), store, open_statement(str(statement), views, files=files) as reader:
-        note_elsewhere(store)
+    note_elsewhere(store)
+    if statement is None and sys.stdin.isatty():
         if target is not None:
-            write_parquet(reader, target)
-            return
+            raise click.UsageError("--output writes the rows of one statement: also give STATEMENT")
+        with store:
+            answer_typed(views, files=files, full=full, output_format=output_format)
+        return
+    if statement in (None, "-"):
+        statement = sys.stdin.read()
+    with warnings_as_problems(), store:
+        if target is None:
+            show(str(statement), views, files=files, full=full, output_format=output_format)
+        else:
+            with open_statement(str(statement), views, files=files) as reader:
+                write_parquet(reader, target)
+
+
+def answer_typed(views: Mapping[str, View], *, files: bool, full: bool, output_format: str | None) -> None:
+    """Answer the statements that a user types on a terminal."""
+    from rocketstore.cli.sql_prompt import ask  # prompt_toolkit takes long to import
+
+    for statement in ask(views):
+        with errors_as_lines():
+            show(statement, views, files=files, full=full, output_format=output_format)
+
+
+def show(statement: str, views: Mapping[str, View], *, files: bool, full: bool, output_format: str | None) -> None:
+    """Write the rows of a statement to standard output."""
+    with open_statement(statement, views, files=files) as reader:
         names = unique(reader.schema.names)
         if names == PLAN:
             click.echo("\n".join(row["explain_value"] for row in reader.read_all().to_pylist()))
@@ -63,6 +82,15 @@ def run(
             write_batches([[*chain.from_iterable(rows_of(reader, names, cell_value))]], output_format, is_full=full)
         else:
             write_batches(rows_of(reader, names, json_value), output_format, columns=names)
+
+
+@contextmanager
+def errors_as_lines() -> Iterator[None]:
+    """Report the error of one statement and go on with the next."""
+    try:
+        yield
+    except (OSError, StoreError, ValueError) as error:
+        report(error)
 
 
 @contextmanager

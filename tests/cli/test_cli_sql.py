@@ -1,5 +1,6 @@
 """``rocketstore sql``: the answers of Python, as tables, JSON, CSV and Parquet."""
 
+import re
 import subprocess
 
 import pytest
@@ -88,10 +89,16 @@ def test_a_statement_is_read_from_standard_input(root, arguments):
     assert process.communicate("SELECT 42 AS a") == ('{"a": 42}\n', "")
 
 
-def test_a_terminal_without_a_statement_is_told_what_to_type(root):
-    status, text = on_terminal("sql", root)
-    assert status == 2
-    assert "SELECT topic, count(*)" in text
+def test_a_terminal_without_a_statement_has_a_prompt_with_a_history(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lines = ["FROM nothing", "SELECT 6 * 7 AS answer", "exit"]
+    status, text = on_terminal("sql", root, typed="".join(f"{line}\r" for line in lines))
+    assert status == 0
+    assert "The tables are messages" in text
+    assert "Error: Catalog Error" in text
+    assert re.search(r"answer\s+42\s", text)
+    history = (tmp_path / "rocketstore" / "sql_history").read_text(encoding="utf-8")
+    assert all(line in history for line in lines)
 
 
 @pytest.mark.parametrize("statement", ["SELEC 1", "DROP TABLE x", "FROM nothing", "FROM 'x.csv'"])

@@ -66,6 +66,7 @@ THIRD_PARTY = [
     "vl_convert",
     "rocksdict",
     "duckdb",
+    "prompt_toolkit",
 ]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 

@@ -215,7 +215,7 @@ def colliding(spark):
 def test_of_a_store_only_messages_with_the_topic_and_key_are_found(colliding, store, engine):
     limits = {"max_num": 3, "begin_timestamp": BEGIN + 50, "end_timestamp": BEGIN + 4_000}
     column = select_phy_offset(store, F.col("topic"), "key", engine=engine, **limits)
-    half_open = limits | {"end_timestamp": BEGIN + 4_001}  # as RocketMQ, the column includes the end
+    half_open = {"limit": 3, "since": BEGIN + 50, "until": BEGIN + 4_001}  # as RocketMQ, the column includes the end
     with rocketstore.open(store) as reader:
         wanted = expected(
             colliding, lambda topic, key: reader.query_messages(topic, [key], **half_open).phy_offsets.tolist()

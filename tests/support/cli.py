@@ -37,12 +37,16 @@ def start(*arguments, **options):
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **pipes | options)
 
 
-def on_terminal(*arguments, columns=200):
-    """Run the command on a terminal. Return the exit status and the output, without codes of colours and bold text."""
+def on_terminal(*arguments, columns=200, typed=""):
+    """Run the command on a terminal. Return the exit status and the output, without codes of colours and bold text.
+
+    Parameters: typed: text for its standard input.
+    """
     main, terminal = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     process = start(*arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
+    os.write(main, typed.encode())
     written = b""
     while True:
         try:

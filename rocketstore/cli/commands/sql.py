@@ -21,7 +21,7 @@ TEXT_RULE = 'In JSON, times are epoch milliseconds, and bytes that are not UTF-8
 @full_option
 @format_option
 def sql(store: Any, statement: str | None, target: Path | None, **options: Any) -> None:
-    """Run a SELECT of DuckDB on STORE. STATEMENT is read from standard input if it is "-" or missing.
+    """Run a SELECT of DuckDB on STORE. A terminal without STATEMENT gives a prompt; "-" reads standard input.
 
     \b
     Tables, each computed if STATEMENT names it:
