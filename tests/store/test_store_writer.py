@@ -487,7 +487,6 @@ def dledger_store(request, tmp_path):
         rocketstore.recover,
         partial(rocketstore.recover, policy="broker"),
         rocketstore.rebuild,
-        lambda root, config: rocketstore.salvage(root, root.parent / "new", config=config),
     ],
 )
 def test_a_store_whose_log_is_in_dledger_is_not_written_and_no_other_log_is_used(dledger_store, attempt):
