@@ -47,9 +47,8 @@ from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_json_tables, open_tables
-from rocketstore.survey.formats import find_log_directories
 from rocketstore.survey.nearby import hint_at_store
-from rocketstore.survey.open_log import open_log
+from rocketstore.survey.open_log import list_log_directories, open_log
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
@@ -250,8 +249,7 @@ def _log_files(survey: Survey) -> list[Path]:
     places = survey.local_places
     if places.root.is_file():
         return [places.root]
-    logs = map(local_path, find_log_directories(places, survey.settings))
-    directories = [path for path in logs if path.is_dir()] or [places.root]
+    directories = [*map(local_path, list_log_directories(places, survey.settings))] or [places.root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
 

@@ -10,11 +10,12 @@ from typing import Any
 from rocketstore.config import StoreConfig
 from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import held_lists
+from rocketstore.disk.store_path import StorePath
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import FRAMING, UncommittedEntries
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.log.log_end import StoreState
-from rocketstore.survey.formats import find_dledger
+from rocketstore.survey.formats import find_dledger, find_log_directories
 from rocketstore.survey.places import AnyPlaces
 
 
@@ -39,13 +40,9 @@ def open_log(
     """
     with held_lists(places.root):  # each directory is listed once
         dledger = find_dledger(places, config)
-        named = [*(() if dledger is None else dledger.data), *places.log_directories]
-        directories = [path for path in named if path.is_dir()]
-        if dledger is not None and not any(path in directories for path in dledger.data):
-            reason = f"{os.strerror(errno.ENOENT)}: the broker's log is DLedger's, and was here"
-            raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
+        directories = list_log_directories(places, config)
         # The root has no files of a log.
-        instead = [places.root] if may_be_missing else named
+        instead = [places.root] if may_be_missing else find_log_directories(places, config)
         file_run = open_file_run(directories or instead, mapped_file_size=config.mapped_file_size_commit_log)
         options = log_options(config)
         if dledger is not None:
@@ -60,6 +57,19 @@ def open_log(
         )
         log.refresh()
         return log
+
+
+def list_log_directories(places: AnyPlaces, config: StoreConfig) -> list[StorePath]:
+    """Return the directories of the log that exist, those of DLedger's log first.
+
+    Raises: FileNotFoundError if none of DLedger's directories exists. A log of plain files is older than DLedger's.
+    """
+    dledger = find_dledger(places, config)
+    found = [path for path in find_log_directories(places, config) if path.is_dir()]
+    if dledger is not None and not any(path in found for path in dledger.data):
+        reason = f"{os.strerror(errno.ENOENT)}: the broker's log is DLedger's, and was here"
+        raise FileNotFoundError(errno.ENOENT, reason, str(dledger.data[0]))
+    return found
 
 
 def log_options(config: StoreConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from support.cli import run
 from support.dledger_stores import COUNT, SIZE, SIZES, begin_anew, make_store, message
 
 import rocketstore
-from rocketstore import StoreConfig, StoreError
+from rocketstore import Message, StoreConfig, StoreError
 
 
 @pytest.fixture
@@ -176,3 +176,12 @@ def test_hostile_entries_leave_what_can_be_read(root, seed, part):
     assert report.records + 12 >= sum(at % SIZE < SIZE // 2 - 500 for at in offsets)
     with rocketstore.open(root.parent / "new") as store:
         assert store.scan().count() == report.records
+
+
+def test_an_older_log_of_plain_files_is_not_copied_in_place_of_one_that_is_elsewhere(root):
+    with rocketstore.open(root, "a", config=SIZES) as store:
+        store.put_message(Message("T", b""))
+    config = StoreConfig(other={"enableDLegerCommitLog": "true"})
+    with pytest.raises(FileNotFoundError, match="DLedger"):
+        rocketstore.salvage(root, root.parent / "new", config=config)
+    assert not (root.parent / "new").exists()
