@@ -25,7 +25,7 @@ def store(tmp_path):
 def test_all_options_of_the_configuration_are_used(store):
     config = StoreConfig(force_verify_prop_crc=True, message_delay_level="1s 2s", mapped_file_size_commit_log=1 << 16)
     with open_log(StorePlaces.of(store, config), config) as log:
-        assert log.reader.options == {"force_verify_prop_crc": True, "message_delay_level": "1s 2s", "framing": 0}
+        assert log.reader.options == {"force_verify_prop_crc": True, "message_delay_level": "1s 2s"}
         assert (log.file_run.given_size, log.directories) == (1 << 16, [store / "commitlog"])
 
 
