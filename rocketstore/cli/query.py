@@ -1,6 +1,5 @@
 """``rocketstore query``: find messages by key, unique key, tag, id or time."""
 
-import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -26,7 +25,6 @@ from rocketstore.cli.text import command, note
 from rocketstore.cli.view.inner_batches import without_containers
 from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.disk.ranges import merge_ranges
-from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.limits import INT_MAX, LONG_MAX, LONG_MIN
@@ -37,6 +35,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.known_names import known_topics
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import end_ms
 
@@ -181,14 +180,6 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     of_log = " of the log" if others else ""
     problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} mends the index{of_log}"
     return AnswerToShow(found, [problem])
-
-
-def known_topics(store: MessageStore) -> list[str]:
-    """Return all topics of a store: those of topics.json, and those that have queues."""
-    topics = set(store.broker_config.topics)
-    with contextlib.suppress(UnsupportedFormatError):
-        topics |= {topic for topic, _ in store.queues()}
-    return sorted(topics)
 
 
 def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import find_similar
+
+
+def known_topics(store: ReadableStore) -> list[str]:
+    """Return all topics of a store: those of topics.json, and those that have queues."""
+    topics = set(store.broker_config.topics)
+    with contextlib.suppress(UnsupportedFormatError):
+        topics |= {topic for topic, _ in store.queues()}
+    return sorted(topics)
 
 
 def explain_unknown_topic(store: ReadableStore, topic: str) -> str | None:
