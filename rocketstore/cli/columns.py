@@ -83,6 +83,17 @@ DEAD = (
     "phyOffset",
     "isConsumed",
 )
+TRACE = (
+    "uniqKey",
+    "eventTimestamp",
+    "kind",
+    "topic",
+    "queueId",
+    "queueOffset",
+    "group",
+    "detail",
+    "phyOffset",
+)
 DEAD_TOTALS = ("group", "topic", "messages", "beginTimestamp", "endTimestamp")
 PARTS = (
     "part",

@@ -31,6 +31,7 @@ COMMANDS = {  # name: text, in the order of --help
     "lag": "Show how far consumers are behind.",
     "pending": "Show the messages that wait, and until when.",
     "dlq": "Show the messages that consumers could not process.",
+    "trace": "Show the life of a message.",
     "offset": "Find the offset of a time.",
     "query": "Find messages by key, tag, id or time.",
     "get": "Show messages of a queue by offset.",

@@ -86,6 +86,8 @@ from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
+from rocketstore.store.trace.find_trace import TraceQuestion, find_trace
+from rocketstore.store.trace.trace_event import MessageTrace
 from rocketstore.store.usage.counts import Counts, count_messages, parse_groupings
 from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
 from rocketstore.store.usage.expiry_plan import ExpiryPlan, plan_expiry
@@ -1074,6 +1076,49 @@ class MessageStore(Previewed, Closable):
         subscribed = parse_subscriptions(subscribe)
         found = find_unconsumed(self, group, subscribed, start, limit)
         if not found and subscribed is None and (text := explain_unknown_group(self, group)) is not None:
+            warnings.warn(text, stacklevel=3)
+        return found
+
+    @suggests_keywords
+    def trace(
+        self,
+        key: str | None = None,
+        *,
+        uniq_key: str | None = None,
+        msg_id: str | None = None,
+        topic: str | Iterable[str] | None = None,
+        limit: int = MAX_MSGS_NUM_BATCH,
+    ) -> MessageTrace:
+        """Return the life of a message: one event for each of its records, for each group, and for what it waits for.
+
+        The index finds the records in all topics, also in the broker's own: of delays, timers, transactions, retries
+        and dead letters. The events of clients are from the trace topics, if the clients write them.
+
+        Parameters: give one of key, uniq_key and msg_id. key: a key, or a unique key. uniq_key: the id that a client
+        shows. msg_id: an offset message id. topic: with a key, only messages that were sent to it; one or several.
+        limit: the largest number of messages of a key, the newest.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. It is empty if no
+        message is found. Its ``reasons`` say why events may be missing. An unknown topic gives a warning, if no message
+        is found. Raises: ValueError for wrong arguments; UnsupportedFormatError for queues in RocksDB, without its
+        extra; CorruptFileError.
+        Source: MessageTrackView and TraceView of RocketMQ's dashboard, which show a part of this.
+
+        Examples:
+        >>> for event in rocketstore.open("demo").trace("order-7", topic="Orders"):
+        ...     print(event.kind, event.topic, event.queue_offset, event.group)
+        produced Orders None None
+        stored Orders 7 None
+        consumed Orders 7 billing
+        """
+        self._require_open()
+        if sum(name is not None for name in (key, uniq_key, msg_id)) != 1:
+            raise ValueError("give one of key, uniq_key and msg_id")
+        topics = text_set(topic, "topic")
+        if topics is not None and key is None:
+            raise ValueError(f"topic={topic!r:.80}: only a key needs a topic")
+        require_limit(limit)
+        found = find_trace(self, TraceQuestion(key, uniq_key, msg_id, topics, limit))
+        for text in [] if found else explain_unknown_names(self, topics or (), ()):
             warnings.warn(text, stacklevel=3)
         return found
 

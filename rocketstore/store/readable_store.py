@@ -12,6 +12,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.messages.message import Message
 from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -82,6 +83,9 @@ class ReadableStore(Protocol):
 
     @property
     def query_message(self) -> Callable[..., QueryMessageResult]: ...
+
+    @property
+    def query_message_by_id(self) -> Callable[[str], Message | None]: ...
 
     @property
     def query_messages(self) -> Callable[..., QueryMessagesResult]: ...

@@ -212,6 +212,7 @@ ENTRIES: dict[str, Entry] = {
     "query": Entry(READ_ANY),
     "report": Entry(READ),  # a part that cannot be read has the error instead of its charts
     "sql": Entry(READ),
+    "trace": Entry(READ),
     # Spark
     "spark read": Entry(READ),
     "spark stream": Entry(READ),

@@ -409,8 +409,8 @@ def test_shells_complete_commands_and_options():
 
 def test_every_command_has_help():
     listed = [line.split()[0] for line in run("--help").stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
-    assert listed[:13] == [
-        "info", "ls", "du", "expire", "lag", "pending", "dlq", "offset", "query", "get", "cat", "count", "sql",
+    assert listed[:14] == [
+        "info", "ls", "du", "expire", "lag", "pending", "dlq", "trace", "offset", "query", "get", "cat", "count", "sql",
     ]  # fmt: skip
     assert "..." not in run("--help").stdout.split("Commands:")[1]
     for name in listed:

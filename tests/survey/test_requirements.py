@@ -223,6 +223,7 @@ CALLS = {
     "pending": [command("pending")],
     "query": [command("query", "--topic", "T", "--key", "key")],
     "report": [command("report")],
+    "trace": [command("trace", "--key", "key")],
     "spark read": [spark_read("read")],
     "spark stream": [spark_read("stream")],
     "spark table": [spark_read("read", table="index")],

@@ -168,7 +168,8 @@ def find_dead_letters(store: ReadableStore, wanted: DeadFilter, *, retry: bool) 
         if stored_topic.startswith(prefix):
             found = read_queue(store, stored_topic, queue_id)
             problems += found.problems
-            failed += [_describe(record, stored_topic, stored_topic.removeprefix(prefix)) for record in found.records]
+            name = stored_topic.removeprefix(prefix)
+            failed += [Failed(each, stored_topic, *group_and_topic(each.message, name)) for each in found.records]
     chosen = [each for each in failed if wanted.wants(each)][: wanted.limit]
     by_offset = _find_by_offset(store, chosen)
     by_key, reasons = _find_by_key(store, [each for each in chosen if each.record.message.phy_offset not in by_offset])
@@ -178,19 +179,19 @@ def find_dead_letters(store: ReadableStore, wanted: DeadFilter, *, retry: bool) 
     return DeadMessages(sorted(rows, key=lambda row: row.group), [*problems, *reasons])
 
 
-def _describe(record: QueueRecord, stored_topic: str, name: str) -> Failed:
-    """Return a message with its group and topic.
+def group_and_topic(message: Message, name: str) -> tuple[str, str | None]:
+    """Return the group of a message in a topic of retries or dead letters, and the topic to which it was sent.
 
     The topic of a revived popped message is a part of the name of its retry topic: "group_topic" or "group+topic".
-    Parameters: name: of the stored topic, without its prefix.
+    Parameters: name: of the retry topic, without its prefix.
     """
-    properties = record.message.properties
+    properties = message.properties
     topic = properties.get("RETRY_TOPIC") or properties.get("DLQ_ORIGIN_TOPIC")
     group = properties.get("ORIGIN_GROUP") or ""
     if group and name.startswith((f"{group}_", f"{group}+")):
-        return Failed(record, stored_topic, group, topic or name[len(group) + 1 :])
+        return group, topic or name[len(group) + 1 :]
     group, joint, rest = name.partition("+")  # no group has a "+" in its name
-    return Failed(record, stored_topic, group, topic or (rest if joint else None))
+    return group, topic or (rest if joint else None)
 
 
 # ---- origins -----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rocketstore.disk.rocksdb.rocks_database import KeyRange
 from rocketstore.java_text import parse_int, parse_long
@@ -40,13 +40,11 @@ def find_half(store: ReadableStore) -> Found:
     for queue_id in store.queue_ids(HALF_TOPIC):
         found = read_queue(store, HALF_TOPIC, queue_id, offsets.get(queue_id, 0))
         ops = read_queue(store, OP_TOPIC, queue_id)
-        settled = _offsets_in(record.message for record in ops.records)
+        settled = {offset for record in ops.records for offset in _offsets_in(record.message)}
         candidates += [
             _candidate_of(record.message, begin)
             for record, begin in _newest_copies(found.records)
-            if settled.isdisjoint(
-                {record.queue_offset, number_of(record.message, "TRAN_PREPARED_QUEUE_OFFSET", record.queue_offset)}
-            )
+            if settled.isdisjoint(_numbers_of(record.message, record.queue_offset))
         ]
         problems += [*found.problems, *ops.problems]
     return Found(find_undelivered(store, candidates), problems)
@@ -62,10 +60,15 @@ def _newest_copies(records: Iterable[QueueRecord]) -> list[tuple[QueueRecord, in
     return list(newest.values())
 
 
-def _offsets_in(ops: Iterable[Message]) -> set[int]:
-    """Return the queue offsets of half messages that op messages name. Source: TransactionalMessageUtil."""
-    texts = (text for op in ops for text in body_of(op).decode("utf-8", "replace").split(","))
+def _offsets_in(op: Message) -> set[int]:
+    """Return the queue offsets of half messages that an op message names. Source: TransactionalMessageUtil."""
+    texts = body_of(op).decode("utf-8", "replace").split(",")
     return {offset for text in texts if (offset := parse_long(text)) is not None}
+
+
+def _numbers_of(half: Message, queue_offset: int) -> set[int]:
+    """Return the queue offsets by which an op message may name a half message: its own, and that of its first copy."""
+    return {queue_offset, number_of(half, "TRAN_PREPARED_QUEUE_OFFSET", queue_offset)}
 
 
 def _candidate_of(message: Message, begin: int) -> Candidate:
@@ -129,3 +132,22 @@ def _check_times_of(rows: Iterable[Row]) -> dict[int, int]:
         for key, value in rows
         if key[LONG.size : LONG.size + 1] == b"@" and len(value) == CHECKS.size
     }
+
+
+# ---- op messages of given half messages ----------------------------------------------------------------------
+
+
+def find_op(store: ReadableStore, halves: Sequence[Message]) -> Message | None:
+    """Return the op message that closed one of the half messages of a transaction; None if there is none."""
+    in_files = [half for half in halves if half.topic == HALF_TOPIC]
+    for queue_id in dict.fromkeys(half.queue_id for half in in_files):
+        numbers = {number for half in in_files for number in _numbers_of(half, half.queue_offset)}
+        for record in read_queue(store, OP_TOPIC, queue_id).records:
+            if not numbers.isdisjoint(_offsets_in(record.message)):
+                return record.message
+    phy_offsets = {half.phy_offset for half in halves if half.topic == ROCKS_HALF_TOPIC}
+    for queue_id in store.queue_ids(ROCKS_OP_TOPIC) if phy_offsets else []:
+        for record in read_queue(store, ROCKS_OP_TOPIC, queue_id).records:
+            if number_of(record.message, "TRANS_OFFSET", -1) in phy_offsets:
+                return record.message
+    return None
