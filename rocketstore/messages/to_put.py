@@ -7,7 +7,16 @@ from rocketstore.kernels.message_slots import own_fields, set_fields
 from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, body_error_text
 from rocketstore.messages.message import Message
 
-PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
+PUT_FIELDS = [
+    "queue_id",
+    "queue_offset",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.completion import complete_groups
 from rocketstore.cli.options import (
     BODY_RULE,
     PATH,
@@ -44,6 +45,13 @@ format_option = click.option(
 @tier_options
 @compacted_option
 @selection_options
+@click.option(
+    "--dlq",
+    metavar="GROUP",
+    multiple=True,
+    shell_complete=complete_groups,
+    help="Only the dead letters of this consumer group: the topic %DLQ%GROUP. May be repeated.",
+)
 @unconsumed_options
 @format_option
 @containers_option

@@ -22,6 +22,12 @@ from rocketstore.limits import INT_MAX
 @click.argument("store", type=PATH)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
 @click.option("--keep-times", is_flag=True, help="Keep the store times and store hosts of SOURCE.")
+@click.option(
+    "--topic-map",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Put the messages of topic OLD into topic NEW, to be consumed again: '%DLQ%billing=Orders'. May be repeated.",
+)
 @click.option("--resume", is_flag=True, help="Continue an import that was interrupted.")
 @click.option("--force", is_flag=True, help="Start again, even if an interrupted import has stored rows.")
 @click.option("--small", is_flag=True, help="Make a store with small files instead of the sizes of a broker.")
@@ -42,6 +48,11 @@ def import_(ctx: click.Context, /, **options: Any) -> None:
 
     --resume continues an import after an interruption, after a row was corrected in SOURCE, or after SOURCE has grown.
     The stored rows must still be the first rows of SOURCE. They are not stored again.
+
+    --topic-map makes new messages: the properties that a broker adds for retries, delays and transactions are removed,
+    and so are reconsumeTimes. The unique key stays, and properties name the topic, the message id and the place of the
+    origin. The file config/rocketstore-redrive.jsonl of STORE keeps a message from being put twice. So the same command
+    may be run again, also after a kill.
     """
     from rocketstore.cli.transfer.import_ import run
 

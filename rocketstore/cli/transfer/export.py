@@ -56,6 +56,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import row_names
+from rocketstore.messages.topics import DEAD_LETTER_PREFIX
 from rocketstore.query.other_logs import OtherLog
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_count
@@ -86,6 +87,7 @@ def run(
     resume: bool,
     force: bool,
     rest: dict[str, Any] | None,
+    dlq: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
@@ -100,10 +102,14 @@ def run(
         raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    if rest is not None and (resume or any(value not in (None, (), False) for value in options.values())):
+    if rest is not None and (resume or dlq or any(value not in (None, (), False) for value in options.values())):
         raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
     if rest is not None and store.reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
+    if dlq:
+        if options["topic"]:
+            raise click.UsageError("--dlq and --topic: give only one of them")
+        options["topic"] = tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in dlq)
     conditions = scan_conditions(**options)
     wanted, problems = (None, []) if rest is None else find_unconsumed_offsets(store, rest)
     if wanted is not None:

@@ -21,6 +21,7 @@ from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.forms import format_of
+from rocketstore.cli.transfer.redrive import parse_topic_map, redrive
 from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
@@ -73,6 +74,7 @@ def run(
     store: Path,
     form: str | None,
     keep_times: bool,
+    topic_map: tuple[str, ...],
     resume: bool,
     force: bool,
     small: bool,
@@ -84,6 +86,12 @@ def run(
     """Run the command with the values of its options."""
     if resume and force:
         raise click.UsageError("--resume and --force: give only one of them")
+    if topic_map and (keep_times or resume or force):
+        raise click.UsageError("--topic-map puts each message once: give it without --keep-times, --resume and --force")
+    try:
+        topics = parse_topic_map(topic_map)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--topic-map") from None
     rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
@@ -95,7 +103,10 @@ def run(
     )
     try:
         with MessageStore.of_writing_entry("import", store, "a", config) as opened:
-            Import(opened, rows, start_import(opened, rows, keep_times, resume, force)).run()
+            if topics:
+                redrive(opened, rows, topics)
+            else:
+                Import(opened, rows, start_import(opened, rows, keep_times, resume, force)).run()
     except (OSError, StoreError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # the reason why the writer stopped
         if not isinstance(cause, OSError):
