@@ -198,6 +198,26 @@ def test_the_traces_of_clients_are_read_from_the_trace_topic(tmp_path):
     ]
 
 
+def test_entries_that_the_java_client_of_5_5_0_writes_are_read(tmp_path):
+    entries = [
+        "Pub|1000|R|P|T|U1|tag|k1 k2|10.0.0.1:10911|5|7|0|OFF|true$",
+        "SubBefore|2000|R|G|Q|U1|3|k1 k2$",
+        "SubAfter|Q|U1|7|true|k1 k2|0|3000|H$",
+        "EndTransaction|4000|R|P|T|U1|tag|k1 k2|10.0.0.1:10911|0|X|COMMIT_MESSAGE|false$",
+        "Recall|5000|R|P|T|U1|true$",
+    ]
+    body = "".join(entries).replace("|", "\1").replace("$", "\2")
+    with make(tmp_path / "store", Message("RMQ_SYS_TRACE_TOPIC", body, keys=["U1", "k1", "k2"])) as store:
+        found = [(event.kind, event.timestamp, event.group) for event in store.trace(uniq_key="U1")]
+    assert found == [
+        ("clientSent", 1000, "P"),
+        ("clientReceived", 2000, "G"),
+        ("clientConsumed", 3000, "H"),
+        ("clientEnded", 4000, "P"),
+        ("clientRecalled", 5000, "P"),
+    ]
+
+
 def test_the_newest_messages_of_a_key_are_traced(tmp_path):
     messages = [Message("T", b"x", keys="k", uniq_key=f"U{n}", born_timestamp=1000 + n) for n in range(5)]
     with make(tmp_path / "store", *messages) as store:

@@ -85,7 +85,8 @@ def _describe(entry: TraceEntry, groups: dict[str, str]) -> tuple[str, str, str,
         result = CONSUME_RESULTS[code] if code is not None and 0 <= code < len(CONSUME_RESULTS) else None
         detail = f"{result or _success(fields[4])} in {fields[3]} ms"
         time = fields[7] if len(fields) > 7 else ""
-        return CLIENT_CONSUMED, groups.get(fields[1], ""), time, detail
+        group = fields[8] if len(fields) > 8 else groups.get(fields[1], "")
+        return CLIENT_CONSUMED, group, time, detail
     if fields[0] == "EndTransaction":
         asked = ", asked by the broker" if fields[12] == "true" else ""
         return CLIENT_ENDED, fields[3], fields[1], f"{fields[11]}{asked}"
