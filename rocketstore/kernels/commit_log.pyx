@@ -190,7 +190,7 @@ cdef class RecordScanner:
 
     def gather(self, windows, const int32_t[::1] window_of,
                const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False):
-        """Collect the records at ``offsets``, in this order. Leave out an offset without a record.
+        """Collect the wanted records at ``offsets``, in this order. Leave out an offset without a record.
 
         Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1
         without one. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or the reason why the offset
@@ -230,7 +230,7 @@ cdef class RecordScanner:
                 continue
             statuses[i] = parse_at(data, 0, remaining, offsets[i], 0, self.todo, at_rest, &self.reader,
                                    &self.delays, &self.block[n])
-            if statuses[i] == RECORD_OK:
+            if statuses[i] == RECORD_OK and (self.record_filter is None or self.wants(&self.block[n])):
                 n += 1
             if n == BLOCK:
                 if not self.columns.append(self.block, n):
