@@ -49,6 +49,7 @@ from rocketstore.state.lock_file import StoreLock
 from rocketstore.text_values import Time, end_ms, epoch_ms
 
 ON_CORRUPT = ("raise", "skip")
+PLANS = "auto", "scan"
 
 
 @made_by("CommitLog.open(path)")
@@ -353,6 +354,7 @@ class CommitLog(Closable):
         batch_size: int = 16384,
         threads: int = 1,
         limit: int | None = None,
+        plan: Literal["auto", "scan"] = "auto",
     ) -> Scan:
         """Read all messages, or the messages that meet all conditions, in the order of the log.
 
@@ -375,6 +377,9 @@ class CommitLog(Closable):
         batch_size : messages in a batch at most.
         threads : how many parts of the log are read at the same time.
         limit : the largest number of messages; None for all.
+        plan : "auto": with ``topic``, a store reads only the records to which its queues lead, and the parts of the log
+            to which no queue leads, if these are few bytes. ``Scan.explain`` says whether it does. Then it notices no
+            damage in records of other topics. "scan": read the complete range of the log. A log alone always does so.
 
         Returns
         -------
@@ -388,6 +393,8 @@ class CommitLog(Closable):
         """
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
+        if plan not in PLANS:
+            raise ValueError(f"plan={plan!r}: must be one of {', '.join(map(repr, PLANS))}")
         require_int64(batch_size=batch_size, limit=0 if limit is None else limit)
         if batch_size < 1 or threads < 1:
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError
@@ -17,6 +19,7 @@ from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.chosen_records import ChosenRecords
 from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
@@ -26,6 +29,7 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of
+from rocketstore.text_values import format_count
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
@@ -37,6 +41,21 @@ class Skipped(NamedTuple):
     begin: int
     end: int
     error: CorruptFileError
+
+
+class ReadPlan(NamedTuple):
+    """How a scan reads a range of the log.
+
+    Attributes: records: those that it reads one by one; None: it reads the complete range. gaps: the ranges between
+    these records that it reads completely, physical offsets, ascending. why: the reason, as text.
+    """
+
+    records: ChosenRecords | None
+    gaps: Sequence[tuple[int, int]]
+    why: str
+
+
+Planner = Callable[[int, int, int | None], ReadPlan]
 
 
 class RowChoice(NamedTuple):
@@ -87,6 +106,7 @@ class Scan(ArrowStream):
         self._rows: RowChoice | None = None
         self._has_phy_offsets = True
         self._others: Callable[[], Iterable[Scan]] | None = None
+        self._planner: Planner | None = None
         self._log = log
         self._end_finder = end_finder
         self._fields = fields
@@ -101,19 +121,42 @@ class Scan(ArrowStream):
     def __iter__(self) -> Iterator[MessageBatch]:
         self.skipped = []
         self.bad_bodies = BadBodies()
-        self._log.refresh()
-        files = self._log.file_run.files
-        first = self._log.begin_in(files[0]) if files else 0
-        self.has_expired = self._begin is not None and self._begin < first
-        last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
-        begin = self.position = max(first, 0 if self._begin is None else self._begin)
-        end = self._stop = self._end_finder.find_scan_end(begin, last if self._end is None else min(self._end, last))
-        if self._end is not None and self._end < last:
-            end -= self._log.framing_at(end)  # an entry begins so many bytes before its record
-        batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+        bounds = self._find_bounds()
+        self.has_expired = self._begin is not None and self._begin < bounds.first
+        self.position, self._stop = bounds.begin, bounds.stop
+        batches = self._read_bounds(bounds)
         if self._others is not None:
             batches = chain(batches, self._read_others(self._others()))
         return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
+
+    def _find_bounds(self) -> Bounds:
+        self._log.refresh()
+        files = self._log.file_run.files
+        first = self._log.begin_in(files[0]) if files else 0
+        last = min(self._log.end_of(files[-1]) if files else 0, self._end_finder.find_limit())
+        begin = max(first, 0 if self._begin is None else self._begin)
+        stop = end = self._end_finder.find_scan_end(begin, last if self._end is None else min(self._end, last))
+        if self._end is not None and self._end < last:
+            end -= self._log.framing_at(end)  # an entry begins so many bytes before its record
+        return Bounds(first, begin, end, stop)
+
+    def _read_bounds(self, bounds: Bounds) -> Iterator[MessageBatch]:
+        _, begin, end, _ = bounds
+        plan = None if self._planner is None or begin >= end else self._planner(begin, end, self._limit)
+        if plan is not None and plan.records is not None:
+            return self._read_records(begin, end, plan.records, plan.gaps)
+        return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+
+    def explain(self) -> str:
+        """Return how an iteration would read the messages now, and why: as text.
+
+        A scan of a store with ``topic`` reads only the records to which the queues lead, and the parts of the log to
+        which no queue leads, if these are less than a fifth of the log. Otherwise it reads the log completely.
+        """
+        _, begin, end, _ = self._find_bounds()
+        if self._planner is None:
+            return f"reads {format_count(max(end - begin, 0), 'byte')} of the log: the queues are not used"
+        return self._planner(begin, end, self._limit).why
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
         yield from batches
@@ -142,6 +185,13 @@ class Scan(ArrowStream):
         Parameters: rows: None for all messages.
         """
         return self._with(_rows=rows)
+
+    def planned_by(self, planner: Planner) -> Scan:
+        """Return a scan of the same messages that need not read the complete log.
+
+        Parameters: planner: plans to read the records of a range, physical offsets; its last argument is the limit.
+        """
+        return self._with(_planner=planner)
 
     def without_phy_offsets(self) -> Scan:
         """Return a scan of the same messages, with null in place of their physical offsets."""
@@ -271,6 +321,43 @@ class Scan(ArrowStream):
         """Return whether a record is sound except for its CRC, which a running broker does not check."""
         return self._log.walk(self._log.scanner(()), offset, offset + 1) > offset
 
+    # ---- some records --------------------------------------------------------------------------------------
+
+    def _read_records(
+        self, begin: int, end: int, records: ChosenRecords, gaps: Sequence[tuple[int, int]]
+    ) -> Iterator[MessageBatch]:
+        """Yield the batches of chosen records, and of the gaps between them, in the order of the log.
+
+        If a record is not as the units of its queue describe it, the log is read completely from there on.
+        """
+        for gap_begin, gap_end in chain(gaps, [(end, end)]):
+            for part in records.between(begin, gap_begin).split(self._batch_size):
+                scanner = self._gather(part)
+                if scanner is None:
+                    yield from self._walk(int(part.phy_offsets[0]), end)
+                    return
+                self.position = part.end
+                yield from self._batches(scanner, self.bad_bodies)
+            if gap_begin < gap_end:
+                place = self._first(gap_begin) if gap_begin == begin else gap_begin
+                if (yield from self._walk(place, gap_end)) is None:
+                    return
+            begin = gap_end
+
+    def _gather(self, records: ChosenRecords) -> RecordScanner | None:
+        """Collect the wanted ones of chosen records. Return None if a record is not as its unit describes it."""
+        windows, window_of = self._log.windows_of(records.phy_offsets)
+        statuses = np.zeros(len(records), np.uint8)
+        checker = self._log.scanner(["queue_offset", "size"], record_filter=records.expected)
+        scanner = self._new_scanner(self._scanned)
+        for each in (checker, scanner):  # a unit is written when its record is complete, also if that ends in zeros
+            each.gather(windows, window_of, records.phy_offsets, statuses, at_rest=True)
+            if statuses.any():
+                return None
+        found = checker.take()
+        is_right = np.array_equal(found["queue_offset"], records.queue_offsets)
+        return scanner if is_right and np.array_equal(found["size"], records.sizes) else None
+
     # ---- several threads -----------------------------------------------------------------------------------
 
     def _read_ahead(self, offset: int, end: int) -> Iterator[MessageBatch]:
@@ -338,6 +425,18 @@ class Scan(ArrowStream):
         begin = "the beginning" if self._begin is None else f"{self._begin:,}"
         end = "the end" if self._end is None else f"{self._end:,}"
         return f"<Scan of {describe_log(self._log, self._end_finder)} from {begin} to {end}: {', '.join(self._fields)}>"
+
+
+class Bounds(NamedTuple):
+    """What an iteration reads, physical offsets: ``first``, where the log begins; from ``begin`` to before ``end``.
+
+    ``stop``: as ``end``, where the record of an entry would begin.
+    """
+
+    first: int
+    begin: int
+    end: int
+    stop: int
 
 
 @dataclass

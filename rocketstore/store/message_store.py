@@ -30,7 +30,7 @@ from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import text_list, text_set
+from rocketstore.messages.arguments import integer_list, text_list, text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
@@ -83,6 +83,7 @@ from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.overview.unconsumed import Unconsumed, find_unconsumed, parse_subscriptions
 from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import KINDS, PendingMessages
+from rocketstore.store.record_planner import RecordPlanner
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
@@ -127,6 +128,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
         scan = method(self.commit_log, *args, **conditions)
         if self.reads_other_logs and not is_part_of_log(args, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
+        scan = self._plan_by_queues(scan, conditions)
         warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or ())
         return scan
 
@@ -183,7 +185,8 @@ class MessageStore(Previewed, Closable):
         self._log = OpenedLog(places, config, writer, leftovers=leftovers)
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
-        self._views = StoreViews(self._log, self._index, StampedValues(places) if is_kept else None)
+        self._stamped = StampedValues(places) if is_kept else None
+        self._views = StoreViews(self._log, self._index, self._stamped)
         self._closed = False
 
     # ---- opening -------------------------------------------------------------------------------------------
@@ -493,6 +496,15 @@ class MessageStore(Previewed, Closable):
     # ---- scan ----------------------------------------------------------------------------------------------
 
     scan = method_of_log(CommitLog.scan)
+
+    def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
+        """Let a scan of topics read only the records to which the queues lead, where that is faster and complete."""
+        topics, queue_ids = text_list(conditions.get("topic"), "topic"), integer_list(conditions.get("queue_ids"))
+        reads_all = conditions.get("plan", "auto") == "scan" or conditions.get("verify_crc", False)
+        is_plain = self.mode == "r" and not (self.leftovers or self.reads_other_logs or is_remote(self.path))
+        if topics is None or reads_all or not is_plain:
+            return scan
+        return scan.planned_by(RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids))
 
     @property
     def reads_other_logs(self) -> bool:

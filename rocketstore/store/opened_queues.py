@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
+from dataclasses import replace
 from functools import partial
 
 from rocketstore.config import StoreConfig
@@ -168,6 +169,10 @@ class OpenedQueues:
             return LightQueuesBeside(self._in_files, self._open_database(formats.queue_database))
         return self._in_files
 
+    def find_file_queues(self) -> FileQueues | None:
+        """Return the queues in files, which end where their valid units end. None if queues are in a RocksDB."""
+        return None if self._find_formats().queue_database is not None else replace(self._in_files, find_log=no_log)
+
     @property
     def _in_files(self) -> FileQueues:
         directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
@@ -256,3 +261,7 @@ class OpenedQueues:
             while self._opened:
                 self._opened.popitem()[1].close()
             self._mappings.clear()
+
+
+def no_log() -> None:
+    """Return None: the log of queues whose end does not depend on a log."""

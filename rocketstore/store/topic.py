@@ -33,6 +33,7 @@ class ScanOptions(TypedDict, total=False):
     batch_size: int
     threads: int
     limit: int | None
+    plan: Literal["auto", "scan"]
 
 
 @made_by("store[name]")

@@ -1,0 +1,169 @@
+"""RecordPlanner: decides whether a scan of some topics reads the records to which the queues lead, or the whole log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import StoreError
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.kernels.record_filter import RecordFilter
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.chosen_records import ChosenRecords
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import StoreState
+from rocketstore.log.scan import ReadPlan
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
+from rocketstore.query.other_logs import choose_queues
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.covered_ranges import UNITS_AT_ONCE, find_covered_ranges
+from rocketstore.queue.file_queues import FileQueues
+from rocketstore.queue.queue_source import records_between
+from rocketstore.store.opened_queues import OpenedQueues
+from rocketstore.store.stamped_values import StampedValues
+from rocketstore.text_values import format_count
+
+MIN_RATIO = 5  # the log must have so many times the bytes that are read
+MAX_GAPS = 1024  # each gap takes some 50 microseconds
+MAX_KEPT_PATHS = 1024  # files of log and queues, and directories of queues, that are checked for changes
+COVERED = "covered ranges"  # the key of a kept value
+
+
+class CoveredRanges(NamedTuple):
+    """The ranges of the log that have no record without a unit, physical offsets, ascending.
+
+    ``used_end``: the end of the last record in them.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    used_end: int
+
+
+@dataclass(frozen=True)
+class RecordPlanner:
+    """Plans to read the messages of topics in a range of the log.
+
+    Records to which no unit of any queue leads are not left out: the ranges that have them are read completely. These
+    are, for example, messages of deleted topics or of an earlier life of a topic, and prepared and rolled back messages
+    of older releases.
+
+    Attributes: stamped: keeps which ranges have units; None to find them anew. queue_ids: None for all.
+    """
+
+    log: CommitLog
+    queues: OpenedQueues
+    stamped: StampedValues | None
+    topics: Sequence[str]
+    queue_ids: Iterable[int] | None
+
+    def __call__(self, begin: int, end: int, limit: int | None) -> ReadPlan:
+        """Return the plan for a range. Parameters: begin, end: physical offsets, bytes. limit: messages; None for all.
+
+        Source: none.
+        """
+        try:
+            return self._plan(begin, end, limit)
+        except (OSError, StoreError, ValueError) as error:
+            return scan_of(begin, end, f"the queues cannot be read: {error}")
+
+    def _plan(self, begin: int, end: int, limit: int | None) -> ReadPlan:
+        source = self.queues.find_file_queues()
+        if source is None:
+            return scan_of(begin, end, "the queues are not in files")
+        if self.log.reader.find_store_state() == StoreState.CRASHED:
+            return scan_of(begin, end, "the store crashed: messages may have no units")
+        if self.log.reader.framing:
+            return scan_of(begin, end, "the log is DLedger's")
+        records = self._choose_records(source, begin, end)
+        found = format_count(len(records), "record")
+        too_many = f"the queues lead to {found}, more than 1 / {MIN_RATIO} of these bytes"
+        if records.count_bytes() * MIN_RATIO >= end - begin:
+            return scan_of(begin, end, too_many)
+        if limit is not None and 0 < limit <= len(records):
+            stop = int(records.phy_offsets[limit - 1])
+            if (stop - begin) * MIN_RATIO < end - begin:
+                return scan_of(begin, end, f"the first {format_count(limit, 'message')} may be near its beginning")
+        covered = self._find_covered(source)
+        if self.log.reader.find_store_state() != StoreState.STOPPED:  # units may have been added since
+            records = self._choose_records(source, begin, end)
+        gaps = find_gaps(covered.ranges, begin, end)
+        # While a broker runs, the last file may have no records behind the last unit: only its first bytes are read.
+        scanned = sum(stop - start for start, stop in gaps if stop < end or self.log.reader.begins_record(start))
+        size = max(min(end, covered.used_end) - begin, scanned)
+        if len(gaps) > MAX_GAPS or scanned * MIN_RATIO >= size:
+            return scan_of(begin, end, f"no units lead to {format_count(scanned, 'byte')} of them")
+        if (records.count_bytes() + scanned) * MIN_RATIO >= size:
+            return scan_of(begin, end, too_many)
+        note = f"reads {found} to which the queues lead, and {format_count(scanned, 'byte')} to which no queue leads"
+        return ReadPlan(records, gaps, f"{note}, of {format_count(size, 'byte')} of the log")
+
+    def _choose_records(self, source: FileQueues, begin: int, end: int) -> ChosenRecords:
+        """Return the records of a range to which the queues of the topics lead."""
+        columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
+        for _, queue in open_queues(source, choose_queues(source.queues(), self.topics, self.queue_ids)):
+            for units in records_between(queue, max(queue.min_queue_offset, 0), queue.max_queue_offset, UNITS_AT_ONCE):
+                wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
+                columns.append((units.phy_offsets[wanted], units.sizes[wanted], units.queue_offsets[wanted]))
+        phy_offsets, sizes, queue_offsets = map(np.concatenate, zip(*columns, strict=True))
+        order = np.argsort(phy_offsets, kind="stable")  # it merges the queues, which are in order
+        expected = RecordFilter(self.topics, self.queue_ids)
+        return ChosenRecords(phy_offsets[order], sizes[order], queue_offsets[order], expected)
+
+    def _find_covered(self, source: FileQueues) -> CoveredRanges:
+        kept: CoveredRanges | None = None if self.stamped is None else self.stamped.find(COVERED)
+        if kept is not None:
+            return kept
+        time = None if self.stamped is None else self.stamped.begin()
+        reader, log_files = self.log.reader, self.log.file_run.files
+        files = [(reader.begin_in(file), reader.end_of(file)) for file in log_files]
+        paths = [file.path for file in log_files]
+        ranges = find_covered_ranges(own_queues(source, paths), files)
+        used_end = ranges[-1][1] if ranges else 0
+        if ranges and reader.find_store_state() == StoreState.STOPPED and self._is_end(used_end):
+            ranges[-1] = ranges[-1][0], files[-1][1]
+        found = CoveredRanges(ranges, used_end)
+        if self.stamped is not None and len(paths) <= MAX_KEPT_PATHS:
+            self.stamped.keep(COVERED, found, paths, time)
+        return found
+
+    def _is_end(self, phy_offset: int) -> bool:
+        """Return whether no record begins at an offset or behind it."""
+        reader = self.log.reader
+        return not reader.begins_record(phy_offset) and reader.find_later(phy_offset, LONG_MAX) is None
+
+
+def open_queues(source: FileQueues, names: Sequence[QueueId]) -> Iterator[tuple[QueueId, ConsumeQueue]]:
+    """Yield queues, each open until the next one is requested."""
+    for name in names:
+        queue = source.open(*name)
+        if queue is not None:
+            with closing(queue):
+                yield name, queue
+
+
+def own_queues(source: FileQueues, paths: list[StorePath]) -> Iterator[ConsumeQueue]:
+    """Yield all queues but light queues, whose units lead to records of other queues. Add their paths to ``paths``."""
+    names = [name for name in source.queues() if not name.topic.startswith(LIGHT_QUEUE_PREFIX)]
+    for _, queue in open_queues(source, names):
+        paths += [queue.directory, *(file.path for file in queue.run.files)]
+        yield queue
+
+
+def find_gaps(covered: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the ranges from ``begin`` to ``end`` that are not in ``covered``; all ascend."""
+    gaps = []
+    for start, stop in covered:
+        if begin < min(start, end):
+            gaps.append((begin, min(start, end)))
+        begin = max(begin, stop)
+    return [*gaps, (begin, end)] if begin < end else gaps
+
+
+def scan_of(begin: int, end: int, why: str) -> ReadPlan:
+    """Return the plan to read a range completely, for a reason."""
+    return ReadPlan(None, [], f"reads {format_count(max(end - begin, 0), 'byte')} of the log: {why}")
