@@ -30,6 +30,7 @@ from rocketstore.state.rocksdb import ALL_IN_ONE, VERSION_2
 PARTS = {TOPICS: "topics", GROUPS: "consumer groups", OFFSETS: "consumer offsets"}
 FAMILIES = {TOPICS: "topic", GROUPS: "subscriptionGroup", OFFSETS: "consumerOffset"}  # of the single database
 DEFAULT_FAMILY, FORBIDDEN_FAMILY = "default", "forbidden"
+FORBIDDEN_TABLE = "forbiddenTable"  # of subscriptionGroup.json
 # Version 2: numbers of tables. Source: TableId, RecordPrefix, SerializationType.
 TABLE_IDS = {OFFSETS: 1, TOPICS: 3, GROUPS: 4}
 TABLE_PREFIX, RECORD_PREFIX, AS_JSON = 1, 2, b"\x01"
@@ -58,10 +59,10 @@ class RocksTables:
         """
         if TOPICS not in self.databases:
             return self.files.read_topics(must_be_good=must_be_good)
-        topics, _, problems = self._read(TOPICS)
-        if must_be_good and problems:
-            raise StoreError(f"{problems[0].path}: {problems[0].what}")
-        return topics
+        table = self._read(TOPICS)
+        if must_be_good and table.problems:
+            raise StoreError(f"{table.problems[0].path}: {table.problems[0].what}")
+        return table.typed
 
     def read_declared_topics(self) -> set[str]:
         """Return the names of the topics that exist now; empty if that is unknown.
@@ -72,8 +73,8 @@ class RocksTables:
             return self.files.read_declared_topics()
         if self.databases[TOPICS].name == VERSION_2:
             return set()
-        topics, _, problems = self._read(TOPICS)
-        return set() if problems else {*topics}
+        table = self._read(TOPICS)
+        return set() if table.problems else {*table.typed}
 
     def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
         """Read the pull offsets of consumerOffset.json; empty if the consumer offsets are in RocksDB."""
@@ -85,8 +86,9 @@ class RocksTables:
         tables, problems = {}, list(contents.problems)
         for file in PARTS:
             if file in self.databases:
-                tables[file], _, found = self._read(file)
-                problems += found
+                table = self._read(file)
+                tables[file] = table.typed
+                problems += table.problems
         return replace(
             contents,
             topics=tables.get(TOPICS, contents.topics),
@@ -106,22 +108,26 @@ class RocksTables:
 
         A member that cannot be decoded is left out.
         """
-        _, members, problems = self._read(file)
-        if problems and not members:
+        table = self._read(file)
+        if not table.is_complete or (table.problems and not table.members):
             return None
-        root = {TABLE_NAMES[file]: members}
-        if file == GROUPS and self.databases[file].name != VERSION_2:
-            with RocksDatabase(self.databases[file], remote_copy_limit=self.remote_copy_limit) as database:
-                rows = (row for rows in database.read(FORBIDDEN_FAMILY, KeyRange()) for row in rows)
-                root["forbiddenTable"] = {key.decode(): parse_json(value) for key, value in rows}
+        root = {TABLE_NAMES[file]: table.members}
+        if self._has_forbidden(file):
+            root[FORBIDDEN_TABLE] = table.forbidden
         return root
+
+    def _has_forbidden(self, file: str) -> bool:
+        """Return whether the RocksDB of a file also has the table of what consumer groups may not read."""
+        return file == GROUPS and self.databases[file].name != VERSION_2
 
     def _read(self, file: str) -> _Table:
         """Read a table. A member that cannot be decoded is left out."""
         directory, what = self.databases[file], PARTS[file]
         table: dict[str, Any] = {}
         members: dict[str, Any] = {}
+        forbidden: dict[str, Any] = {}
         problems = []
+        is_complete = False
         try:
             with RocksDatabase(directory, remote_copy_limit=self.remote_copy_limit) as database:
                 for key, value in _rows_of(database, directory.name, file):
@@ -132,20 +138,32 @@ class RocksTables:
                     except (ValueError, RecursionError) as error:
                         problem = f"{short(key)} of the {what} cannot be decoded: {error}"
                         problems.append(ConfigProblem(directory, problem))
+                for key, value in _forbidden_rows(database) if self._has_forbidden(file) else ():
+                    try:
+                        forbidden[key.decode()] = parse_json(value)
+                    except (ValueError, RecursionError) as error:
+                        problem = f"{short(key)} of {FORBIDDEN_TABLE} cannot be decoded: {error}"
+                        problems.append(ConfigProblem(directory, problem))
+                is_complete = True
         except CorruptFileError as error:
             problems.append(ConfigProblem(directory, f"the {what} cannot be read: {error.reason}"))
         except (StoreError, OSError) as error:
             reason = text_of(error).removeprefix(f"{directory}: ")
             problems.append(ConfigProblem(directory, f"the {what} are in this RocksDB, which is not read: {reason}"))
-        return _Table(table, members, problems)
+        return _Table(table, members, forbidden, problems, is_complete)
 
 
 class _Table(NamedTuple):
-    """A table of RocksDB. Attributes: typed: as TYPED_FILES decodes it. members: as JSON."""
+    """A table of RocksDB. Attributes: typed: as TYPED_FILES decodes it. members: as JSON.
+
+    forbidden: of the consumer groups, the JSON of what they may not read, by group. is_complete: all rows were read.
+    """
 
     typed: dict[str, Any]
     members: dict[str, Any]
+    forbidden: dict[str, Any]
     problems: list[ConfigProblem]
+    is_complete: bool
 
 
 def _merge(table: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -164,6 +182,11 @@ def _rows_of(database: RocksDatabase, directory: str, file: str) -> Iterator[tup
     else:
         family, keys = FAMILIES[file] if directory == ALL_IN_ONE else DEFAULT_FAMILY, KeyRange()
     for rows in database.read(family, keys):
+        yield from rows
+
+
+def _forbidden_rows(database: RocksDatabase) -> Iterator[tuple[bytes, bytes]]:
+    for rows in database.read(FORBIDDEN_FAMILY, KeyRange()):
         yield from rows
 
 

@@ -8,6 +8,8 @@ import pytest
 from support.rocks import make_rocksdb
 
 from rocketstore import BrokerConfig, StoreConfig, StoreError
+from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
+from rocketstore.errors import CorruptFileError
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.places import StorePlaces
 
@@ -123,6 +125,31 @@ def test_a_row_that_cannot_be_decoded_is_a_problem_and_the_others_are_read(tmp_p
         *(("consumerOffsets", repr(key)) for key in (b"T@g", b"U@g")),
     ]
     assert found.consumer_offsets["audit"] == {"Orders": {0: 0}}
+
+
+def test_a_forbidden_row_that_cannot_be_decoded_is_a_problem_and_left_out(tmp_path):
+    forbidden = {b"g1": b'{"Orders":1}', b"g2": b"{", b"\xff": b"{}"}
+    make_rocksdb(tmp_path / "config" / "subscriptionGroups", {"default": rows(GROUPS), "forbidden": forbidden})
+    tables = open_tables(StorePlaces.of(tmp_path))
+    root = tables.read_json("subscriptionGroup.json")
+    assert {*root["subscriptionGroupTable"]} == {*GROUPS}
+    assert root["forbiddenTable"] == {"g1": {"Orders": 1}}
+    assert [problem.what.split(" ")[0] for problem in tables.check()] == ["b'g2'", r"b'\xff'"]
+
+
+def test_a_table_that_is_read_in_part_is_not_given_as_json(tmp_path, monkeypatch):
+    make_version_1(tmp_path / "config")
+    tables, read = open_tables(StorePlaces.of(tmp_path)), RocksDatabase.read
+
+    def fail_later(database, family, *ranges, **options):
+        yield from read(database, family, *ranges, **options)
+        if family == "forbidden":
+            raise CorruptFileError(database.path, 0, "RocksDB", "a block is damaged")
+
+    monkeypatch.setattr(RocksDatabase, "read", fail_later)
+    assert tables.read_json("topics.json") is not None
+    assert tables.read_json("subscriptionGroup.json") is None
+    assert [problem.what for problem in tables.check()] == ["the consumer groups cannot be read: a block is damaged"]
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
