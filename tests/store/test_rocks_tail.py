@@ -37,7 +37,7 @@ def cut_store(unpacked, tmp_path):
     def cut(name, part):
         root, rows = unpacked(name)
         copy = shutil.copytree(root, tmp_path / f"{name}-{part}")
-        units, ends = rocks.without_tail(rows["default"], rows["offset"], part)
+        units, ends = rocks.without_tail(rows["default"], part)
         rocks.replace_rocksdb(directory_of(copy), {"default": units, "offset": ends})
         return copy
 
@@ -150,7 +150,7 @@ def test_a_wrong_checkpoint_hides_no_unit_of_rocksdb(unpacked, answers_of, tmp_p
 def test_a_topic_that_was_created_again_in_the_tail_has_only_its_new_messages(unpacked, tmp_path):
     root, rows = unpacked("rocksdb-cq")
     copy = shutil.copytree(root, tmp_path / "store")
-    units, ends = rocks.without_tail(rows["default"], rows["offset"], 0.5)
+    units, ends = rocks.without_tail(rows["default"], 0.5)
     name = rocks.topic_key("Plain") + struct.pack(">i", 0) + b"\x01"
     older = sorted(key for key in units if key.startswith(name))
     raised = {rocks.unit_key("Plain", 0, 5000 + number): units.pop(key) for number, key in enumerate(older)}

@@ -63,7 +63,7 @@ def end_key(topic, queue_id, mark=b"max"):
     return topic_key(topic) + mark + b"\x01" + struct.pack(">i", queue_id)
 
 
-def without_tail(units, ends, part):
+def without_tail(units, part):
     """The rows of queues as a live broker left them on the disk: the last units are only in its memory.
 
     Parameters: part: of the records, whose units are on the disk, 0.0 to 1.0.

@@ -123,7 +123,7 @@ def test_a_queue_of_units_that_are_of_another_queue_is_found(store):
     leads = f"leads to the record of Plain/0 at {phy_offset}"
     assert ("rocksdb-unit-extra", f"Ghost/5 at queue offset 8: {leads}") in kinds
     assert ("rocksdb-unit-extra", "Ghost/5 at queue offset -3: its values are impossible") in kinds
-    assert ("rocksdb-queue-end", "Ghost/5: no end of it is noted, and its last unit is at 8") in kinds
+    assert ("rocksdb-queue-end", "Ghost/5: no end of it is stored, and its last unit is at 8") in kinds
 
 
 def test_units_behind_the_end_of_the_log_are_leftovers(store):
@@ -143,8 +143,14 @@ def test_a_noted_end_that_is_not_that_of_the_last_unit_is_found(store, differenc
     assert f"queue offset {last + difference}" in detail
 
 
+def test_nothing_more_is_compared_after_a_unit_that_cannot_be_read(store):
+    del store.units[store.plain[1]]
+    store.units[rocks.unit_key("Plain", 0, LAST)] = b"short"
+    assert {kind for kind, _ in found_in(store.verify())} == {"rocksdb-damaged"}
+
+
 def test_records_behind_the_checkpoint_of_rocksdb_wait_for_their_dispatch(store):
-    store.units, store.ends = rocks.without_tail(store.units, store.ends, 0.5)
+    store.units, store.ends = rocks.without_tail(store.units, 0.5)
     report = store.verify()
     assert {kind for kind, _ in found_in(report)} == {"rocksdb-behind"}
     assert report.ok

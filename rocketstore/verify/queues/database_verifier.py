@@ -85,7 +85,7 @@ class DatabaseVerifier:
     ``compare`` runs in several threads, one chunk of the log each. ``merge`` gets the results in the order of the log.
     After an error of the RocksDB, nothing more of it is compared: the finding says so.
 
-    Attributes: queues: those that RocksDB notes, with their ends, when the verification began.
+    Attributes: queues: those whose ends RocksDB had stored when the verification began, with their last units.
     """
 
     def __init__(self, units: RocksUnits, log: CommitLog, findings: Findings, *, is_served: bool) -> None:
@@ -147,7 +147,7 @@ class DatabaseVerifier:
             queue.missing.append(Missing(*(column[~is_behind] for column in missing)))
 
     def end(self, queue: QueueId) -> int:
-        """Return the queue offset behind the last unit that RocksDB notes, 0 without one."""
+        """Return the queue offset after the stored end of a queue, 0 without one."""
         last = self.queues.get(queue)
         return 0 if last is None else last.queue_offset + 1
 
@@ -160,17 +160,26 @@ class DatabaseVerifier:
         """
         if not self.is_readable:
             return
+        firsts = self._check_queues(log)
+        if firsts is None:
+            return
+        for queue, checked in sorted(self._checked.items()):
+            if self.is_served or queue in firsts:
+                self._add_behind(queue, checked)
+                self._add_missing(queue, checked, lives, firsts.get(queue, 0))
+
+    def _check_queues(self, log: ComparedLog) -> dict[QueueId, int] | None:
+        """Check all queues, and return the first queue offset of each. None if the RocksDB cannot be read."""
         firsts: dict[QueueId, int] = {}
         with self.findings.reporting_errors(self.path, DAMAGED):
             for queue in self.units.find_stored_queues():
                 firsts[queue] = self._check_queue(queue, log)
             for queue, last in self.queues.items():
                 if queue not in firsts and last.phy_offset >= log.begin:
-                    self._add_end(queue, f"its end is noted at queue offset {last.queue_offset}, and it has no unit")
-        for queue, checked in sorted(self._checked.items()):
-            if self.is_served or queue in firsts:
-                self._add_behind(queue, checked)
-                self._add_missing(queue, checked, lives, firsts.get(queue, 0))
+                    self._add_end(queue, f"its end is stored at queue offset {last.queue_offset}, and it has no unit")
+            return firsts
+        self.is_readable = False
+        return None
 
     def sample(self, log: ComparedLog) -> None:
         """Check the first and the last unit of each queue, and report records without a unit within their queue."""
@@ -190,7 +199,7 @@ class DatabaseVerifier:
                 self._add_records(queue, Missing(*(column[is_within] for column in missing)))
 
     def _check_queue(self, queue: QueueId, log: ComparedLog) -> int:
-        """Check the units of a queue that belong to no record, and its noted end. Return its first queue offset."""
+        """Check the units of a queue that belong to no record, and its stored end. Return its first queue offset."""
         covered, first, last = self._checked[queue].covered, -1, -1
         for offsets, units in self.units.read_every_unit(queue):
             first = int(offsets[0]) if first < 0 else first
@@ -199,12 +208,12 @@ class DatabaseVerifier:
             for at in range(0, len(left), BLOCK):
                 some = left[at : at + BLOCK]
                 self._check_units(queue, offsets[some], units[some], log)
-        noted = self.queues.get(queue)
-        if noted is None or noted.queue_offset < last:
-            text = "no end of it is noted" if noted is None else f"its end is noted at queue offset {noted[1]}"
+        end = self.queues.get(queue)
+        if end is None or end.queue_offset < last:
+            text = "no end of it is stored" if end is None else f"its end is stored at queue offset {end.queue_offset}"
             self._add_end(queue, f"{text}, and its last unit is at {last}")
-        elif log.begin <= noted.phy_offset < log.end and noted.queue_offset > last:
-            self._add_end(queue, f"its end is noted at queue offset {noted.queue_offset}, its last unit is at {last}")
+        elif log.begin <= end.phy_offset < log.end and end.queue_offset > last:
+            self._add_end(queue, f"its end is stored at queue offset {end.queue_offset}, its last unit is at {last}")
         return first
 
     def _check_units(self, queue: QueueId, offsets: np.ndarray, units: np.ndarray, log: ComparedLog) -> None:
