@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.store_path import StorePath
@@ -23,14 +22,7 @@ def index_headers(directory: StorePath) -> list[IndexHeader]:
     return [read_header(path) for path in index_paths(directory)] if directory.is_dir() else []
 
 
-def zone_of(tz: str | None) -> ZoneInfo | None:
-    try:
-        return None if tz is None else ZoneInfo(tz)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
-
-
-def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
+def name_index_files(made: Path, named: Path, zone: tzinfo | None) -> None:
     """Move index files to another directory, and name each by the store time of its first item, in ascending order."""
     make_directory(named)
     if not made.is_dir():

@@ -8,9 +8,9 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import NamedTuple, Self
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from rocketstore.rebuild.files import (
     require_replaceable,
     swap,
     take_back,
-    zone_of,
 )
 from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
@@ -63,6 +62,7 @@ from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.requirements import begin_entry, locked
 from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, suppose_sizes, with_default_sizes
 from rocketstore.survey.survey import Survey, survey_store
+from rocketstore.text_values import find_time_zone
 
 STAGING = "rocketstore-rebuild"
 INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
@@ -148,7 +148,7 @@ def rebuild(
         raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topic is None, topics_of(topic), out is None)
     survey = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
-    options = RebuildOptions(memory, threads or os.cpu_count() or 1, zone_of(tz), progress, deleted)
+    options = RebuildOptions(memory, threads or os.cpu_count() or 1, find_time_zone(tz), progress, deleted)
     if out is not None:
         report = Rebuilder.of(survey, build, options).build_in(local_path(out))
     else:
@@ -178,7 +178,7 @@ class RebuildOptions(NamedTuple):
 
     memory: int = 0
     threads: int = 1
-    zone: ZoneInfo | None = None
+    zone: tzinfo | None = None
     progress: Progress | None = None
     deleted: bool = False
 
@@ -191,14 +191,13 @@ class Rebuilder:
     build: Build
     known: StoreConfig
     options: RebuildOptions
-    shown_sizes: Collection[str]  # the names of the sizes that are given, or that files show for certain
+    shown_sizes: Collection[str]  # the names of those sizes that are given, or that files show for certain
     settings: BrokerSettings[StoreConfig] = field(init=False)  # ``known`` with the settings that the store's units show
     config: SizedConfig = field(init=False)  # these settings, with all sizes
     assumed: Assumptions = field(init=False)
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
-    assumed_sizes: Sequence[str] = ()  # the names of the other sizes with which files are made
     unreadable: Sequence[str] = ()  # in words: records that the release cannot read
     rest_assumptions: Sequence[str] = ()  # of the recovery of the parts that are not built
 
@@ -208,11 +207,11 @@ class Rebuilder:
         self.config = with_default_sizes(self.settings.config)
         self.assumed = Assumptions(self.settings)
         tables = open_tables(self.places, self.known)
-        # They have the types of queues. A broker with topics in RocksDB has no queues of another type.
+        # The topics tell which queues are batch queues. If RocksDB has the topics, the directories also show it.
         is_unread = TOPICS in self.survey.formats.config_databases and find_missing_reader() is not None
         self.topics = tables.read_topics(must_be_good=not is_unread)
         self.batches = batch_topics(self.topics)
-        if self.survey.formats.config_databases:  # topics with queue types are in RocksDB: take them from directories
+        if self.survey.formats.config_databases:
             for places in (self.places, staged):
                 self.batches |= {*topics_in(places.queues(BatchConsumeQueue))}
 
@@ -245,16 +244,25 @@ class Rebuilder:
 
         A store whose queues are not in files shows none. In a new directory its queues get the default sizes.
         """
+        names = self._written_sizes()
+        if self.build.is_in_place or not needs_broker_files(self.survey):
+            require_sizes(self.places, self.known, names)
+        _, batch, _ = QUEUE_SIZES
+        if batch in names:
+            require_batch_size(self.config)
+
+    @property
+    def assumed_sizes(self) -> list[str]:
+        """The names of the sizes with which files are made, and which no file shows for certain."""
+        return [name for name in self._written_sizes() if name not in self.shown_sizes]
+
+    def _written_sizes(self) -> list[str]:
+        """Return the names of the sizes with which files are made."""
         build, (plain, batch, ext) = self.build, QUEUE_SIZES
         has_queues = build.consume_queue or build.is_in_place
         has_index = build.index or (build.is_in_place and self.config.message_index_enable)
         names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
-        names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
-        self.assumed_sizes = [name for name in names if name not in self.shown_sizes]
-        if self.build.is_in_place or not needs_broker_files(self.survey):
-            require_sizes(self.places, self.known, names)
-        if batch in names:
-            require_batch_size(self.config)
+        return names + [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in an empty directory, or in one that has only what a killed call left there."""

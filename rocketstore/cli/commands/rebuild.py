@@ -19,13 +19,12 @@ from rocketstore.cli.options import (
     write_elsewhere_option,
 )
 from rocketstore.limits import LONG_MAX
+from rocketstore.text_values import find_time_zone
 
 
 def check_zone(text: str) -> None:
     """Raise ValueError for an unknown time zone."""
-    from rocketstore.rebuild.files import zone_of
-
-    zone_of(text)
+    find_time_zone(text)
 
 
 @click.command()

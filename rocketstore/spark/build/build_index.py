@@ -17,7 +17,6 @@ from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.build import Build
-from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import Rebuilder, RebuildOptions
 from rocketstore.recovery.settings import warn_of
 from rocketstore.spark.build.directories import BuildReport, new_place, working_directories
@@ -25,6 +24,7 @@ from rocketstore.spark.build.index_files import IndexForm, build_files, plan_fil
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
 from rocketstore.survey.requirements import begin_entry
+from rocketstore.text_values import find_time_zone
 
 MODES = ("auto", "rescan", "spill")
 
@@ -92,7 +92,7 @@ def build_index(
         raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
     if mode == "auto":
         mode = "spill" if is_remote(to_path(store)) else "rescan"
-    options = RebuildOptions(zone=zone_of(tz))
+    options = RebuildOptions(zone=find_time_zone(tz))
     survey = begin_entry("spark build_index", store, config)
     rebuilder = Rebuilder.of(survey, Build(False, True, None, False), options)
     sizes = rebuilder.config

@@ -20,12 +20,12 @@ from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.index.geometry import checked_geometry
 from rocketstore.index.index_directory import index_paths
-from rocketstore.rebuild.files import zone_of
 from rocketstore.spark.build.directories import BuildReport, new_place, working_directories
 from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
 from rocketstore.spark.build.spill import ORDINAL, Spill, check_order, read_entries, write_spill
 from rocketstore.spark.build.tasks import attempt_name, schema_of
 from rocketstore.spark.lookup.udfs import hash_keys
+from rocketstore.text_values import find_time_zone
 
 
 def write_index(
@@ -81,7 +81,7 @@ def write_index(
     out = new_place(out)
     Compat.of(compat)  # raises ValueError for an unknown release
     form = IndexForm(checked_geometry(hash_slot_num, index_num), compat)
-    zone = zone_of(tz)
+    zone = find_time_zone(tz)
     items, labels = index_items(
         df, key=key, phy_offset=phy_offset, store_timestamp=store_timestamp, topic=topic, ordinal=ordinal
     )
