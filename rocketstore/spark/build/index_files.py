@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def build_file(
     return planned
 
 
-def publish_index(directories: BuildDirectories, out: Path, zone: ZoneInfo | None) -> None:
+def publish_index(directories: BuildDirectories, out: Path, zone: tzinfo | None) -> None:
     """Give the index files their names, and rename their directory to ``out``."""
     finished, named = directories.work / "done", directories.work / "named"
     directories.files.rename(finished)  # late attempts can no longer add files
