@@ -38,7 +38,7 @@ INTERNAL = {
     "Message": "of_fields",
     "MessageBatch": "stored_columns to_put",
     "MessageStore": (
-        "find_commit_log find_compacted_queues find_missing_units formats is_bounded leave_out_compacted "
+        "find_commit_log find_compacted_queues describe_missing_units formats is_bounded leave_out_compacted "
         "find_other_sources of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
     ),
     "PutMessagesResult": "join of",

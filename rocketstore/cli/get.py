@@ -20,6 +20,7 @@ from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_unknown_queue
+from rocketstore.store.readable_store import log_of
 from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.tier_queue import TierQueue
 
@@ -46,11 +47,11 @@ def run(
         reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tag)
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     queue = store.consume_queue(topic, queue_id)
-    log = store.commit_log if queue.log is None else queue.log
+    log = log_of(store, queue)
     bad_bodies = BadBodies()
     batches = log.reader.with_bodies(found.messages, INT_MAX, bad_bodies)
     conditions = {"topic": (topic,), "queue_ids": (queue_id,), "tag": tag}
-    # In a light queue, messages have the topics and the offsets of their own queues.
+    # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
     messages = [
         message
         for batch in view.messages(log, batches)
@@ -66,7 +67,7 @@ def describe_damage(store: MessageStore, queue: StoredQueue, name: QueueId, begi
     """Return a text for each unit of a range of queue offsets that leads to no record of the queue."""
     problems = []
     for part in parts_of(queue):
-        log = store.commit_log if part.log is None else part.log
+        log = log_of(store, part)
         has_own_log = part.is_compacted or isinstance(part, TierQueue)
         first, last = max(begin, part.min_queue_offset), min(end, part.max_queue_offset)
         units = part[first : max(first, last)]
@@ -93,8 +94,8 @@ def damaged_units(
 ) -> list[tuple[int, int, str]]:
     """Return queue offset, physical offset and problem of each unit that leads into the log to no record of the queue.
 
-    Units that lead behind the end of the commit log are leftovers of a crash. Those of a queue with a log of its own
-    are damaged, too.
+    A unit that leads behind the end of the commit log is a leftover of a crash, and is not returned. In a queue with a
+    log of its own, a unit that leads behind the end of that log is damaged.
     """
     batch, statuses = log.find_messages(units.phy_offsets, columns=["topic", "queue_id", "properties"])
     has_expired = (units.phy_offsets < log.min_phy_offset) & ~(has_own_log & (units.phy_offsets < 0))

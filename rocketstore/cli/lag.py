@@ -47,16 +47,7 @@ def run(
         write_rows(rows, view, for_people, columns=LAGS)
     if totals or (is_table(view.output_format) and view.columns is None):
         write_rows(sums, view, totals_for_people, columns=LAG_TOTALS)
-    light = store.formats.problems()  # one sentence for all light queues
-    are_light = [
-        bool(light) and entry.max_offset is None and entry.topic.startswith(LIGHT_QUEUE_PREFIX) for entry in lags
-    ]
-    problems += light if any(are_light) else []
-    problems += [
-        entry.problem
-        for entry, is_light in zip(lags, are_light, strict=True)
-        if entry.problem is not None and not is_light
-    ]
+    problems += describe_problems(store, lags)
     if not lags and not problems:
         text = f"{store.path}: {nothing_saved(config, group)}"
         if is_empty(store):
@@ -64,6 +55,19 @@ def run(
         else:
             note(text)
     finish_checked(problems, fail_if, rows, sums)
+
+
+def describe_problems(store: MessageStore, lags: Sequence[ConsumerLag]) -> list[str]:
+    """Return the problems of queues. Light queues that cannot be read share one problem, that of the store."""
+    store_problems = store.formats.problems()
+    if not store_problems or not any(map(is_unread_light_queue, lags)):
+        return [lag.problem for lag in lags if lag.problem is not None]
+    others = [lag.problem for lag in lags if lag.problem is not None and not is_unread_light_queue(lag)]
+    return [*store_problems, *others]
+
+
+def is_unread_light_queue(lag: ConsumerLag) -> bool:
+    return lag.max_offset is None and lag.topic.startswith(LIGHT_QUEUE_PREFIX)
 
 
 def show_queues(store: MessageStore, problems: Sequence[object], view: RowsView) -> None:

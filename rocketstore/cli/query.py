@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,7 +178,7 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
     what = "all messages" if others else "the log"
     of_log = " of the log" if others else ""
-    problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} mends the index{of_log}"
+    problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} rebuilds the index{of_log}"
     return AnswerToShow(found, [problem])
 
 
@@ -191,16 +191,17 @@ def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int
         return []
     by = "store_timestamp" if store.reads_other_logs else "phy_offset"  # each log has physical offsets of its own
     places = np.concatenate([getattr(batch, by) for batch in batches])
-    numbers = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
+    numbers = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches]).tolist()
     rows = np.concatenate([np.arange(len(batch)) for batch in batches])
     names = [name for batch in batches for name in zip(batch.topic, batch.queue_id, batch.queue_offset, strict=True)]
     order = np.argsort(-places, kind="stable")
     once = {(*names[at], int(places[at])): at for at in reversed(order.tolist())}  # a message may have several keys
-    newest = np.array([*once.values()][::-1][:most], np.int64)
-    ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
-    runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
-    parts = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
-    return [batch for part in parts for batch in store.commit_log.reader.with_bodies(part, INT_MAX, BadBodies())]
+    newest = [*once.values()][::-1][:most]
+    found: list[MessageBatch] = []
+    for number, run in groupby(newest, numbers.__getitem__):  # neighbours of one batch are read together
+        part = batches[number].take(rows[[*run]])
+        found += store.commit_log.reader.with_bodies(part, INT_MAX, BadBodies())
+    return found
 
 
 def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:

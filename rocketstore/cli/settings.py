@@ -91,9 +91,9 @@ def scan_conditions(since: int | None, until: int | None, **options: Any) -> dic
 
 
 def refuse_places_in_log(conditions: dict[str, Any], *, follows: bool = False) -> None:
-    """Raise UsageError if a command that reads tiered storage or compacted topics has a place in the log.
+    """Raise UsageError if a command that reads tiered storage or compacted topics has options with a physical offset.
 
-    Parameters: conditions: of the scan. follows: whether another option of the command begins at a place in the log.
+    Parameters: conditions: of the scan. follows: whether the command has --follow or --tail.
     """
     if follows or (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
         text = "--tiered, --tier and --compacted read messages that have no place in the log"

@@ -19,9 +19,9 @@ from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
-from rocketstore.sql.statement import View, open_statement
+from rocketstore.sql.statement import SqlTable, open_statement
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.sql_views import store_views
+from rocketstore.store.overview.sql_tables import tables_of_store
 from rocketstore.text_values import epoch_ms, format_time
 from rocketstore.verify.verify import verify
 
@@ -44,37 +44,37 @@ def run(
     """Run the command with the values of its options."""
     if target is not None and output_format is not None:
         raise click.UsageError("--output writes Parquet: give it without --format")
-    findings = View(partial(verify, store.path, config=store.config))
-    views = store_views(store, "skip" if skip_damaged else "raise") | {"findings": findings}
+    findings = SqlTable(partial(verify, store.path, config=store.config))
+    tables = tables_of_store(store, "skip" if skip_damaged else "raise") | {"findings": findings}
     note_elsewhere(store)
     if statement is None and sys.stdin.isatty():
         if target is not None:
             raise click.UsageError("--output writes the rows of one statement: also give STATEMENT")
         with store:
-            answer_typed(views, files=files, full=full, output_format=output_format)
+            answer_typed(tables, files=files, full=full, output_format=output_format)
         return
     if statement in (None, "-"):
         statement = sys.stdin.read()
     with warnings_as_problems(), store:
         if target is None:
-            show(str(statement), views, files=files, full=full, output_format=output_format)
+            show(str(statement), tables, files=files, full=full, output_format=output_format)
         else:
-            with open_statement(str(statement), views, files=files) as reader:
+            with open_statement(str(statement), tables, files=files) as reader:
                 write_parquet(reader, target)
 
 
-def answer_typed(views: Mapping[str, View], *, files: bool, full: bool, output_format: str | None) -> None:
+def answer_typed(tables: Mapping[str, SqlTable], *, files: bool, full: bool, output_format: str | None) -> None:
     """Answer the statements that a user types on a terminal."""
     from rocketstore.cli.sql_prompt import ask  # prompt_toolkit takes long to import
 
-    for statement in ask(views):
+    for statement in ask(tables):
         with errors_as_lines():
-            show(statement, views, files=files, full=full, output_format=output_format)
+            show(statement, tables, files=files, full=full, output_format=output_format)
 
 
-def show(statement: str, views: Mapping[str, View], *, files: bool, full: bool, output_format: str | None) -> None:
+def show(statement: str, tables: Mapping[str, SqlTable], *, files: bool, full: bool, output_format: str | None) -> None:
     """Write the rows of a statement to standard output."""
-    with open_statement(statement, views, files=files) as reader:
+    with open_statement(statement, tables, files=files) as reader:
         names = unique(reader.schema.names)
         if names == PLAN:
             click.echo("\n".join(row["explain_value"] for row in reader.read_all().to_pylist()))
@@ -86,7 +86,7 @@ def show(statement: str, views: Mapping[str, View], *, files: bool, full: bool, 
 
 @contextmanager
 def errors_as_lines() -> Iterator[None]:
-    """Report the error of one statement and go on with the next."""
+    """Report the error of a statement, so that the user can type the next one."""
     try:
         yield
     except (OSError, StoreError, ValueError) as error:
@@ -142,7 +142,7 @@ def cell_value(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value for JSON. ``sql`` has the rules."""
+    """Return a value for JSON. The help of ``rocketstore sql`` has the rules for times and bytes."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -10,7 +10,7 @@ from prompt_toolkit.history import FileHistory
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.text import note
-from rocketstore.sql.statement import View
+from rocketstore.sql.statement import SqlTable
 
 WORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY ALL", "ORDER BY", "LIMIT", "JOIN", "USING", "EXPLAIN", "DESC", "AS", "AND",
@@ -18,14 +18,14 @@ WORDS = (
 )  # fmt: skip
 
 
-def ask(views: Mapping[str, View]) -> Iterator[str]:
+def ask(tables: Mapping[str, SqlTable]) -> Iterator[str]:
     """Yield the statements that a user types, one a line, until the end of input or "exit".
 
-    Parameters: views: the tables that are completed.
+    Parameters: tables: the tables that are completed.
     """
-    completer = WordCompleter([*views, *MESSAGES, *WORDS], ignore_case=True)
+    completer = WordCompleter([*tables, *MESSAGES, *WORDS], ignore_case=True)
     session: PromptSession[str] = PromptSession(history=FileHistory(history_path()), completer=completer)
-    note(f"One SELECT a line. The tables are {', '.join(views)}. Ctrl-D ends.")
+    note(f"One SELECT a line. The tables are {', '.join(tables)}. Ctrl-D ends.")
     while True:
         try:
             statement = session.prompt("rocketstore> ").strip()

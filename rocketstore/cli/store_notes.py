@@ -24,7 +24,7 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
     """
     note_built_queues(store, [] if store.compacted else topics)  # without those that the command reads
     with contextlib.suppress(StoreError, OSError):  # the command that reads the queues raises it
-        for text in store.find_missing_units():
+        for text in store.describe_missing_units():
             note(text)
     if store.tiered:  # the command reads them
         return

@@ -28,7 +28,10 @@ def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = Non
     elsewhere = sum(row.phy_offset is None for row in found)
     if elsewhere:
         messages = format_count(elsewhere, "message is", "messages are")
-        problems.append(f"{store.path}: {messages} in a log of its own, and left out: store.unconsumed() lists them")
+        problems.append(
+            f"{store.path}: {messages} in tiered storage or in the log of a compacted topic, and left out: "
+            "store.unconsumed() in Python lists them"
+        )
     if not found and (unknown := explain_unknown_group(store, rest["group"])) is not None:
         problems.append(unknown)
     return found, problems

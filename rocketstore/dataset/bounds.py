@@ -125,8 +125,8 @@ def interval_conditions(name: str, values: Interval, conditions: dict[str, Any])
         return {"queue_ids": list(range(low, high + 1))} if is_narrow else {}
     if name == "phyOffset":
         return {"begin_offset": max(low, 0), "end_offset": min(high + 1, LONG_MAX)}
-    begin = max(low, conditions.get("since", LONG_MIN))  # a time is in two columns
+    begin = max(low, conditions.get("since", LONG_MIN))  # both columns of the store time give bounds
     end = min(high + 1, conditions.get("until", LONG_MAX + 1))
     times = {"since": begin, "until": end}
-    # A scan would refuse a time that looks like another unit. Without it the scan reads more messages.
+    # A scan refuses a time that looks like seconds or microseconds. Without that bound the scan reads more messages.
     return {name: time for name, time in times.items() if LONG_MIN < time <= LONG_MAX and wrong_unit(time) is None}

@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ALLOWED = "SELECT", "EXPLAIN"  # names of DuckDB's statement types
+# DuckDB wraps an exception of a table's Python reader as text with a traceback.
 TRACE = "Traceback (most recent call last)"
-ROWS_OF = "rows_of_"  # begins the name of the table of Arrow below a view
+ROWS_OF = "rows_of_"  # begins the name under which the select of a SqlTable reads its rows
 
 
-class View(NamedTuple):
+class SqlTable(NamedTuple):
     """A table that a statement may name.
 
     Attributes: rows: computes the rows: a table or dataset of Arrow, or an object that exports an Arrow stream; None if
-    ``select`` reads other views only. select: the SELECT of the view, which reads ``rows_of_NAME`` and the views in
-    ``needs``; None for the rows as they are.
+    ``select`` reads other tables only. select: the SELECT that makes the table from ``rows_of_NAME`` and the tables in
+    ``needs``; None if ``rows`` are the rows of the table. needs: names of other tables that ``select`` reads.
     """
 
     rows: Callable[[], Any] | None
@@ -65,39 +66,41 @@ class SqlResult(Previewed, ArrowStream):
         return Preview(f"SqlResult: {format_count(len(self), 'row')}", names, rows)
 
 
-def run_statement(statement: str, views: Mapping[str, View], *, files: bool = False) -> SqlResult:
+def run_statement(statement: str, tables: Mapping[str, SqlTable], *, files: bool = False) -> SqlResult:
     """Run a statement and return all its rows. Parameters and errors: as ``open_statement``."""
-    with open_statement(statement, views, files=files) as reader:
+    with open_statement(statement, tables, files=files) as reader:
         return SqlResult(reader.read_all())
 
 
 @contextmanager
-def open_statement(statement: str, views: Mapping[str, View], *, files: bool = False) -> Iterator[pa.RecordBatchReader]:
+def open_statement(
+    statement: str, tables: Mapping[str, SqlTable], *, files: bool = False
+) -> Iterator[pa.RecordBatchReader]:
     """Run a statement. Its rows are read from a pyarrow.RecordBatchReader while the context is open.
 
-    Parameters: views: by the names that the statement may use, in lower case. files: allow the statement to read files.
-    Raises: ValueError for a statement that is wrong, or is not one SELECT or EXPLAIN; StoreError for rows that cannot
-    be read; ModuleNotFoundError without DuckDB; errors of the views that the statement names.
+    Parameters: tables: by the names that the statement may use, in lower case. files: allow the statement to read
+    files. Raises: ValueError for a statement that is wrong, or is not one SELECT or EXPLAIN; StoreError for rows that
+    cannot be read; ModuleNotFoundError without DuckDB; errors of the tables that the statement names.
     """
     duckdb = import_extra("duckdb", "duckdb")
     stream_reader = import_extra("pyarrow", "duckdb").RecordBatchReader
     connection = duckdb.connect(":memory:", config={} if files else {"enable_external_access": "false"})
-    with closing(connection), in_our_words(duckdb, views):
+    with closing(connection), translate_duckdb_errors(duckdb, tables):
         connection.execute("SET TimeZone = 'UTC'")
-        require_one_question(connection.extract_statements(statement))
-        for name in needed_views(named_tables(duckdb, connection, statement), views):
-            add_view(connection, name, views[name])
+        require_one_select(connection.extract_statements(statement))
+        for name in needed_tables(named_tables(duckdb, connection, statement), tables):
+            add_table(connection, name, tables[name])
         connection.execute("SET lock_configuration = true")
         yield stream_reader.from_stream(connection.sql(statement))
 
 
-def require_one_question(statements: Sequence[Any]) -> None:
+def require_one_select(statements: Sequence[Any]) -> None:
     """Raise ValueError if a text is not one SELECT or EXPLAIN. Parameters: statements: as DuckDB parsed them."""
     if len(statements) != 1:
         raise ValueError(f"one statement was expected, not {len(statements)}")
     kind = statements[0].type.name
     if kind not in ALLOWED:
-        raise ValueError(f"a SELECT or EXPLAIN was expected, not {kind}: a statement changes nothing")
+        raise ValueError(f"only SELECT and EXPLAIN are allowed, not {kind}")
 
 
 def named_tables(duckdb: Any, connection: Any, statement: str) -> Iterable[str]:
@@ -112,43 +115,46 @@ def named_tables(duckdb: Any, connection: Any, statement: str) -> Iterable[str]:
     return names
 
 
-def needed_views(names: Iterable[str], views: Mapping[str, View]) -> list[str]:
-    """Return the views that a statement needs, each after those that it reads. Parameters: names: those in it."""
+def needed_tables(names: Iterable[str], tables: Mapping[str, SqlTable]) -> list[str]:
+    """Return the names of the tables that a statement needs, each behind the tables that its select reads.
+
+    Parameters: names: the words of the statement that may be names of tables.
+    """
     needed: dict[str, None] = {}
-    for name in sorted({name.lower() for name in names} & views.keys()):
-        needed |= dict.fromkeys([*views[name].needs, name])
+    for name in sorted({name.lower() for name in names} & tables.keys()):
+        needed |= dict.fromkeys([*tables[name].needs, name])
     return list(needed)
 
 
-def add_view(connection: Any, name: str, view: View) -> None:
-    """Compute the rows of a view, and make it in a connection of DuckDB."""
-    if view.select is None:
-        connection.register(name, arrow_of(view))
+def add_table(connection: Any, name: str, table: SqlTable) -> None:
+    """Compute the rows of a table, and add the table to a connection of DuckDB."""
+    if table.select is None:
+        connection.register(name, arrow_of(table))
         return
-    if view.rows is not None:
-        connection.register(ROWS_OF + name, arrow_of(view))
-    connection.execute(f"CREATE VIEW {name} AS {view.select}")
+    if table.rows is not None:
+        connection.register(ROWS_OF + name, arrow_of(table))
+    connection.execute(f"CREATE VIEW {name} AS {table.select}")
 
 
-def arrow_of(view: View) -> Any:
-    """Return the rows of a view as a table or dataset of Arrow. DuckDB would read a stream only once."""
-    rows = view.rows() if view.rows is not None else None
+def arrow_of(table: SqlTable) -> Any:
+    """Return the rows of a table as a table or dataset of Arrow. DuckDB would read a stream only once."""
+    rows = table.rows() if table.rows is not None else None
     return rows.to_arrow() if isinstance(rows, ArrowStream) else rows
 
 
 @contextmanager
-def in_our_words(duckdb: Any, views: Mapping[str, View]) -> Iterator[None]:
-    """Raise ValueError for what DuckDB says of a statement, and StoreError for rows that cannot be read."""
+def translate_duckdb_errors(duckdb: Any, tables: Mapping[str, SqlTable]) -> Iterator[None]:
+    """Raise ValueError with DuckDB's message for a wrong statement, and StoreError if rows cannot be read."""
     try:
         yield
     except (duckdb.Error, OSError) as error:
         text = sentence_of(error)
-        if TRACE in text:  # of a table whose rows could not be read
+        if TRACE in text:
             raise StoreError(text.splitlines()[-1].partition(": ")[2]) from error
         if isinstance(error, OSError):
             raise
         if isinstance(error, duckdb.CatalogException):
-            text = f"{text}. The tables are {', '.join(views)}"
+            text = f"{text}. The tables are {', '.join(tables)}"
         raise ValueError(text.replace("\n", " ")) from error
 
 
@@ -157,9 +163,9 @@ def sentence_of(error: Exception) -> str:
     return str(error).partition("\n\nLINE ")[0].strip()
 
 
-def views_of(tables: Mapping[str, Any]) -> dict[str, View]:
-    """Return the views of tables that a caller has. Raises: ValueError for a name that is none."""
+def user_tables(tables: Mapping[str, Any]) -> dict[str, SqlTable]:
+    """Return the tables that a caller adds to those of a store. Raises: ValueError for an invalid table name."""
     for name in tables:
         if not (isinstance(name, str) and name.isidentifier()):
             raise ValueError(f"tables={name!r}: a name of letters, digits and _ was expected")
-    return {name.lower(): View(partial(operator.itemgetter(name), tables)) for name in tables}
+    return {name.lower(): SqlTable(partial(operator.itemgetter(name), tables)) for name in tables}

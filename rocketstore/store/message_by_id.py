@@ -35,7 +35,7 @@ def explain_missing_message(store: ReadableStore, message_id: str) -> str:
 
 
 def describe_older(store: ReadableStore) -> str:
-    """Say why the log does not have a physical offset before its first one."""
+    """Return why the log has no message at a physical offset before its first record."""
     if not store.formats.is_tiered:
         return ": the message has expired"
     where = "is only in tiered storage, where its id does not name its queue: ask by its unique key"

@@ -1,4 +1,4 @@
-"""MessageStore: open a store, write to it, summarise it, close it."""
+"""MessageStore: an open store, which reads, queries, writes and summarises its messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from rocketstore.query.query_messages import (
 from rocketstore.query.query_other_logs import OtherSources, add_other_messages, find_other_sources, rows_of
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
-from rocketstore.sql.statement import SqlResult, run_statement, views_of
+from rocketstore.sql.statement import SqlResult, run_statement, user_tables
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
@@ -77,7 +77,7 @@ from rocketstore.store.overview.known_names import (
 )
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.missing import describe_unknown_topic
-from rocketstore.store.overview.sql_views import store_views
+from rocketstore.store.overview.sql_tables import tables_of_store
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.overview.unconsumed import Unconsumed, find_unconsumed, parse_subscriptions
@@ -471,7 +471,7 @@ class MessageStore(Previewed, Closable):
         """
         return self._complete_queues().open_log_queue(QueueId(topic, operator.index(queue_id)))
 
-    def find_missing_units(self) -> list[str]:
+    def describe_missing_units(self) -> list[str]:
         """Return a problem if the queues are in RocksDB, and lack the last messages of the log.
 
         A broker writes units without RocksDB's write-ahead log: the last ones are only in its memory, and are lost if
@@ -479,7 +479,7 @@ class MessageStore(Previewed, Closable):
         Raises: StoreError, OSError.
         """
         self._require_open()
-        return self._queues.find_missing_units()
+        return self._queues.describe_missing_units()
 
     def describe_built_units(self) -> list[str]:
         """Return a note if the last units of queues in RocksDB are built from the log. Raises: StoreError, OSError."""
@@ -612,7 +612,7 @@ class MessageStore(Previewed, Closable):
         Orders  100
         """
         self._require_open()
-        return run_statement(statement, store_views(self, on_corrupt) | views_of(tables or {}), files=files)
+        return run_statement(statement, tables_of_store(self, on_corrupt) | user_tables(tables or {}), files=files)
 
     # ---- by time -------------------------------------------------------------------------------------------
 
@@ -723,14 +723,14 @@ class MessageStore(Previewed, Closable):
         name = QueueId(topic, operator.index(queue_id))
         place = operator.index(queue_offset), operator.index(max_msg_nums)
         ext = None if tag is None else self._queues.find_ext(name)
-        view = self._views.find_queue(name)
+        view = self._views.find_kept_queue_view(name)
         if view is not None:
             return get_message(view, name, *place, tag, limits, ext)
         try:
             queue = self.consume_queue(*name)
         except KeyError:
             return GetMessageResult.without_queue()
-        look = functools.partial(self._views.look_at_queue, name)
+        look = functools.partial(self._views.view_queue, name)
         return get_message_of_queue(queue, look, name, *place, tag, limits, ext)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
@@ -788,7 +788,7 @@ class MessageStore(Previewed, Closable):
         """
         times = begin_ms(since, "since"), end_ms(until, "until")
         self._require_open()
-        view = self._views.look_at_index(index_type)
+        view = self._views.view_index(index_type)
         found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads)
         found = self._query_other_logs(found, topic, key, times, index_type, operator.index(limit))
         if not found and isinstance(topic, str):
@@ -837,7 +837,7 @@ class MessageStore(Previewed, Closable):
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         limits = begin_ms(times[0], "since"), end_ms(times[1], "until")
         self._require_open()
-        view = self._views.look_at_index(index_type)
+        view = self._views.view_index(index_type)
         if self.reads_other_logs:
             found = query_messages(view, topic, [key], limit, *limits, index_type, max_scan, 1)
             found = self._query_other_logs(found, topic, [key], limits, index_type, operator.index(limit))
@@ -965,7 +965,7 @@ class MessageStore(Previewed, Closable):
         queue that is not on disk has no messages.
 
         Parameters: group: one or several; None for all groups. An unknown group gives a warning.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars.
         Raises: StoreError if the offsets are in a RocksDB that cannot be read.
         """
         self._require_open()
@@ -993,7 +993,7 @@ class MessageStore(Previewed, Closable):
         Parameters: topic, group, kind: one or several; PendingMessage has the kinds. since, until: due times, from the
         first to before the second; half messages have none and are left out then. limit: the largest number of
         messages, the first by due time. An unknown topic or group gives a warning, if no message is found.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` say
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` say
         why it may be incomplete. Raises: ValueError for an unknown kind or a wrong time; UnsupportedFormatError for
         queues in RocksDB, without its extra; CorruptFileError.
         Source: ScheduleMessageService, TimerMessageStore, TransactionalMessageServiceImpl, PopReviveService.
@@ -1033,7 +1033,7 @@ class MessageStore(Previewed, Closable):
         times, from the first to before the second. limit: the largest number of messages. retry: return the messages of
         the retry topics (%RETRY%) instead, also those that were consumed. An unknown topic or group gives a warning, if
         no message is found.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` say
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` say
         why it may be incomplete. Raises: ValueError for a wrong time or limit; UnsupportedFormatError for queues in
         RocksDB, without its extra; CorruptFileError.
         Source: AbstractSendMessageProcessor.consumerSendMsgBack.
@@ -1071,7 +1071,7 @@ class MessageStore(Previewed, Closable):
         or "TOPIC=TagA || TagB"; one or several. None for the topics in which the group has offsets. start: where
         consumers begin in a queue without an offset: "first"; or "last", for which a broker gives all messages of a
         queue that begins at 0. limit: the largest number of messages.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``totals`` have
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``totals`` have
         messages, bytes and the oldest time of each queue, its ``reasons`` say why it may be incomplete. An unknown
         group gives a warning, unless ``subscribe`` is given. Raises: ValueError for wrong arguments; StoreError if the
         offsets are in a RocksDB that cannot be read.
@@ -1109,7 +1109,7 @@ class MessageStore(Previewed, Closable):
         Parameters: give one of key, uniq_key and msg_id. key: a key, or a unique key. uniq_key: the id that a client
         shows. msg_id: an offset message id. topic: with a key, only messages that were sent to it; one or several.
         limit: the largest number of messages of a key, the newest.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. It is empty if no
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. It is empty if no
         message is found. Its ``reasons`` say why events may be missing. An unknown topic gives a warning, if no message
         is found. Raises: ValueError for wrong arguments; UnsupportedFormatError for queues in RocksDB, without its
         extra; CorruptFileError.
@@ -1157,7 +1157,7 @@ class MessageStore(Previewed, Closable):
 
         Parameters: by: None for the parts with their files, and the disks with the space that they have left. topic:
         one or several; None for all. exact: count the records of the log, which reads the whole log.
-        Returns: a sequence, the largest first, that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
+        Returns: a sequence of rows, the largest first, with the methods to_arrow, to_pandas and to_polars.
         Its ``reasons`` say why numbers may be wrong. Raises: ValueError for another grouping, or if ``topic`` or
         ``exact`` is given without a grouping.
 
@@ -1193,7 +1193,7 @@ class MessageStore(Previewed, Closable):
         reconsume_times, also with commas between them; days, hours and minutes are those of the store time in UTC. The
         other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
         first to before the second. The messages of an inner batch count with the values of its record.
-        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``. Its ``reasons`` name
+        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` name
         damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
 
         Examples:
@@ -1211,8 +1211,8 @@ class MessageStore(Previewed, Closable):
     def metrics(self) -> Metrics:
         """Return numbers of the store for a monitoring system: messages, disk, consumer lag, pending messages.
 
-        Returns: a sequence of samples that also converts itself, and whose ``text`` is that of OpenMetrics. Its
-        ``reasons`` say why numbers are missing.
+        Returns: a sequence of samples with the methods to_arrow, to_pandas and to_polars. Its ``text`` has the samples
+        in the format of OpenMetrics, and its ``reasons`` say why numbers are missing.
         """
         self._require_open()
         with held_lists(self.path):
@@ -1231,9 +1231,10 @@ class MessageStore(Previewed, Closable):
 
         Parameters: hours: in place of fileReservedTime. before: in place of it: files that were not changed since then
         are old enough. tz: the broker's time zone, by name, or as a tzinfo; None for that of this machine.
-        Returns: a sequence of files, oldest first, that also converts itself, with ``queues`` and ``groups``: what they
-        lose. Nothing is deleted; ``delete_expired_files`` does so. Raises: ValueError for a wrong time, number or time
-        zone, or if both hours and before are given; StoreError, OSError if the log cannot be read.
+        Returns: a sequence of files, oldest first, with the methods to_arrow, to_pandas and to_polars. Its ``queues``
+        and ``groups`` are the messages that queues and consumer groups lose. Nothing is deleted;
+        ``delete_expired_files`` does so. Raises: ValueError for a wrong time, number or time zone, or if both hours and
+        before are given; StoreError, OSError if the log cannot be read.
         Source: CleanCommitLogService.
 
         Examples:

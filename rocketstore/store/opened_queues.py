@@ -38,7 +38,7 @@ from rocketstore.tier.joined_queue import JoinedQueues, may_lack_messages
 from rocketstore.tier.places import TierPlaces
 
 MAX_QUEUES = 256  # queues that are kept open
-WHY = "their units were only in the memory of a broker"
+REASON_FOR_BUILT_UNITS = "their units were only in the memory of a broker"
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 
 
@@ -221,7 +221,7 @@ class OpenedQueues:
 
     # ---- missing units, and closing ------------------------------------------------------------------------
 
-    def find_missing_units(self) -> list[str]:
+    def describe_missing_units(self) -> list[str]:
         """Return a problem if the last messages of the log are not in the queues. Raises: StoreError, OSError."""
         tail = self._find_tail()
         if tail is None or tail.problem is None:
@@ -229,7 +229,7 @@ class OpenedQueues:
         begin, log_end = tail.end, max(tail.end, self._log.log.max_phy_offset)
         return [
             f"{self._places.root}: the messages of the log from byte {begin} to {log_end} are not in the queues: "
-            f"{WHY}, and they cannot be built from the log: {tail.problem}"
+            f"{REASON_FOR_BUILT_UNITS}, and they cannot be built from the log: {tail.problem}"
         ]
 
     def describe_built_units(self) -> list[str]:
@@ -240,7 +240,7 @@ class OpenedQueues:
         count = format_count(len(tail), "unit")
         return [
             f"{self._places.root}: {count} of the messages from byte {tail.begin} of the log on are built from the "
-            f"log: {WHY}. Delay levels are those of the configuration"
+            f"log: {REASON_FOR_BUILT_UNITS}. Delay levels are those of the configuration"
         ]
 
     def _find_tail(self) -> LogTail | None:

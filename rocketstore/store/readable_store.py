@@ -72,7 +72,7 @@ class ReadableStore(Protocol):
 
     def log_queue(self, topic: str, queue_id: int) -> StoredQueue: ...
 
-    def find_missing_units(self) -> list[str]: ...
+    def describe_missing_units(self) -> list[str]: ...
 
     def describe_built_units(self) -> list[str]: ...
 
@@ -100,3 +100,8 @@ class ReadableStore(Protocol):
 
     @property
     def pending(self) -> Callable[..., ArrowStream]: ...
+
+
+def log_of(store: ReadableStore, queue: StoredQueue) -> CommitLog:
+    """Return the log to which the units of a queue lead. Raises: as ``MessageStore.commit_log``."""
+    return store.commit_log if queue.log is None else queue.log

@@ -118,7 +118,7 @@ class RecordPlanner:
         kept: CoveredRanges | None = None if self.stamped is None else self.stamped.find(COVERED)
         if kept is not None:
             return kept
-        time = None if self.stamped is None else self.stamped.begin()
+        time = None if self.stamped is None else self.stamped.start_making()
         reader, log_files = self.log.reader, self.log.file_run.files
         files = [(reader.begin_in(file), reader.end_of(file)) for file in log_files]
         paths = [file.path for file in log_files]

@@ -46,15 +46,18 @@ class StampedValues:
             return None
         return kept.value if self._find_stamp(kept.paths) == kept.stamp else None
 
-    def begin(self) -> int | None:
-        """Return the present time, ns since the epoch, for a value that is made next. None if it must not be kept."""
+    def start_making(self) -> int | None:
+        """Return the time before a value is made, ns since the epoch.
+
+        Returns: None if the store is not stopped, so that the value must not be kept.
+        """
         return time.time_ns() if self._is_stopped() else None
 
     def keep(self, key: Hashable, value: object, paths: Iterable[StorePath], begin: int | None) -> None:
         """Keep a value if its last change was so long before ``begin`` that a later change will have another time.
 
         Parameters: paths: the directories and files from which the value came, besides root and log directories.
-        begin: as ``begin`` returned it before the value was made.
+        begin: as ``start_making`` returned it before the value was made.
         """
         if begin is None or not self._is_stopped():
             return

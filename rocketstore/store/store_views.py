@@ -33,26 +33,26 @@ class StoreViews:
             self._coverage = known = Coverage(self._log.log, index)
         return known
 
-    def look_at_index(self, index_type: IndexType | None) -> IndexView:
+    def view_index(self, index_type: IndexType | None) -> IndexView:
         """Return a view of the index, for keys or for tags. Raises: ValueError; as ``find_coverage``."""
         require_index_type(index_type)
         if self._stamped is None:
             return self.find_coverage().look(index_type)
         found: IndexView | None = self._stamped.find(index_type)
         if found is None:
-            begin = self._stamped.begin()
+            begin = self._stamped.start_making()
             found = self.find_coverage().look(index_type)
             if (files := _files_of_index(found)) is not None:
                 self._stamped.keep(index_type, found, files, begin)
         return found
 
-    def find_queue(self, queue_id: QueueId) -> QueueView | None:
+    def find_kept_queue_view(self, queue_id: QueueId) -> QueueView | None:
         """Return the kept view of a queue; None without one."""
         return None if self._stamped is None else self._stamped.find(queue_id)
 
-    def look_at_queue(self, queue_id: QueueId, queue: StoredQueue) -> QueueView:
+    def view_queue(self, queue_id: QueueId, queue: StoredQueue) -> QueueView:
         """Return a view of a queue. Raises: CorruptFileError; OSError."""
-        begin = None if self._stamped is None else self._stamped.begin()
+        begin = None if self._stamped is None else self._stamped.start_making()
         log = self._log.log if queue.log is None else queue.log  # the first raises the reason why it is not read
         found = QueueView.of_queue(log, queue)
         if self._stamped is not None and (files := _files_of_queue(found)) is not None:

@@ -85,7 +85,7 @@ def test_a_note_counts_the_units_that_are_built(cut_store):
     with rocketstore.open(root) as store:
         (note,) = store.summary().notes
         (found,) = store.describe_built_units()
-        assert store.find_missing_units() == []
+        assert store.describe_missing_units() == []
     assert note == found
     assert "184 units of the messages from byte" in note
     assert "are built from the log: their units were only in the memory of a broker" in note
@@ -117,7 +117,7 @@ def test_a_tail_that_is_too_long_is_left_out_and_the_note_says_so(cut_store, mon
     monkeypatch.setattr(log_tail, limit, 10)
     with rocketstore.open(root) as store:
         assert store.summary().messages == 184
-        (note,) = store.find_missing_units()
+        (note,) = store.describe_missing_units()
         assert "are not in the queues" in note
         assert "more than 10" in note
 

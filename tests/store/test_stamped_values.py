@@ -214,7 +214,7 @@ def test_wrong_arguments_are_refused_with_and_without_kept_views(root):
         for _ in range(2):
             store.query_message("T", "k1")
             store.get_message("T", 1, 4, 1)
-            for options in ({"max_num": 0}, {"index_type": "X"}, {"max_scan": 0}):
+            for options in ({"limit": -1}, {"index_type": "X"}, {"max_scan": 0}):
                 with pytest.raises(ValueError, match=next(iter(options))):
                     store.query_message("T", "k1", **options)
             with pytest.raises(ValueError, match="limits"):

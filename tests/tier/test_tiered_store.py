@@ -208,7 +208,7 @@ def test_query_says_what_reads_all_messages_of_a_tag(golden):
     tier = ["--tier", golden.parent / "tiered-data"]
     shown = run("query", golden, "--topic", "Lake", "--tag", "TagA", *tier).stderr
     assert f"--tag TagA --tier {tier[1]} reads all messages" in shown
-    assert "mends the index of the log" in shown
+    assert "rebuilds the index of the log" in shown
     unknown = run("query", golden, "--id", "7F00000100007CF70000000000000000", *tier).stderr
     assert "or is only in tiered storage, where its id does not name its queue" in unknown
 

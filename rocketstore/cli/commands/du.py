@@ -8,11 +8,10 @@ from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTA
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.options import fail_if_option, rows_options, store_argument
 
-NUMBERS = tuple(
-    name
-    for name in dict.fromkeys([*DISKS, *PARTS, *USAGE, *USAGE_TOTALS])
-    if name.endswith(("Bytes", "hare")) or name in ("files", "messages", "items")
-)
+NUMBERS = (
+    "totalBytes", "usedBytes", "freeBytes", "usedShare", "files", "messages", "items", "preallocatedBytes", "fileBytes",
+    "sparseBytes", "diskBytes", "share", "logBytes", "queueBytes", "otherBytes",
+)  # fmt: skip
 GROUPINGS = "topic", "queue", "day", "hour", "tag"
 
 
@@ -31,10 +30,10 @@ def du(**options: Any) -> None:
     """Show what takes the space of STORE, the largest first.
 
     Without --by: the parts of the store. fileBytes are the lengths of the files. usedBytes have records, units or
-    items, preallocatedBytes are made ahead or not used any more. diskBytes are what the files take of the disk,
-    sparseBytes are holes.
+    items; preallocatedBytes were allocated in advance or are not used any more. diskBytes are the disk space that the
+    files occupy; sparseBytes are holes.
 
-    With --by: messages, the bytes of their records, and what the files of their queues take of the disk. They are
+    With --by: messages, the bytes of their records, and the disk space that the files of their queues occupy. They are
     counted by the units of the queues: tags by their hashes, days and hours (UTC) by some store times of each queue.
     otherBytes of the log are blanks, and records without a unit. --exact reads the log instead.
 

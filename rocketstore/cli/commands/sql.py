@@ -7,7 +7,9 @@ import click
 
 from rocketstore.cli.options import PATH, compacted_option, format_option, full_option, store_argument, tier_options
 
-TEXT_RULE = 'In JSON, times are epoch milliseconds, and bytes that are not UTF-8 text are "base64:" and their base64.'
+TEXT_RULE = (
+    'In JSON, times are epoch milliseconds, and bytes that are not UTF-8 text are "base64:" and their base64 text.'
+)
 
 
 @click.command(epilog=TEXT_RULE)

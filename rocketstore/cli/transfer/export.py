@@ -266,7 +266,7 @@ def export_partitions(
 
 
 def times_of(form: str) -> dict[str, str]:
-    """Return how an export writes times if as ISO 8601. An export can only be resumed with the same times."""
+    """Return the time zone of an export that writes times as ISO 8601. Only the same zone can resume the export."""
     return {"iso": str(find_zone())} if has_iso_times() and form not in TABLES else {}
 
 

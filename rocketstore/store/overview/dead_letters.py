@@ -163,7 +163,7 @@ def find_dead_letters(store: ReadableStore, wanted: DeadFilter, *, retry: bool) 
     """
     prefix = RETRY_PREFIX if retry else DEAD_LETTER_PREFIX
     failed: list[Failed] = []
-    problems = list(store.find_missing_units())
+    problems = list(store.describe_missing_units())
     for stored_topic, queue_id in store.queues():
         if stored_topic.startswith(prefix):
             found = read_queue(store, stored_topic, queue_id)

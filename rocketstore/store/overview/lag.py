@@ -13,7 +13,7 @@ from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
-from rocketstore.store.readable_store import ReadableStore
+from rocketstore.store.readable_store import ReadableStore, log_of
 from rocketstore.text_values import datetime_or_none
 from rocketstore.tier.joined_queue import parts_of
 
@@ -149,7 +149,7 @@ def oldest_timestamp(store: ReadableStore, lag: ConsumerLag, queue_offset: int) 
         part = next((part for part in parts_of(queue) if queue_offset < part.max_queue_offset), None)
         if part is None:
             return None
-        log = store.commit_log if part.log is None else part.log
+        log = log_of(store, part)
         message = log.find_message(part[max(queue_offset, part.min_queue_offset)].phy_offset)
         if message is not None and is_in_queue(message, lag.topic, lag.queue_id):
             return int(message.store_timestamp)

@@ -131,7 +131,7 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
         notes += formats.notes()
         problems += formats.problems()
     with collect_error(problems):
-        notes += [*store.find_missing_units(), *store.describe_built_units()]
+        notes += [*store.describe_missing_units(), *store.describe_built_units()]
     with collect_error(problems):
         if (text := describe_tier(store)) is not None:
             notes.append(text)

@@ -12,7 +12,7 @@ from rocketstore.errors import StoreError
 from rocketstore.preview import Preview, first_of
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
-from rocketstore.store.readable_store import ReadableStore
+from rocketstore.store.readable_store import ReadableStore, log_of
 from rocketstore.text_values import datetime_or_none
 from rocketstore.tier.joined_queue import parts_of
 
@@ -98,7 +98,7 @@ def read_times(store: ReadableStore, queue: StoredQueue) -> Iterator[datetime]:
     parts = parts_of(queue)
     ends = ((parts[0], max(parts[0].min_queue_offset, 0)), (parts[-1], parts[-1].max_queue_offset - 1))
     for part, queue_offset in ends if len(queue) else ():
-        log = store.commit_log if part.log is None else part.log
+        log = log_of(store, part)
         timestamp = log.reader.read_store_timestamp(part[queue_offset].phy_offset)
         time = datetime_or_none(timestamp)
         if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read

@@ -27,7 +27,7 @@ from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.pending.find_pending import PendingFilter, find_pending
 from rocketstore.store.pending.pending_message import POP, RETRY, PendingMessage
 from rocketstore.store.pending.system_queues import describe_missing
-from rocketstore.store.readable_store import ReadableStore
+from rocketstore.store.readable_store import ReadableStore, log_of
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.text_values import datetime_or_none
 from rocketstore.tier.joined_queue import parts_of
@@ -44,14 +44,14 @@ Subscriptions = Mapping[str, frozenset[str] | None]  # the tags by topic; None f
 class UnconsumedMessage(NamedTuple):
     """A message that a consumer group still gets.
 
-    ``kind``: "queue": it is in a queue of the group, behind the group's offset. "retry": a consumer failed, and gets it
-    again at ``due_timestamp``, from its retry topic. "pop": a consumer popped it and has not acknowledged it; others
-    get it again at ``due_timestamp``.
+    ``kind``: "queue": the message is in a queue of the group, at or behind the group's offset. "retry": a consumer
+    failed. The group gets the message again from its retry topic, at ``due_timestamp``. "pop": a consumer popped the
+    message and has not acknowledged it. Another consumer gets it at ``due_timestamp``.
 
-    ``topic``, ``queue_id``, ``queue_offset``: where the group gets it; of a retry ``queue_offset`` is None. Of a popped
-    message they are the place from which it was popped. ``origin_topic``: of a retried message the topic to which it
-    was sent. ``store_timestamp``: epoch ms. ``size``: of the record, bytes. ``phy_offset``: None for a message that is
-    in a log of its own: in tiered storage or of a compacted topic.
+    ``topic``, ``queue_id``, ``queue_offset``: the place from which the group gets the message; ``queue_offset`` is None
+    for a retry. For a popped message they are the place from which it was popped. ``origin_topic``: the topic to which
+    a retried message was sent. ``store_timestamp``: epoch ms. ``size``: of the record, bytes. ``phy_offset``: None for
+    a message that is in tiered storage, or in the log of a compacted topic.
 
     Examples:
     >>> [message.keys for message in rocketstore.open("demo").unconsumed("billing", limit=2)]
@@ -168,9 +168,10 @@ def parse_subscriptions(given: str | Iterable[str] | None) -> dict[str, frozense
 class GroupOffsets:
     """The offsets from which a group continues, by topic and queue id.
 
-    Attributes: is_broadcast: whether they are those of a broadcasting group: a broker notes the least offset of all its
-    clients, each of which keeps its own offsets. popped: how far messages were popped, if the broker has the popped
-    messages in RocksDB: ``offsets`` are then those of the oldest one that is not acknowledged.
+    Attributes: offsets: the offsets that the broker saved. is_broadcast: whether the group is a broadcasting one. Each
+    client of it keeps its own offsets, and the broker saves the least of them. popped: the offsets behind the messages
+    that were popped, if the broker keeps popped messages in RocksDB. ``offsets`` are then those of the oldest message
+    that is not acknowledged.
     """
 
     group: str
@@ -198,8 +199,7 @@ class GroupOffsets:
         Without subscriptions: the topics with offsets.
         """
         if subscribed is None:
-            retry = self.retry_topic
-            return dict.fromkeys([*self.offsets, *([retry] if self.offsets and retry not in self.offsets else [])])
+            return dict.fromkeys([*self.offsets, self.retry_topic]) if self.offsets else {}
         retries = [self.retry_topic, *(f"{self.retry_topic}{mark}{topic}" for topic in subscribed for mark in "_+")]
         return dict(subscribed) | dict.fromkeys(retries)
 
@@ -239,7 +239,7 @@ def find_unconsumed(
     if offsets.is_broadcast:
         notes.append("the group is a broadcasting one: its clients keep their own offsets, and the least are used")
     with collect_error(reasons):
-        reasons += store.find_missing_units()
+        reasons += store.describe_missing_units()
     return Unconsumed(found, group, notes, reasons)
 
 
@@ -271,7 +271,7 @@ def _rows_of_queue(
     first = offsets.first_offset(name, queue, start)
     missing = 0
     for part in parts_of(queue):
-        log = store.commit_log if part.log is None else part.log
+        log = log_of(store, part)
         has_offsets = not (part.is_compacted or isinstance(part, TierQueue))
         begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
         for units in records_between(part, begin, end, UNITS_AT_ONCE):
@@ -328,7 +328,10 @@ def _row_of_pending(store: ReadableStore, row: PendingMessage) -> UnconsumedMess
     message = store.commit_log.find_message(row.phy_offset) if row.phy_offset >= 0 else None
     is_pop = row.kind == POP
     topic = row.popped_topic if is_pop and row.popped_topic is not None else row.topic
-    origin = None if message is None else message.properties.get("RETRY_TOPIC")
+    if is_pop:
+        origin_topic = row.topic if topic != row.topic else None
+    else:
+        origin_topic = None if message is None else message.properties.get("RETRY_TOPIC")
     return UnconsumedMessage(
         kind=row.kind,
         topic=topic,
@@ -337,7 +340,7 @@ def _row_of_pending(store: ReadableStore, row: PendingMessage) -> UnconsumedMess
         keys=row.keys,
         tags=None if message is None else message.tags,
         uniq_key=row.uniq_key,
-        origin_topic=row.topic if is_pop and topic != row.topic else None if is_pop else origin,
+        origin_topic=origin_topic,
         due_timestamp=row.due_timestamp,
         store_timestamp=None if message is None else message.store_timestamp,
         size=None if message is None else message.size,

@@ -62,7 +62,7 @@ def _checkpoint_problems(store: ReadableStore) -> list[str]:
     config = store.broker_config
     names = {*CHECKPOINTS, config.offsets_file}
     damaged = [f"{path}: {what}" for path, what in config.problems if path.name.removesuffix(".bak") in names]
-    return [*damaged, *store.find_missing_units()]
+    return [*damaged, *store.describe_missing_units()]
 
 
 def unique(texts: Iterable[str]) -> list[str]:

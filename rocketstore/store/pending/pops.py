@@ -17,7 +17,7 @@ from rocketstore.store.pending.deliveries import Candidate, find_undelivered
 from rocketstore.store.pending.found import Found
 from rocketstore.store.pending.pending_message import POP, PendingMessage
 from rocketstore.store.pending.system_queues import QueueRecord, QueueRecords, body_of, read_queue
-from rocketstore.store.readable_store import ReadableStore
+from rocketstore.store.readable_store import ReadableStore, log_of
 from rocketstore.tier.joined_queue import parts_of
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -222,7 +222,7 @@ def _read_message(store: ReadableStore, popped: Popped) -> Message | None:
         queue = store.consume_queue(popped.topic, popped.queue_id)
         for part in parts_of(queue):
             if part.min_queue_offset <= popped.queue_offset < part.max_queue_offset:
-                log = store.commit_log if part.log is None else part.log
+                log = log_of(store, part)
                 return log.find_message(part[popped.queue_offset].phy_offset)
     return None
 

@@ -42,7 +42,7 @@ def find_trace(store: ReadableStore, question: TraceQuestion) -> MessageTrace:
     """Find the events of messages. ``MessageStore.trace`` has the documentation."""
     found = _find_records(store, question)
     if not any(found.messages.values()) and not found.entries:
-        return MessageTrace([], [], unique([*found.reasons, *store.find_missing_units()]))
+        return MessageTrace([], [], unique([*found.reasons, *store.describe_missing_units()]))
     waiting = find_pending(store, PendingFilter(), None)
     lives = [_events_of(store, name, records, found, waiting) for name, records in found.messages.items()]
     events = [event for life in sorted(lives, key=_begin_of) for event in life]

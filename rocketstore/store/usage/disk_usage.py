@@ -1,4 +1,4 @@
-"""DiskUsage: what each part of a store takes of the disk, and what the disk has left."""
+"""DiskUsage: the disk space that each part of a store occupies, and the free space of the disk."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ UNITS_AT_ONCE = 1 << 16
 
 
 class PartUsage(NamedTuple):
-    """What a part of a store takes: the log, the queues, the index, or another directory of the root.
+    """The space that a part of a store occupies: the log, the queues, the index, or another directory of the root.
 
-    ``file_bytes``: the lengths of all files together. ``used_bytes``: of these, the bytes that have records, units or
-    items; other parts use all their bytes. ``preallocated_bytes``: the rest, made ahead or not used any more.
-    ``disk_bytes``: what the files take of the disk. ``sparse_bytes``: the rest of their lengths, holes. Of a remote
-    store both are None. ``share``: of the space that the whole store takes, from 0 to 1.
+    ``file_bytes``: the lengths of all files together. ``used_bytes``: the bytes of the files that have records, units
+    or items; other parts use all their bytes. ``preallocated_bytes``: the other bytes, which were allocated in advance
+    or are not used any more. ``disk_bytes``: the disk space that the files occupy. ``sparse_bytes``: the bytes of the
+    files that are holes and occupy no disk space. Both are None for a remote store. ``share``: the part of the space of
+    the whole store, from 0 to 1.
 
-    ``messages``: of the log, by its queues; of the queues, units. ``items``: of the index. None for other parts.
+    ``messages``: for the log, the messages of its queues; for the queues, their units. ``items``: the items of the
+    index. Both are None for other parts.
 
     Examples:
     >>> usage = rocketstore.open("demo").du()
@@ -166,7 +168,7 @@ def measure_disk(store: ReadableStore) -> DiskUsage:
 
 
 def space_of(totals: FileTotals) -> int:
-    """Return the bytes that files take of the disk; their lengths if that is unknown."""
+    """Return the disk space that files occupy, bytes; their lengths if the space is unknown."""
     return totals.file_bytes if totals.disk_bytes is None else totals.disk_bytes
 
 

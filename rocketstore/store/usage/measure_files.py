@@ -1,4 +1,4 @@
-"""Measure the files below a directory: their lengths, and what they take of the disk."""
+"""Measure the files below a directory: their lengths, and the disk space that they occupy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 512  # bytes, the unit of st_blocks on each system
 
 
 class FileTotals(NamedTuple):
-    """The number of files, their lengths together, and the bytes that they take of the disk.
+    """The number of files, their lengths together, and the disk space that they occupy, bytes.
 
     ``disk_bytes`` is smaller than ``file_bytes`` if files have holes. Of a remote store it is None.
     """

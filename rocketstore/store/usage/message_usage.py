@@ -295,7 +295,7 @@ def count_from_queues(store: ReadableStore, by: str, topics: frozenset[str] | No
             tallies = _count_by_time(store, WIDTHS[by], queues, reasons)
             notes.append("store times are read from some messages of each queue, and are assumed not to go back in it")
     with collect_error(reasons):
-        notes += [*store.find_missing_units(), *store.describe_built_units()]
+        notes += [*store.describe_missing_units(), *store.describe_built_units()]
     return Counted(tallies, notes, reasons)
 
 

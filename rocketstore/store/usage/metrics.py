@@ -25,7 +25,7 @@ HELP = {  # of each gauge, by its name without the prefix, in the order of the t
     "problems": "Problems that the summary of the store names.",
     "part_used_bytes": "Bytes of a part of the store that have records, units or items.",
     "part_file_bytes": "Lengths of the files of a part of the store.",
-    "part_disk_bytes": "Bytes that the files of a part of the store take of the disk.",
+    "part_disk_bytes": "Disk space that the files of a part of the store occupy, bytes.",
     "disk_free_bytes": "Free bytes of a disk of the store.",
     "disk_used_ratio": "Used part of a disk of the store, as a broker computes it.",
     "consumer_lag_messages": "Messages of a queue that a consumer group has not consumed.",

@@ -10,10 +10,13 @@ UNKNOWN = np.iinfo(np.int64).min  # the bin of a record that cannot be read
 
 
 def find_bins(phy_offsets: np.ndarray, ends: np.ndarray, read_bins: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the bin of each message, int64[n]. Messages between two of one bin in a queue count for that bin.
+    """Return the bin of each message: the begin of its hour or day, int64[n].
 
-    Parameters: phy_offsets: int64[n], bytes, queue by queue. ends: where each queue ends in them, int64[m], increasing
-    and from 1 on. read_bins: returns the bins of records, ``UNKNOWN`` for one that cannot be read.
+    If two messages of a queue have the same bin, the messages between them are assumed to have it too.
+
+    Parameters: phy_offsets: of the messages of the first queue, then of the second, and so on, int64[n], bytes. ends:
+    the index in ``phy_offsets`` at which each queue ends, int64[m], increasing; no queue is empty. read_bins: returns
+    the bins of the records at physical offsets, ``UNKNOWN`` for a record that cannot be read.
     """
     bins = np.empty(len(phy_offsets), np.int64)
     last = ends - 1

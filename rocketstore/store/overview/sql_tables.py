@@ -12,7 +12,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
 from rocketstore.queue.queue_source import records_between
-from rocketstore.sql.statement import View
+from rocketstore.sql.statement import SqlTable
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.tier.joined_queue import NO_OFFSET
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OnCorrupt = Literal["raise", "skip"]
 UNITS = 1 << 20  # read at once
-# A body that is not UTF-8 has no text, and a text that is no JSON no JSON.
+# `body_text` is null if the body is not UTF-8. `body_json` is null if the text is not JSON.
 MESSAGES = """SELECT *, TRY(decode(body)) AS body_text,
 CASE WHEN json_valid(TRY(decode(body))) THEN CAST(TRY(decode(body)) AS JSON) END AS body_json FROM rows_of_messages"""
 TOPICS = """SELECT topic, count(*) AS queues, sum(messages)::BIGINT AS messages FROM rows_of_topics GROUP BY topic"""
@@ -35,23 +35,24 @@ INDEX_FIELDS = (
 )  # fmt: skip
 
 
-def store_views(store: ReadableStore, on_corrupt: OnCorrupt = "raise") -> dict[str, View]:
+def tables_of_store(store: ReadableStore, on_corrupt: OnCorrupt = "raise") -> dict[str, SqlTable]:
     """Return the tables of an open store. Parameters: on_corrupt: as for ``MessageStore.dataset``."""
     return {
-        "messages": View(lambda: store.dataset(on_corrupt=on_corrupt), MESSAGES),
-        "queues": View(lambda: read_units(store)),
-        "topics": View(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS),
-        "groups": View(None, GROUPS, ("lag",)),
-        "lag": View(store.consumer_lag),
-        "index_files": View(lambda: Rows([*find_index_files(store)], INDEX_FIELDS)),
-        "pending": View(store.pending),
-        "findings": View(partial(refuse_findings, store)),
+        "messages": SqlTable(lambda: store.dataset(on_corrupt=on_corrupt), MESSAGES),
+        "queues": SqlTable(lambda: read_units(store)),
+        "topics": SqlTable(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS),
+        "groups": SqlTable(None, GROUPS, ("lag",)),
+        "lag": SqlTable(store.consumer_lag),
+        "index_files": SqlTable(lambda: Rows([*find_index_files(store)], INDEX_FIELDS)),
+        "pending": SqlTable(store.pending),
+        "findings": SqlTable(partial(refuse_findings, store)),
     }
 
 
 def refuse_findings(store: ReadableStore) -> NoReturn:
-    """Raise ValueError that says how to give the findings, which no store has of itself."""
-    raise ValueError(f"findings: also give tables={{'findings': rocketstore.verify({str(store.path)!r})}}")
+    """Raise ValueError that says how to add the table ``findings``, whose rows a caller has to compute."""
+    tables = f"tables={{'findings': rocketstore.verify({str(store.path)!r})}}"
+    raise ValueError(f"The table findings needs a verify report: sql(..., {tables})")
 
 
 def find_spans(store: ReadableStore) -> Iterator[tuple[str, int, int]]:
