@@ -10,7 +10,7 @@ from conftest import record, seconds_of
 from rocketstore import ConsumeQueue
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.layout import UNIT
-from rocketstore.queue.queue_source import records_between
+from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.queue.unit_tail import PlannedTail
 
@@ -47,7 +47,7 @@ def directories(scratch):
 
 
 def read_all(queue):
-    assert sum(map(len, records_between(queue, 0, UNITS, READ_AT_ONCE))) == UNITS
+    assert sum(map(len, read_units_between(queue, 0, UNITS, READ_AT_ONCE))) == UNITS
 
 
 def test_units_in_rocksdb(benchmark, directories):

@@ -79,7 +79,9 @@ class Dispatcher:
         self.left_out: dict[QueueId, int] = {}
         self._lives = lives
         self._has_queues = has_queues
-        self._log = log.as_whole_to(LONG_MAX)  # what is dispatched is complete, also if it ends in zeros
+        self._log = log.as_whole_to(
+            LONG_MAX
+        )  # records that are dispatched are complete, also if their last bytes are zeros
         self._batch_topics = batch_topics
         self._as_broker = as_broker
         self._held = held

@@ -26,12 +26,12 @@ MAX_UNITS = 1 << 23  # 400 MB; a broker writes its units to RocksDB before it ha
 
 
 class LogTail:
-    """The units behind the checkpoint of RocksDB. A broker dispatches these records again when it starts.
+    """The units of the records after the checkpoint of RocksDB. A broker dispatches these records when it starts.
 
-    They get the units that the broker gives them: a later record of the same queue offset replaces an earlier one.
+    The records get the same units as from the broker: a later record of a queue offset replaces an earlier one.
 
     Attributes: begin, end: the part of the log that was read, bytes; -1 before the first update. problem: why records
-    from ``end`` on have no units; None if all have theirs.
+    from ``end`` on have no units; None if every record has its unit.
 
     Source: RocksDBConsumeQueueStore.getDispatchFromPhyOffset.
     """
@@ -44,11 +44,11 @@ class LogTail:
         self._config = replace(config, enable_multi_dispatch=True, enable_lmq=True)
         self._max_log = min(MAX_LOG, config.remote_copy_limit) if is_remote(log.directories[0]) else MAX_LOG
         self._lock = threading.Lock()
-        self._opened = -1  # of the RocksDB whose checkpoint is known
-        self._looked = -1  # end of the log that was seen last
+        self._database_version = -1  # of the RocksDB when its checkpoint was read
+        self._seen_log_end = -1  # end of the log that was seen last
         self._count = 0
         self._rows: dict[QueueId, list[np.ndarray]] = {}  # REQUEST[n], in the order of the log
-        self._found: dict[QueueId, TailUnits | None] = {}
+        self._units_by_queue: dict[QueueId, TailUnits | None] = {}
 
     def __len__(self) -> int:
         """Return the number of units."""
@@ -57,15 +57,15 @@ class LogTail:
     def update(self, units: RocksUnits) -> None:
         """Add the units of new records, and drop those that RocksDB has now. Raises: as RocksDatabase."""
         with self._lock:
-            if units.database.opened != self._opened:
+            if units.database.opened != self._database_version:
                 checkpoint = units.read_checkpoint() or 0
-                self._opened = units.database.opened
+                self._database_version = units.database.opened
                 self._begin_at(max(checkpoint, self._log.min_phy_offset))
             log_end = self._log.max_phy_offset
             if log_end < self.end:  # it was cut
                 self._clear(min(self.begin, log_end))
-            if log_end > max(self.end, self._looked):
-                self._looked = log_end
+            if log_end > max(self.end, self._seen_log_end):
+                self._seen_log_end = log_end
                 self._add(log_end)
 
     def queues(self) -> Collection[QueueId]:
@@ -78,9 +78,9 @@ class LogTail:
             return None
         last = units.find_ends(queue).last
         with self._lock:
-            if queue not in self._found and queue in self._rows:
-                self._found[queue] = make_units(queue, np.concatenate(self._rows[queue]), last)
-            return self._found.get(queue)
+            if queue not in self._units_by_queue and queue in self._rows:
+                self._units_by_queue[queue] = make_units(queue, np.concatenate(self._rows[queue]), last)
+            return self._units_by_queue.get(queue)
 
     def _begin_at(self, begin: int) -> None:
         """Keep the units of the records from a physical offset on."""
@@ -88,8 +88,8 @@ class LogTail:
             self._clear(begin)
             return
         self.begin = begin
-        self._looked = -1
-        self._found.clear()
+        self._seen_log_end = -1
+        self._units_by_queue.clear()
         for queue, parts in list(self._rows.items()):
             left = [rows for part in parts if len(rows := part[part["phy_offset"] >= begin])]
             self._count -= sum(map(len, parts)) - sum(map(len, left))
@@ -100,26 +100,26 @@ class LogTail:
 
     def _clear(self, begin: int) -> None:
         self._rows.clear()
-        self._found.clear()
+        self._units_by_queue.clear()
         self.begin = self.end = begin
-        self._looked, self._count = -1, 0
+        self._seen_log_end, self._count = -1, 0
 
     def _add(self, log_end: int) -> None:
         """Add the units of the records up to a physical offset. An error ends them, and is the problem."""
         self.problem = None
         if log_end - self.begin > self._max_log:
-            self.problem = f"they are {log_end - self.begin} bytes, more than {self._max_log}"
+            self.problem = f"their records have {log_end - self.begin} bytes, more than {self._max_log}"
             return
         chunks = RequestChunks(self._log, self._config, self.end, log_end)
         try:
             for chunk in chunks:
                 if self._count + len(chunk.requests) > MAX_UNITS:
-                    self.problem = f"they have more than {format_count(MAX_UNITS, 'unit')}"
+                    self.problem = f"their records have more than {format_count(MAX_UNITS, 'unit')}"
                     return
                 requests, queues = with_more(self._log, self._config, chunk.requests, chunks.queues, ())
                 for queue, rows in rows_by_queue(requests, queues):
                     self._rows.setdefault(queue, []).append(requests[rows])
-                    self._found.pop(queue, None)
+                    self._units_by_queue.pop(queue, None)
                 self._count += len(requests)
                 self.end = chunk.end
         except (StoreError, ValueError, OSError) as error:

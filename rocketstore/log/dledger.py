@@ -71,11 +71,11 @@ class DLedgerLog:
         return b""
 
     def find_entries_begin(self, file_run: FileRunReader) -> int:
-        """Return where the first entry begins, a physical offset, if only zeros are before it in the first file.
+        """Return the physical offset of the first entry if only zeros are before it in the first file, otherwise 0.
 
-        A member that is far behind its leader deletes its files, and begins again at the leader's position: in a new
-        file, which has zeros before this position. The index of entries has no unit of an entry before. If it has one,
-        or if any other fact does not fit, the result is 0: then the zeros are damage.
+        A follower that is far behind its leader deletes its files, and continues at the leader's position in a new
+        file. This file has zeros before the position, and the index of entries has no unit of an earlier entry. If
+        such a unit exists, or if another fact does not fit, the zeros are damage, and the result is 0.
 
         Source: DLedgerMmapFileStore.truncate, MmapFileList.rebuildWithPos.
         """
@@ -90,14 +90,17 @@ class DLedgerLog:
         return begin if is_first and nonzero_end(file.path, 0, begin - file.file_from_offset) == 0 else 0
 
     def _read_first_index_unit(self, file_run: FileRunReader) -> bytes:
-        """Return the first unit of the index files, which have the units of all entries behind it; b"" if not known."""
+        """Return the first unit of the index files, b"" if it cannot be found. All later entries have units, too."""
         known = self._find_later_index(file_run)
         if known is None or not self._has_index_unit(known):
             return b""
         return self.read_index_unit(bisect.bisect_left(range(known), True, key=self._has_index_unit))
 
     def _find_later_index(self, file_run: FileRunReader) -> int | None:
-        """Return the index of an entry behind the first one: where the second file begins, or by the checkpoint."""
+        """Return the index of an entry after the first one, None if it is unknown.
+
+        The entry is the first one of the second file, or the last one by the checkpoint.
+        """
         if len(file_run.files) > 1:
             return read_index(file_run, file_run.files[1].file_from_offset)
         with contextlib.suppress(FileNotFoundError, CorruptFileError):  # verify reports a damaged checkpoint

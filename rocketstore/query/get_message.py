@@ -175,7 +175,7 @@ def get_message(
 def read_few_units(view: QueueView, queue_id: QueueId, queue_offset: int, count: int) -> list[Message] | None:
     """Read the messages of a few queue offsets, one by one, in half the time of a ``_Reader``.
 
-    Return None if the queue may have no unit of its own for a queue offset, or if a unit leads to no message of it.
+    Return None if a queue offset may have no unit of its own, or if a unit leads to no message of this queue.
     """
     log, queue = view.log, view.queue
     if queue.has_batches or queue.is_compacted or is_remote(log.directories[0]):

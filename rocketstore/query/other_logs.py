@@ -97,8 +97,8 @@ def leave_out_queues(scan: Scan, queues: Iterable[QueueId]) -> Scan:
 # ---- plans -------------------------------------------------------------------------------------------------
 
 
-class PlanOtherLogs(Protocol):
-    """Plans to read the other logs of a store, or those of some topics and queue ids."""
+class OtherLogPlanner(Protocol):
+    """A function that plans to read the other logs of a store, or those of some topics and queue ids."""
 
     def __call__(self, topics: Iterable[str] | None, queue_ids: Iterable[int] | None) -> list[OtherLog]: ...
 
@@ -108,9 +108,9 @@ def plan_other_logs(
 ) -> list[OtherLog]:
     """Plan to read the messages of queues that are in logs of their own, queue by queue.
 
-    The bounds between tier and commit log are those of this moment: a message is in one of both.
+    Where tiered storage ends and the commit log begins is decided now, so that each message is read from one of them.
 
-    Parameters: compacted: those of the queues that are read from the compaction. Raises: OSError; StoreError.
+    Parameters: compacted: the queues that are read from the compaction. Raises: OSError; StoreError.
     """
     found = []
     for queue_id in queues:
@@ -118,7 +118,7 @@ def plan_other_logs(
         if queue is not None:
             with closing(queue):
                 for part in [queue.older, queue.local] if isinstance(queue, JoinedQueue) else [queue]:
-                    if isinstance(part, TierQueue) and part.min_queue_offset < part.limit:
+                    if isinstance(part, TierQueue) and part.min_queue_offset < part.stop_offset:
                         found.append(_plan_tier(part, queue_id))
                     elif isinstance(part, CompactedQueue) and queue_id in compacted:
                         found.append(_plan_compacted(part, queue_id))
@@ -136,17 +136,18 @@ def choose_queues(
 
 
 def _plan_tier(queue: TierQueue, name: QueueId) -> OtherLog:
-    """Plan the messages before the limit of a queue: to the record of its last unit, if this unit leads to its record.
+    """Plan the messages before the stop offset of a queue.
 
-    Damaged or missing units hide no message.
+    The plan ends after the record of the last unit. If this unit does not lead to its record, the plan ends with the
+    log, so that damaged or missing units hide no message.
     """
     log = queue.log
     begin, end = log.min_phy_offset, log.max_phy_offset
-    for unit in queue[queue.limit - 1 : queue.limit]:
+    for unit in queue[queue.stop_offset - 1 : queue.stop_offset]:
         if _leads_to_its_message(log, name, unit):
             end = unit.phy_offset + unit.size
     parts = [SegmentChunk.of(log, begin, end, whole_to=end, view=log.look())] if begin < end else []
-    return OtherLog(name, parts, queue.limit, is_tier=True)
+    return OtherLog(name, parts, queue.stop_offset, is_tier=True)
 
 
 def _plan_compacted(queue: CompactedQueue, name: QueueId) -> OtherLog:
@@ -180,7 +181,7 @@ def _leads_to_its_message(log: CommitLog, name: QueueId, unit: CqUnit) -> bool:
 # ---- reads -------------------------------------------------------------------------------------------------
 
 
-def is_part_of_log(bounds: Iterable[object], conditions: Mapping[str, Any]) -> bool:
+def has_offset_bounds(bounds: Iterable[object], conditions: Mapping[str, Any]) -> bool:
     """Return whether the arguments of a scan have physical offsets.
 
     Parameters: bounds: arguments without names. conditions: arguments by name.
@@ -190,7 +191,7 @@ def is_part_of_log(bounds: Iterable[object], conditions: Mapping[str, Any]) -> b
 
 
 def scan_all_logs(
-    scan: Scan, compacted: Collection[QueueId], plan: PlanOtherLogs, conditions: Mapping[str, Any]
+    scan: Scan, compacted: Collection[QueueId], plan: OtherLogPlanner, conditions: Mapping[str, Any]
 ) -> Scan:
     """Let a scan of the commit log also read the other logs, which are planned whenever an iteration begins.
 
@@ -212,7 +213,7 @@ def scan_other_logs(logs: Iterable[OtherLog], conditions: Mapping[str, Any]) -> 
 
 def follow_all_logs(
     log: CommitLog,
-    plan: PlanOtherLogs,
+    plan: OtherLogPlanner,
     poll: float | None,
     stop: threading.Event | None,
     columns: Iterable[str] | None,

@@ -27,8 +27,8 @@ class OtherSources(NamedTuple):
     """Where a query by key finds messages that are not in the commit log.
 
     Attributes: tier: None if tiered storage is not read. compacted: the ids of the queues that are read from the
-    compaction. shared_topics: their topics that have other queues, too. logs: the logs of these queues, at least those
-    of the queried topics.
+    compaction. shared_topics: the topics that also have queues which are not read from the compaction. logs: the logs
+    of the compacted queues, at least those of the queried topics.
     """
 
     tier: TierSource | None
@@ -46,8 +46,8 @@ def find_other_sources(
 ) -> OtherSources:
     """Find where queries of some topics, None for all, find messages that are not in the commit log.
 
-    Parameters: local_queues: the queues of the store without tiered storage. all_queues: with the tiered storage that
-    is read.
+    Parameters: local_queues: the queues of the store without tiered storage. all_queues: the same queues, and those of
+    the tiered storage that is read.
     """
     queues = choose_queues(sorted(compacted), topics, None)
     names = {queue.topic for queue in queues}
@@ -64,32 +64,34 @@ def add_other_messages(
     keys: Sequence[str],
     times: Times,
     index_type: str | None,
-    most: int,
+    limit: int,
 ) -> QueryMessagesResult:
     """Add the messages of other logs to the answer of a query, which has those of the commit log.
 
     Of a queue that is read from the compaction, the messages of the commit log are replaced.
 
-    Parameters: topics, keys: of each row. index_type: as of the query. most: messages of a key.
+    Parameters: topics, keys: of each row. index_type: as of the query. limit: messages of a key.
     """
     of_compaction = _query_compacted(sources.logs, topics, keys, times, index_type)
     compacted_topics = {queue.topic for queue in sources.compacted}
+    hidden = dict.fromkeys(sources.compacted, LONG_MAX)  # the log gives no message of these queues
     reasons, complete, batches = dict.fromkeys(found.reasons), found.complete.copy(), []
     with _TierQuery(sources.tier, times, index_type) as tier:
         for row, (topic, key) in enumerate(zip(topics, keys, strict=True)):
             batch = found[row]
             if topic in compacted_topics:
-                complete[row] = topic not in sources.shared_topics or (complete[row] and len(batch) < most)
-                batch = batch.take(find_rows_of_log(dict.fromkeys(sources.compacted, LONG_MAX), batch))
-                batch = _join(batch, of_compaction.get((topic, key), []), most)
+                # Messages of compacted queues, which are left out here, may have used up the limit.
+                complete[row] = topic not in sources.shared_topics or (complete[row] and len(batch) < limit)
+                batch = batch.take(find_rows_of_log(hidden, batch))
+                batch = _join(batch, of_compaction.get((topic, key), []), limit)
             older = tier.find(topic, key)
-            batches.append(_join(batch, older.batches, most))
+            batches.append(_join(batch, older.batches, limit))
             complete[row] &= not older.reasons
             reasons |= dict.fromkeys(older.reasons)
     return found.with_messages(batches, complete, list(reasons))
 
 
-def rows_of(topics: Any, keys: Any) -> tuple[list[str], list[str]]:
+def pair_topics_with_keys(topics: Any, keys: Any) -> tuple[list[str], list[str]]:
     """Return topic and key of each row of a query. Parameters: as of ``MessageStore.query_messages``."""
     words = [keys] if isinstance(keys, str) else _texts_of(keys)
     return [topics] * len(words) if isinstance(topics, str) else _texts_of(topics), words
@@ -107,6 +109,13 @@ def words_of(message: Message, index_type: str | None) -> set[str | None]:
     if index_type == "T":
         return {message.tags}
     return {message.uniq_key} if index_type == "U" else {message.uniq_key, *message.keys}
+
+
+def find_keys_of(message: Message, keys: Collection[str], times: Times, index_type: str | None) -> set[str]:
+    """Return those of the keys by which a query finds a message. Parameters: times, index_type: as of the query."""
+    if not times[0] <= message.store_timestamp <= times[1]:
+        return set()
+    return {word for word in words_of(message, index_type) if word is not None and word in keys}
 
 
 def _query_compacted(
@@ -132,9 +141,8 @@ def _find_in(log: OtherLog, keys: Collection[str], times: Times, index_type: str
     found = MessageBatch.join([empty_batch(message_fields()), *batches])
     rows: dict[str, list[int]] = {}
     for row, message in enumerate(found):
-        if times[0] <= message.store_timestamp <= times[1]:
-            for word in words_of(message, index_type).intersection(keys):
-                rows.setdefault(str(word), []).append(row)
+        for key in find_keys_of(message, keys, times, index_type):
+            rows.setdefault(key, []).append(row)
     return {key: found.take(of_key) for key, of_key in rows.items()}
 
 
@@ -189,8 +197,7 @@ class _TierQuery(Closable):
             row
             for row, message in enumerate(messages)
             if (message.topic, message.queue_id) == queue
-            and self._times[0] <= message.store_timestamp <= self._times[1]
-            and key in words_of(message, self._index_type)
+            and find_keys_of(message, [key], self._times, self._index_type)
         ]
         return messages.take(rows).without_phy_offsets()
 
@@ -201,13 +208,13 @@ class _TierQuery(Closable):
             log.close()
 
 
-def _join(local: MessageBatch, others: list[MessageBatch], most: int) -> MessageBatch:
-    """Return the messages of a store and of other logs, newest first, each once. Parameters: most: messages."""
+def _join(local: MessageBatch, others: list[MessageBatch], limit: int) -> MessageBatch:
+    """Return the messages of a store and of other logs, newest first, each once. Parameters: limit: messages."""
     known = set(zip(local.queue_id.tolist(), local.queue_offset.tolist(), strict=True))
     older = []
     for batch in others:
         places = enumerate(zip(batch.queue_id.tolist(), batch.queue_offset.tolist(), strict=True))
         older.append(batch.take([row for row, place in places if place not in known]))
     joined = MessageBatch.join([local, *older])
-    order = np.argsort(-joined.store_timestamp, kind="stable")[:most] if len(joined) > len(local) else None
+    order = np.argsort(-joined.store_timestamp, kind="stable")[:limit] if len(joined) > len(local) else None
     return joined if order is None else joined.take(order)

@@ -26,7 +26,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEndFinder
-from rocketstore.queue.queue_source import Boundary, ranges_to_read, records_between
+from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -228,8 +228,7 @@ class ConsumeQueue(Closable):
         Parameters: begin, end: queue offsets, 0 or more. Raises: CorruptFileError if a file is missing or was cut.
         Source: none.
         """
-        parts = records_between(self, begin, end, COUNTED_OFFSETS)
-        return sum(int(units.sizes.sum(dtype=np.int64)) for units in parts)
+        return count_bytes_between(self, begin, end, COUNTED_OFFSETS)
 
     @beside_expiry
     def find_expired_files(self, min_phy_offset: int) -> list[RunFile]:

@@ -57,7 +57,7 @@ class RocksQueuePlan(NamedTuple):
 
     @classmethod
     def of(cls, queue: RocksConsumeQueue, begin: int = 0, end: int = LONG_MAX) -> Self:
-        """Plan the units of an open queue. Parameters: begin, end: as if its units were in files, bytes."""
+        """Plan the units of an open queue. Parameters: begin, end: bytes, 20 for each queue offset."""
         database, tail = queue.database, queue.find_tail()
         if tail is not None:
             tail = tail.between(begin // queue.unit_size, end // queue.unit_size)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeVar, overload
 
+import numpy as np
+
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
@@ -23,11 +25,14 @@ class StoredQueue(Protocol):
 
     @property
     def has_batches(self) -> bool:
-        """Whether a unit stands for many queue offsets, and queue offsets may be missing between units."""
+        """Whether one unit stands for several queue offsets."""
 
     @property
     def has_gaps(self) -> bool:
-        """Whether queue offsets may be missing between units: a step of numbers may lead through 2^62 of them."""
+        """Whether queue offsets may be missing between units.
+
+        A gap may have 2^62 queue offsets, so read such a queue by ``file_range``, not in steps of equal length.
+        """
 
     @property
     def is_compacted(self) -> bool:
@@ -110,7 +115,7 @@ def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Itera
         begin = stop
 
 
-def records_between(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[ConsumeQueueUnits]:
+def read_units_between(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[ConsumeQueueUnits]:
     """Yield the units of a range of queue offsets, in steps, without filler units.
 
     A batch unit belongs to its first queue offset. Parameters: begin, end: queue offsets, 0 or more.
@@ -120,3 +125,8 @@ def records_between(queue: StoredQueue, begin: int, end: int, step: int) -> Iter
         units = queue[first:stop]
         own = ~units.is_filler & (units.queue_offsets >= first)  # else the range before this one had the batch unit
         yield units if own.all() else units.where(own)
+
+
+def count_bytes_between(queue: StoredQueue, begin: int, end: int, step: int) -> int:
+    """Return the bytes of the records of a range of queue offsets. Parameters, raises: as ``read_units_between``."""
+    return sum(int(units.sizes.sum(dtype=np.int64)) for units in read_units_between(queue, begin, end, step))

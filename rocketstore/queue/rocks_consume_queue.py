@@ -15,7 +15,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.queue_source import Boundary, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
 from rocketstore.queue.unit_tail import TailUnits, UnitsWithTail
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
@@ -164,8 +164,7 @@ class RocksConsumeQueue(Closable):
 
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""
-        ranges = ranges_to_read(self, begin, end, READ_AT_ONCE)
-        return sum(int(self._read(*bounds).sizes.sum(dtype=np.int64)) for bounds in ranges)
+        return count_bytes_between(self, begin, end, READ_AT_ONCE)
 
     def _read(self, begin: int, end: int) -> ConsumeQueueUnits:
         offsets, units = self._units.read_units(self._queue, begin, end)

@@ -86,7 +86,7 @@ class RocksUnits(Closable):
         return _join(self._read_rows(queue, [_unit_keys(queue, begin, max(end, begin))], limit))
 
     def read_some_units(self, queue: QueueId, queue_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of some queue offsets that have a unit, int64[n], and the units, ROCKSDB_UNIT[n].
+        """Return which of some queue offsets have a unit, int64[n], and these units, ROCKSDB_UNIT[n].
 
         Parameters: queue_offsets: 0 to before LONG_MAX, int64[n], sorted, each once.
         """
@@ -160,10 +160,8 @@ class RocksUnits(Closable):
                 yield queue, mark, place
 
     def _parse_end_key(self, key: bytes) -> tuple[QueueId, bytes]:
-        size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1
-        topic = key[LENGTH.size + 1 : LENGTH.size + 1 + max(size, 0)]
-        rest = key[LENGTH.size + 1 + len(topic) :]
-        mark, number = rest[1:4], rest[5:]
+        topic, rest = _split_topic(key)
+        mark, number = rest[:3], rest[4:]
         try:
             queue = QueueId(topic.decode(), QUEUE_ID.unpack(number)[0])
         except (struct.error, UnicodeDecodeError):
@@ -173,9 +171,7 @@ class RocksUnits(Closable):
         return queue, mark
 
     def _parse_unit_key(self, key: bytes) -> QueueId:
-        size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1
-        topic = key[LENGTH.size + 1 : LENGTH.size + 1 + max(size, 0)]
-        rest = key[LENGTH.size + 1 + len(topic) + 1 :]
+        topic, rest = _split_topic(key)
         try:
             queue = QueueId(topic.decode(), QUEUE_ID.unpack_from(rest)[0])
         except (struct.error, UnicodeDecodeError):
@@ -191,6 +187,14 @@ class RocksUnits(Closable):
 def _topic_key(topic: str) -> bytes:
     name = topic.encode("utf-8", "surrogatepass")
     return LENGTH.pack(len(name)) + SEPARATOR + name + SEPARATOR
+
+
+def _split_topic(key: bytes) -> tuple[bytes, bytes]:
+    """Return the topic at the begin of a key, and the bytes after its separator. The caller checks the separators."""
+    size = LENGTH.unpack_from(key)[0] if len(key) >= LENGTH.size else -1
+    begin = LENGTH.size + len(SEPARATOR)
+    topic = key[begin : begin + max(size, 0)]
+    return topic, key[begin + len(topic) + len(SEPARATOR) :]
 
 
 def _unit_prefix(queue: QueueId) -> bytes:

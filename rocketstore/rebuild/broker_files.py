@@ -11,7 +11,7 @@ from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.rebuild.files import index_headers
-from rocketstore.recovery.apply import note_last_record
+from rocketstore.recovery.apply import set_last_record
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSET_TABLE, OFFSETS, TABLE_NAMES
@@ -23,7 +23,7 @@ from rocketstore.survey.survey import Survey
 
 
 def needs_broker_files(survey: Survey) -> bool:
-    """Return whether a broker with queues of files cannot start on the configuration of a store."""
+    """Return whether a broker on queues in files needs other files of configuration than those of the store."""
     return survey.formats.is_dledger or not survey.formats.is_plain
 
 
@@ -34,16 +34,16 @@ def write_broker_files(survey: Survey, store: StoreFiles, last_phy_offset: int, 
     Raises: OSError.
     """
     make_directory(places.config)
-    for name, data in find_config_files(survey).items():
+    for name, data in read_config_files(survey).items():
         replace_file(places.config_file(name), data)
     checkpoint = StoreCheckpoint(places.checkpoint)
-    note_last_record(checkpoint, store.log, store.config.compat, last_phy_offset)
+    set_last_record(checkpoint, store.log, store.config.compat, last_phy_offset)
     ends = (header.end_timestamp for header in index_headers(places.index))
     checkpoint.index_msg_timestamp = max(ends, default=0)
     checkpoint.flush()
 
 
-def find_config_files(survey: Survey) -> dict[str, bytes]:
+def read_config_files(survey: Survey) -> dict[str, bytes]:
     """Return the files of the configuration by name: those in RocksDB as JSON, the others as they are.
 
     A table of RocksDB that cannot be read is left out.
@@ -59,9 +59,9 @@ def find_config_files(survey: Survey) -> dict[str, bytes]:
     if isinstance(tables, RocksTables):
         for name in TABLE_NAMES:
             if name in tables.databases and (table := tables.read_json(name)) is not None:
-                found[name] = _write_json(table)
+                found[name] = encode_json(table)
                 if name == OFFSETS and (light := split_light_offsets(table)) is not None:
-                    found[LMQ_OFFSETS] = _write_json(light)
+                    found[LMQ_OFFSETS] = encode_json(light)
     return found
 
 
@@ -78,14 +78,14 @@ def split_light_offsets(table: Mapping[str, Any]) -> dict[str, Any] | None:
     return {OFFSET_TABLE: others, "lmqOffsetTable": {name: max(queues.values()) for name, queues in light.items()}}
 
 
-def _write_json(table: Mapping[str, Any]) -> bytes:
+def encode_json(table: Mapping[str, Any]) -> bytes:
     return json.dumps(table, ensure_ascii=False, indent="\t").encode()
 
 
 def describe_start(survey: Survey, out: Path, written: frozenset[str]) -> list[str]:
-    """Return how a broker is started on the new directory, and what it lacks.
+    """Return notes on how to start a broker on the new directory, and on what the directory lacks.
 
-    Parameters: written: the names of the files of the configuration that were written.
+    Parameters: written: the names of the written files of the configuration.
     """
     formats, places = survey.formats, survey.local_places
     lacking = [name for name in TABLE_NAMES if name in formats.config_databases and name not in written]
@@ -95,7 +95,7 @@ def describe_start(survey: Survey, out: Path, written: frozenset[str]) -> list[s
         log = [str(dledger.index.parent) if dledger is not None else "its directory"]
         log += [str(path) for path in places.log_directories if path.is_dir()]
         notes.append(
-            f"{out}: the log stays DLedger's. Stop the broker, move {' and '.join(log)} here, and start it with "
+            f"{out}: the log is still DLedger's. Stop the broker, move {' and '.join(log)} here, and start it with "
             f"storePathRootDir={out} and its other settings"
         )
     else:

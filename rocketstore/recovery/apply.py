@@ -147,7 +147,7 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
     Parameters: last_phy_offset: of the last record, -1 without one.
     """
     checkpoint = store.checkpoint
-    note_last_record(checkpoint, store.log, store.config.compat, last_phy_offset)
+    set_last_record(checkpoint, store.log, store.config.compat, last_phy_offset)
     checkpoint.clear_negative_numbers()
     for path in paths_of_index(store)[:-1]:  # a broker deletes newer full files
         end_timestamp = read_header(path).end_timestamp
@@ -156,7 +156,7 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
     sync_path(store.local_places.root)
 
 
-def note_last_record(checkpoint: StoreCheckpoint, log: CommitLog, release: str, last_phy_offset: int) -> None:
+def set_last_record(checkpoint: StoreCheckpoint, log: CommitLog, release: str, last_phy_offset: int) -> None:
     """Set the numbers of a checkpoint by which all records of a log, and their units, are on the disk.
 
     Parameters: release: writes the checkpoint. last_phy_offset: of the last record, -1 without one.

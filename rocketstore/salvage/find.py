@@ -212,7 +212,7 @@ class Finds:
         self.duplicates = 0
 
     def begin(self) -> int:
-        """Return where the log begins, a physical offset: with its first file, also if that has no record, or later."""
+        """Return the physical offset where the log begins: that of the first file, or the known begin in this file."""
         return max(min(file.base for file in self.files if file.base is not None), self._log_begin)
 
     def sorted_lost(self) -> tuple[LostRange, ...]:

@@ -49,7 +49,10 @@ class BrokerTables(Protocol):
         """Read the names of the topics that exist now. Empty if that is unknown."""
 
     def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
-        """Read how far consumers have pulled or popped, by group, topic and queue id. Empty if it is unknown."""
+        """Read the pull offsets by group, topic and queue id. Empty if they are unknown.
+
+        A pull offset is the queue offset up to which a consumer has pulled or popped messages.
+        """
 
     def read_all(self) -> TableContents:
         """Read all tables. Raises: FileNotFoundError without a store."""

@@ -216,7 +216,7 @@ def decode_version(value: Any) -> int:
 
 
 def decode_pull_offsets(root: dict[str, Any]) -> Offsets:
-    """Return how far consumers have pulled or popped, by group, topic and queue id, from a consumerOffset.json."""
+    """Return the pull offsets of a consumerOffset.json by group, topic and queue id."""
     return decode_offset_table(root, "pullOffsetTable")
 
 

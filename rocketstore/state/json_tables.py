@@ -82,7 +82,7 @@ class JsonTables:
         return {*(main.value or ())}
 
     def read_pull_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
-        """Read how far consumers have pulled or popped, by group, topic and queue id. Empty if it is unknown."""
+        """Read the pull offsets by group, topic and queue id. Empty if they are unknown."""
         if OFFSETS in self.replaced:
             return {}
         main, bak = _read_both(self.directory / OFFSETS, decode_pull_offsets)

@@ -1,4 +1,4 @@
-"""What a broker says about its tiered storage: which segments are there, and which queue offsets they have."""
+"""The metadata that a broker keeps of its tiered storage: the segments, and their sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELETED = 2  # the status of a segment that was deleted
 
 
 class TierSegment(NamedTuple):
-    """What the metadata says about one segment. Attributes: size: bytes."""
+    """One segment, as the metadata lists it. Attributes: size: bytes."""
 
     size: int
     is_deleted: bool

@@ -45,7 +45,7 @@ from rocketstore.query.other_logs import (
     OtherLog,
     choose_queues,
     follow_all_logs,
-    is_part_of_log,
+    has_offset_bounds,
     leave_out_queues,
     plan_other_logs,
     scan_all_logs,
@@ -57,7 +57,12 @@ from rocketstore.query.query_messages import (
     query_message,
     query_messages,
 )
-from rocketstore.query.query_other_logs import OtherSources, add_other_messages, find_other_sources, rows_of
+from rocketstore.query.query_other_logs import (
+    OtherSources,
+    add_other_messages,
+    find_other_sources,
+    pair_topics_with_keys,
+)
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.sql.statement import SqlResult, run_statement, user_tables
@@ -126,7 +131,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
             name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
         }
         scan = method(self.commit_log, *args, **conditions)
-        if self.reads_other_logs and not is_part_of_log(args, conditions):
+        if self.reads_other_logs and not has_offset_bounds(args, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
         scan = self._plan_by_queues(scan, conditions)
         warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or ())
@@ -821,7 +826,7 @@ class MessageStore(Previewed, Closable):
         """Add the messages of other logs to the answer of a query, if the store was opened so."""
         if not self.reads_other_logs:
             return found
-        names, words = rows_of(topics, keys)
+        names, words = pair_topics_with_keys(topics, keys)
         sources = self.find_other_sources({*names})
         return add_other_messages(found, sources, names, words, times, index_type, most)
 

@@ -246,7 +246,7 @@ class OpenedQueues:
     def _find_tail(self) -> LogTail | None:
         """Return the units that are built from the log because the RocksDB lacks them; None without such a RocksDB."""
         formats = find_formats(self._places, self._config)
-        if formats.queue_database is None or not formats.are_queues_in_database or find_missing_reader() is not None:
+        if formats.queue_database is None or not formats.are_queues_in_database or formats.must_build_queues:
             return None
         self._open_database(formats.queue_database).refresh()
         return self._tail

@@ -74,8 +74,8 @@ class StoreFormats:
         return self.queue_database is None and not self.config_databases
 
     @property
-    def are_queues_built(self) -> bool:
-        """Whether the queues are in a RocksDB that is not read here, so that they are built from the log."""
+    def must_build_queues(self) -> bool:
+        """Whether the queues must be built from the log: they are in a RocksDB that cannot be read here."""
         return self.queue_database is not None and self.are_queues_in_database and find_missing_reader() is not None
 
     def require_light_queues(self, topic: str) -> None:

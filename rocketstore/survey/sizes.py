@@ -105,11 +105,10 @@ def planning_config(places: AnyPlaces, sizes: StoreSizes) -> tuple[SizedConfig, 
     except SettingError as error:
         if not error.suggested:
             raise
-        supposed: dict[str, Any] = error.suggested
+        supposed: Mapping[str, Any] = error.suggested
     shown = ", ".join(f"{name}={size}" for name, size in supposed.items())
     note = f"{places.root}: no file shows these sizes for certain, and the steps suppose them: {shown}"
-    again = find_sizes(places, replace(sizes.settings, **supposed))
-    return writing_config(places, again), (note,)
+    return writing_config(places, _find_with(supposed, places, sizes)), (note,)
 
 
 def suppose_sizes(places: AnyPlaces, sizes: StoreSizes, *, replaced: Collection[str]) -> StoreSizes:
@@ -117,8 +116,15 @@ def suppose_sizes(places: AnyPlaces, sizes: StoreSizes, *, replaced: Collection[
 
     Parameters: replaced: as for ``find_sizes``. Raises: as ``find_sizes``.
     """
-    supposed: dict[str, Any] = {} if sizes.problem is None else sizes.problem.suggested
-    return find_sizes(places, replace(sizes.settings, **supposed), replaced=replaced) if supposed else sizes
+    supposed: Mapping[str, Any] = {} if sizes.problem is None else sizes.problem.suggested
+    return _find_with(supposed, places, sizes, replaced) if supposed else sizes
+
+
+def _find_with(
+    supposed: Mapping[str, Any], places: AnyPlaces, sizes: StoreSizes, replaced: Collection[str] = ()
+) -> StoreSizes:
+    """Find the sizes again with supposed ones, as if these were given."""
+    return find_sizes(places, replace(sizes.settings, **supposed), replaced=replaced)
 
 
 def require_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -> None:

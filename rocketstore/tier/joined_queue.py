@@ -154,14 +154,14 @@ def parts_of(queue: StoredQueue) -> list[StoredQueue]:
 
 
 def may_lack_messages(queue: StoredQueue) -> bool:
-    """Return whether messages before the first one in the log are in no part of a queue.
+    """Return whether messages are missing that were before the first message of the queue in the commit log.
 
-    A broker may have copied them to the tier since the queue was opened.
+    A broker may have copied these messages to the tier since the queue was opened.
     """
     if not isinstance(queue, JoinedQueue):
         return queue.min_queue_offset > 0 and not queue.is_compacted
     older = queue.older
-    return older.max_queue_offset < older.limit < LONG_MAX  # without a limit, the log has no message
+    return older.max_queue_offset < older.stop_offset < LONG_MAX  # LONG_MAX: the log has no message
 
 
 def _without_offsets(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
@@ -192,5 +192,5 @@ class JoinedQueues:
         queue = QueueId(topic, queue_id)
         log = open_tier_log(self._places.log(queue), self._config)
         tier = TierQueue(open_segments(self._places.units(queue)), log)
-        has_messages = len(tier) or len(log.file_run.files)
+        has_messages = len(tier) > 0 or len(log.file_run.files) > 0
         return JoinedQueue(tier, local) if has_messages else local

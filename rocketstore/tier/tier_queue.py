@@ -68,7 +68,7 @@ class TierQueue(Closable):
     The unit of queue offset n is at position n * 20, also if the queue does not begin at 0. The queue ends where a
     segment is missing, and before zeros at its end.
 
-    Attributes: directory. log. limit: a queue offset; messages from there on are left out.
+    Attributes: directory. log. stop_offset: a queue offset; messages from there on are left out.
     Source: FlatConsumeQueueFile, FlatAppendFile.
     """
 
@@ -78,11 +78,11 @@ class TierQueue(Closable):
     leftover_units: ClassVar[int] = 0
     unit_size: ClassVar[int] = UNIT.itemsize
 
-    def __init__(self, files: FileRunReader, log: CommitLog, limit: int = LONG_MAX) -> None:
+    def __init__(self, files: FileRunReader, log: CommitLog, stop_offset: int = LONG_MAX) -> None:
         """Parameters: files: the segments of the units."""
         self.directory: StorePath = files.directories[0]
         self.log = log
-        self.limit = limit
+        self.stop_offset = stop_offset
         self._files = files
         self._known: KnownBounds | None = None
 
@@ -92,7 +92,7 @@ class TierQueue(Closable):
         files = self._files.files
         if self._known is None or self._known.files is not files:
             self._known = KnownBounds(files, *self._find_bounds(files))
-        return self._known.begin, max(min(self._known.end, self.limit), self._known.begin)
+        return self._known.begin, max(min(self._known.end, self.stop_offset), self._known.begin)
 
     @property
     def _begin(self) -> int:
@@ -103,9 +103,10 @@ class TierQueue(Closable):
         return self._bounds[1]
 
     def _find_bounds(self, files: list[RunFile]) -> tuple[int, int]:
-        """Return where the segments begin, and where they end, or where units begin that nobody wrote.
+        """Return the bounds of the units that are in adjacent segments, without zeros at the end.
 
         Only the last unit is read, unless it is all zeros.
+        Returns: the first queue offset, and the queue offset after the last one.
         """
         if not files:
             return 0, 0
@@ -121,13 +122,11 @@ class TierQueue(Closable):
         return first, first + bisect.bisect_left(range(first, last), True, key=lambda at: not self._is_written(at))
 
     def _is_written(self, queue_offset: int) -> bool:
-        """Return whether a unit is not all zeros, as those of a hole in a file are."""
-        units = read_units(self._files, queue_offset, queue_offset + 1)
-        return bool(units.sizes.any() or units.phy_offsets.any())
+        return are_written(read_units(self._files, queue_offset, queue_offset + 1))
 
-    def until(self, limit: int) -> TierQueue:
+    def until(self, stop_offset: int) -> TierQueue:
         """Return the part of this queue before a queue offset."""
-        part = TierQueue(self._files, self.log, limit)
+        part = TierQueue(self._files, self.log, stop_offset)
         part._known = self._known
         return part
 
@@ -192,13 +191,13 @@ class TierQueue(Closable):
     def parts(self, begin: int = 0, end: int = LONG_MAX, *, backwards: bool = False) -> Iterator[ConsumeQueueUnits]:
         """Yield the units of a range of queue offsets, ``READ_UNITS`` at most at once.
 
-        Raises: CorruptFileError for a part of zeros: a file with a hole may seem to have any number of units.
+        Raises: CorruptFileError for a part of zeros. A segment with a hole may seem to have any number of units.
         """
         first, last = max(begin, self._begin), min(end, self._end)
         begins = range(first, last, READ_UNITS)
         for at in reversed(begins) if backwards else begins:
             units = self._read(at, min(at + READ_UNITS, last))
-            if not (units.sizes.any() or units.phy_offsets.any()):
+            if not are_written(units):
                 raise CorruptFileError(*self.place_of(at), "units", f"{len(units)} units are zeros")
             yield units
 
@@ -257,6 +256,11 @@ def join_units(parts: Sequence[ConsumeQueueUnits]) -> ConsumeQueueUnits:
     names = ("queue_offsets", "phy_offsets", "sizes", "tags_codes")
     columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     return parts[0] if len(parts) == 1 else ConsumeQueueUnits(*columns)
+
+
+def are_written(units: ConsumeQueueUnits) -> bool:
+    """Return whether any unit is not zeros. Holes in files read as zeros."""
+    return bool(units.sizes.any() or units.phy_offsets.any())
 
 
 def are_sound(units: ConsumeQueueUnits) -> bool:

@@ -11,14 +11,14 @@ from rocketstore.log.dledger import DLedgerLog, is_unit_of
 from rocketstore.verify.findings import Findings
 
 NUMBERS = ("committedIndex", "endIndex")
-LAST_FILES = (
-    3  # a broker's recovery begins at the start of one of them, or before. Source: DLedgerMmapFileStore.recover
-)
+# A broker's recovery begins at the start of one of these files, or before. Source: DLedgerMmapFileStore.recover.
+LAST_FILES = 3
 
 
 def check_dledger(files: DLedgerLog, log: CommitLog, findings: Findings, *, is_stopped: bool) -> None:
-    """Report a checkpoint or an index of entries that does not fit the log.
+    """Report a checkpoint or an index of entries that does not fit the log, and zeros before the first entry.
 
+    The zeros are reported if a broker's recovery would begin in them.
     The units of the first entry of each file and of the last entry are compared: by these a broker finds where its
     recovery begins, and what it may serve. Parameters: is_stopped: the last writer stopped cleanly.
     Source: DLedgerMmapFileStore.recover.

@@ -19,7 +19,7 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.text_values import format_count
-from rocketstore.verify.kinds import KINDS, SEVERITIES, mend_of
+from rocketstore.verify.kinds import KINDS, SEVERITIES, find_repair_command
 
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
 SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
@@ -63,7 +63,7 @@ class Finding:
 
     @property
     def mend(self) -> str | None:
-        return mend_of(self.kind, is_dledger=self.is_dledger)
+        return find_repair_command(self.kind, is_dledger=self.is_dledger)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -203,14 +203,14 @@ KINDS = {
     "rocksdb-unit-missing": Kind(ERROR, "a record has no unit in the RocksDB of queues", KEEPS, QUEUES),
     "rocksdb-first-record": Kind(
         WARNING,
-        "the record at physical offset 0 has no unit in RocksDB: a broker skips it when it moves its queues there",
+        "the record at physical offset 0 has no unit in RocksDB: a broker skips it when it moves queues into RocksDB",
         KEEPS,
         QUEUES,
     ),
     "rocksdb-unit-wrong": Kind(ERROR, "a unit in RocksDB has other values than its record", KEEPS, QUEUES),
     "rocksdb-unit-extra": Kind(ERROR, "a unit in RocksDB leads to no record of its queue offset", KEEPS, QUEUES),
     "rocksdb-queue-end": Kind(
-        ERROR, "the end that RocksDB notes for a queue is not that of its last unit", KEEPS, QUEUES
+        ERROR, "the end that RocksDB stores for a queue is not that of its last unit", KEEPS, QUEUES
     ),
     "rocksdb-unit-leftover": Kind(
         INFO,
@@ -423,8 +423,8 @@ KINDS = {
 }
 
 
-def mend_of(name: str, *, is_dledger: bool) -> str | None:
-    """Return the command that mends a kind of finding, as in ``Kind``; None without one.
+def find_repair_command(name: str, *, is_dledger: bool) -> str | None:
+    """Return the command that repairs a kind of finding, as in ``Kind``; None without one.
 
     Commands do not change a store with DLedger's log. Its queues and index are built in another directory, and the
     broker itself recovers the log.

@@ -9,7 +9,7 @@ from support.rocks import make_rocksdb
 
 from rocketstore import CorruptFileError
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
-from rocketstore.queue.queue_source import records_between
+from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.queue.unit_tail import PlannedTail
@@ -228,7 +228,7 @@ def test_far_queue_offsets_are_reached_by_their_keys(tmp_path, offsets):
         queue = queues.open("T", 0)
         assert [unit.queue_offset for unit in queue] == offsets
         assert queue.count_bytes(0, 2**63 - 1) == SIZE * len(offsets)
-        found = records_between(queue, 0, queue.max_queue_offset, 10)
+        found = read_units_between(queue, 0, queue.max_queue_offset, 10)
         assert [offset for units in found for offset in units.queue_offsets.tolist()] == offsets
         assert queue.file_range(offsets[-1] + 1) is None
 

@@ -109,7 +109,10 @@ def plan_store(
 
 
 def plan_other_sources(store: MessageStore, topics: Collection[str] | None) -> OtherSources:
-    """Find where a store reads other logs, with lists of the files of tiered storage. Parameters: as ``plan_store``."""
+    """Find which other logs a store reads, and list the files of its tiered storage, so that tasks list none.
+
+    Parameters: as ``plan_store``.
+    """
     found = store.find_other_sources(topics)
     return found._replace(tier=found.tier.plan(topics)) if isinstance(found.tier, StoredTier) else found
 

@@ -27,7 +27,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import KINDS, MAX_SCAN, QueryMessagesResult
 from rocketstore.query.query_messages import query_messages as find_messages
-from rocketstore.query.query_other_logs import add_other_messages
+from rocketstore.query.query_other_logs import add_other_messages, pair_topics_with_keys
 from rocketstore.spark.lookup.cache import open_store
 from rocketstore.spark.lookup.plans import StorePlan, plan_store
 from rocketstore.spark.lookup.udfs import udf_columns
@@ -188,8 +188,7 @@ def find_keys(query: Query, coverage: Coverage, part: pa.RecordBatch) -> QueryMe
     found = find_messages(view, topic, keys, query.limit, *times, query.index_type, MAX_SCAN, 1)
     if query.plan.others is None:
         return found
-    topics = [topic] * len(found) if isinstance(topic, str) else topic.to_pylist()
-    words = keys.to_pylist()
+    topics, words = pair_topics_with_keys(topic, keys)
     return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.limit)
 
 

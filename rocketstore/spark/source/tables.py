@@ -239,7 +239,10 @@ def require_units(queue: StoredQueue, last: int) -> None:
 
 
 def end_of_place(queue: StoredQueue, start: int) -> int:
-    """Return where a place of a queue ends. A place of a queue with gaps, where offsets may be far apart, is a part."""
+    """Return the queue offset where a place of a stream ends, which begins at ``start``.
+
+    In a queue with gaps a place is one part with units, because queue offsets may be far apart.
+    """
     if not queue.has_gaps:
         return start + UNITS
     span = queue.file_range(start)

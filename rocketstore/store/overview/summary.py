@@ -143,7 +143,7 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
 
 def describe_uncounted(store: ReadableStore) -> str | None:
     """Return why queues and messages are not counted: a long log would be read for them. None if they are counted."""
-    if not store.formats.are_queues_built:
+    if not store.formats.must_build_queues:
         return None
     log = store.commit_log
     size = log.max_phy_offset - log.min_phy_offset

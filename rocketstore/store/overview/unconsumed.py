@@ -20,7 +20,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import RETRY_PREFIX
 from rocketstore.preview import Preview
-from rocketstore.queue.queue_source import StoredQueue, records_between
+from rocketstore.queue.queue_source import StoredQueue, read_units_between
 from rocketstore.state.rocksdb import has_rocksdb_data
 from rocketstore.store.overview.lag import read_queue_ids
 from rocketstore.store.overview.summary import collect_error
@@ -274,7 +274,7 @@ def _rows_of_queue(
         log = log_of(store, part)
         has_offsets = not (part.is_compacted or isinstance(part, TierQueue))
         begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
-        for units in records_between(part, begin, end, UNITS_AT_ONCE):
+        for units in read_units_between(part, begin, end, UNITS_AT_ONCE):
             batch, found = read_records(log, name, units.phy_offsets)
             missing += len(units) - len(found)
             phy_offsets = units.phy_offsets[found].tolist() if has_offsets else [None] * len(found)

@@ -11,7 +11,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.java_text import parse_int, parse_long
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message import Message
-from rocketstore.queue.queue_source import StoredQueue, records_between
+from rocketstore.queue.queue_source import StoredQueue, read_units_between
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import format_count
@@ -59,7 +59,7 @@ def describe_missing(count: int) -> str:
 def units_from(queue: StoredQueue, begin: int) -> Iterator[ConsumeQueueUnits]:
     """Yield the units of a queue from a queue offset on, in steps, without filler units."""
     end = queue.max_queue_offset
-    yield from records_between(queue, max(begin, queue.min_queue_offset, 0), end, STEP)
+    yield from read_units_between(queue, max(begin, queue.min_queue_offset, 0), end, STEP)
 
 
 def _read_units(store: ReadableStore, topic: str, queue_id: int, units: ConsumeQueueUnits) -> list[QueueRecord]:
