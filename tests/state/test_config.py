@@ -461,6 +461,7 @@ CHANGES = [
     ("has_ipv6", "4.5.2", "4.6.0", False, True),
     ("has_compression_types", "4.9.3", "4.9.4", False, True),
     ("has_inner_batches", "4.9.8", "5.0.0", False, True),
+    ("has_clean_ratios", "4.9.8", "5.0.0", False, True),
     ("has_v2", "5.0.0", "5.1.0", False, True),
     ("has_prop_crc", "5.1.4", "5.2.0", False, True),
     ("has_confirm_phy_offset", "5.1.0", "5.1.1", False, True),
