@@ -14,7 +14,7 @@ from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import explain_unknown_names
-from rocketstore.store.usage.message_usage import COLUMNS, FIELDS, basis
+from rocketstore.store.usage.message_usage import COLUMNS, FIELDS, describe_source
 
 
 def run(
@@ -87,7 +87,7 @@ def show_messages(
         total_columns=USAGE_TOTALS,
         only_totals=totals,
     )
-    for text in (f"counted {basis(is_exact=exact)}", *usage.notes):
+    for text in (f"counted {describe_source(is_exact=exact)}", *usage.notes):
         note(f"{store.path}: {text}")
     problems = [*usage.reasons, *explain_unknown_names(store, topics, ())]
     finish_checked(problems, fail_if, rows, [totals_row])

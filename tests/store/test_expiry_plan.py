@@ -166,13 +166,17 @@ def test_a_missing_directory_of_queues_counts_as_a_full_disk(tmp_path):
 
 def test_ratios_beyond_the_bounds_of_a_broker_are_clamped():
     found = rules(diskSpaceCleanForciblyRatio=99, diskSpaceWarningLevelRatio=10, diskMaxUsedSpaceRatio=0)
-    assert (found.clean_share, found.full_share, found.max_share) == (0.85, 0.35, 0.10)
-    assert rules(diskMaxUsedSpaceRatio="many").max_share == 0.75
+    ratios = found.disk_clean_forcibly_ratio, found.disk_warning_level_ratio, found.disk_max_used_ratio
+    assert ratios == (0.85, 0.35, 0.10)
+    assert rules(diskMaxUsedSpaceRatio="many").disk_max_used_ratio == 0.75
 
 
 def test_old_releases_have_no_setting_of_the_ratio_of_a_full_disk():
     other = {"diskSpaceCleanForciblyRatio": "30"}
-    ratios = [CleanRules.of_config(StoreConfig(other=other, compat=name)).clean_share for name in ("4.9.8", "5.0.0")]
+    ratios = [
+        CleanRules.of_config(StoreConfig(other=other, compat=name)).disk_clean_forcibly_ratio
+        for name in ("4.9.8", "5.0.0")
+    ]
     assert ratios == [0.85, 0.30]
 
 

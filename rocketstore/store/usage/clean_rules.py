@@ -20,22 +20,23 @@ DEFAULT_DELETE_WHEN = "04"
 class CleanRules:
     """The settings of a broker that decide which files it deletes, and when.
 
-    Attributes: reserved_hours: since a file was changed (fileReservedTime). delete_hours: of the day, in the broker's
-    time zone (deleteWhen). problem: why the broker deletes nothing at other hours, or None. max_share: above this used
-    share of a disk files that are old enough are deleted at once (diskMaxUsedSpaceRatio). clean_share: above it files
-    are deleted at once, whatever their age (diskSpaceCleanForciblyRatio). full_share: above it the broker also refuses
-    messages (diskSpaceWarningLevelRatio). cleans_forcibly: cleanFileForciblyEnable. batch: files deleted in a round,
-    after which the disk is looked at again (deleteFileBatchMax).
+    Attributes: file_reserved_hours: the least time since the last change of a file that is deleted (fileReservedTime).
+    delete_when: the hours of the day, in the broker's time zone. problem: why the broker deletes files only at these
+    hours, or None. disk_max_used_ratio: if more of a disk is used, old files are deleted at any hour
+    (diskMaxUsedSpaceRatio). disk_clean_forcibly_ratio: if more is used, files are deleted whatever their age
+    (diskSpaceCleanForciblyRatio), unless clean_file_forcibly_enable is False. disk_warning_level_ratio: if more is
+    used, the broker also refuses messages (diskSpaceWarningLevelRatio). delete_file_batch_max: the number of files that
+    are deleted before the broker measures the disk again.
     """
 
-    reserved_hours: float
-    delete_hours: tuple[int, ...]
+    file_reserved_hours: float
+    delete_when: tuple[int, ...]
     problem: str | None
-    max_share: float
-    clean_share: float
-    full_share: float
-    cleans_forcibly: bool
-    batch: int
+    disk_max_used_ratio: float
+    disk_clean_forcibly_ratio: float
+    disk_warning_level_ratio: float
+    clean_file_forcibly_enable: bool
+    delete_file_batch_max: int
 
     @classmethod
     def of_config(cls, config: StoreConfig, hours: float | None = None) -> Self:
@@ -46,17 +47,17 @@ class CleanRules:
         if not 0 <= given <= LONG_MAX / HOUR:
             raise ValueError(f"hours={given}: must be a number of hours, not negative")
         other = config.other
-        later = other if Compat.of(config.compat).has_clean_ratios else {}
-        delete_hours, problem = parse_hours(other.get("deleteWhen", DEFAULT_DELETE_WHEN))
+        newer = other if Compat.of(config.compat).has_clean_ratios else {}
+        delete_when, problem = parse_hours(other.get("deleteWhen", DEFAULT_DELETE_WHEN))
         return cls(
-            reserved_hours=given,
-            delete_hours=delete_hours,
+            file_reserved_hours=given,
+            delete_when=delete_when,
             problem=problem,
-            max_share=clamp(number_in(other, "diskMaxUsedSpaceRatio", 75), 10, 95) / 100,
-            clean_share=clamp(number_in(later, "diskSpaceCleanForciblyRatio", 85), 30, 85) / 100,
-            full_share=clamp(number_in(later, "diskSpaceWarningLevelRatio", 90), 35, 90) / 100,
-            cleans_forcibly=parse_boolean(trim(other.get("cleanFileForciblyEnable", "true"))),
-            batch=max(number_in(later, "deleteFileBatchMax", 10), 1),
+            disk_max_used_ratio=clamp(number_in(other, "diskMaxUsedSpaceRatio", 75), 10, 95) / 100,
+            disk_clean_forcibly_ratio=clamp(number_in(newer, "diskSpaceCleanForciblyRatio", 85), 30, 85) / 100,
+            disk_warning_level_ratio=clamp(number_in(newer, "diskSpaceWarningLevelRatio", 90), 35, 90) / 100,
+            clean_file_forcibly_enable=parse_boolean(trim(other.get("cleanFileForciblyEnable", "true"))),
+            delete_file_batch_max=max(number_in(newer, "deleteFileBatchMax", 10), 1),
         )
 
     def next_deletion(self, timestamp: int, zone: tzinfo | None) -> int | None:
@@ -66,14 +67,17 @@ class CleanRules:
         """
         for _ in range(2 * 24 + 2):  # a day may lack an hour
             local = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone(zone)
-            if local.hour in self.delete_hours:
+            if local.hour in self.delete_when:
                 return timestamp
             timestamp += HOUR - (local.minute * 60 + local.second) * 1000 - timestamp % 1000
         return None
 
 
 def parse_hours(text: str) -> tuple[tuple[int, ...], str | None]:
-    """Return the hours of deleteWhen, and what is wrong with it. Source: UtilAll.isItTimeToDo."""
+    """Return the hours of deleteWhen, and a sentence that says what is wrong with the setting, or None.
+
+    Source: UtilAll.isItTimeToDo.
+    """
     parts = text.split(";")
     while parts and not parts[-1]:  # as String.split
         parts.pop()
@@ -82,7 +86,7 @@ def parse_hours(text: str) -> tuple[tuple[int, ...], str | None]:
         hour = parse_int(part)
         if hour is None:
             problem = (
-                f"deleteWhen={text!r}: {part!r} is no hour: the broker deletes nothing at other hours than {hours}"
+                f"deleteWhen={text!r}: {part!r} is not an hour: the broker deletes files only at these hours: {hours}"
             )
             return tuple(hours), problem
         hours.append(hour)
@@ -90,7 +94,7 @@ def parse_hours(text: str) -> tuple[tuple[int, ...], str | None]:
 
 
 def number_in(other: Mapping[str, str], name: str, default: int) -> int:
-    """Return a number of the broker's file; the default if it is missing, or no number."""
+    """Return a number of the broker's file; the default if the setting is missing or is not a number."""
     number = parse_int(trim(other.get(name, "")))
     return default if number is None else number
 

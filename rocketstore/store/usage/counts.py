@@ -33,10 +33,10 @@ SIZES = (Field("messages", "l"), Field("logBytes", "l"))
 
 @made_by("store.count()")
 class Counts(Rows[Any]):
-    """The number of messages and the bytes of their records for each group: attributes of a row, and columns.
+    """The number of messages and the bytes of their records for each group.
 
-    A row has a value for each grouping, then ``messages`` and ``log_bytes``. The rows of one grouping that is no time
-    are sorted by the number of messages, the largest first; other rows by their values.
+    A row has a value for each grouping, then ``messages`` and ``log_bytes``. Rows are sorted by their values. With a
+    single grouping other than a time they are sorted by the number of messages, the largest first.
 
     Attributes: by: the groupings. reasons: why messages may be missing.
 

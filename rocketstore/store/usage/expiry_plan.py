@@ -169,15 +169,18 @@ def plan_expiry(
     log = store.commit_log
     log.refresh()
     oldest = older_files(log.file_run.files, log.look(again=True).records_end)
-    ages = [_changed(file) for file in oldest]
+    modified_times = [modified_ms(file.path) for file in oldest]
     disks = Disks.of(store)
-    deletions = choose_files(rules, [_log_file(file, age) for file, age in zip(oldest, ages, strict=True)], disks, now)
+    deletions = choose_files(rules, [*map(_log_file, oldest, modified_times)], disks, now)
     count = len(deletions)
     files = log.file_run.files
     min_phy_offset = files[count].file_from_offset if files else 0
     rows = [_with_time(rules, row, zone, now) for row in deletions]
     last_time = rows[-1].delete_timestamp if rows else None
-    later = [_with_time(rules, _log_file(oldest[count], ages[count]), zone, now)] if count < len(oldest) else []
+    next_timestamp = None
+    if count < len(oldest):
+        next_file = _log_file(oldest[count], modified_times[count])
+        next_timestamp = _with_time(rules, next_file, zone, now).delete_timestamp
     queues: list[QueueLoss] = []
     groups: list[GroupLoss] = []
     if rows:
@@ -190,7 +193,7 @@ def plan_expiry(
         queues,
         groups,
         min_phy_offset=min_phy_offset,
-        next_timestamp=later[0].delete_timestamp if later else None,
+        next_timestamp=next_timestamp,
         rules=rules,
         disks=disks.spaces(),
         notes=_describe(store, rules, disks, zone),
@@ -198,21 +201,21 @@ def plan_expiry(
     )
 
 
-def _changed(file: RunFile) -> int:
+def modified_ms(path: StorePath) -> int:
     """Return when a file was changed last, epoch ms, as Java rounds it."""
-    return int(file.path.stat().st_mtime * 1000)
+    return int(path.stat().st_mtime * 1000)
 
 
-def _log_file(file: RunFile, changed: int) -> FileToDelete:
+def _log_file(file: RunFile, modified_time: int) -> FileToDelete:
     totals = measure_files(file.path)
-    return FileToDelete(LOG, str(file.path), totals.file_bytes, totals.disk_bytes, changed, None, False)
+    return FileToDelete(LOG, str(file.path), totals.file_bytes, totals.disk_bytes, modified_time, None, False)
 
 
 def _with_time(rules: CleanRules, row: FileToDelete, zone: tzinfo | None, now: int) -> FileToDelete:
     """Return a row with the time of its deletion. A row that has one keeps it."""
     if row.delete_timestamp is not None:
         return row
-    old_enough = row.modified_timestamp + round(rules.reserved_hours * HOUR)
+    old_enough = row.modified_timestamp + round(rules.file_reserved_hours * HOUR)
     return row._replace(delete_timestamp=rules.next_deletion(max(now, old_enough), zone))
 
 
@@ -269,18 +272,20 @@ class Disks:
 def choose_files(rules: CleanRules, files: Sequence[FileToDelete], disks: Disks, now: int) -> list[FileToDelete]:
     """Return the files of the log that a broker deletes now or at its next hour, with the time of those it deletes now.
 
-    Parameters: files: all but the last, oldest first. now: epoch ms. Source: MappedFileQueue.deleteExpiredFileByTime.
+    Parameters: files: of the log, oldest first, without the last file. now: epoch ms.
+
+    Source: MappedFileQueue.deleteExpiredFileByTime.
     """
-    latest = now - round(rules.reserved_hours * HOUR)
+    latest = now - round(rules.file_reserved_hours * HOUR)
     found: list[FileToDelete] = []
     freed: Counter[int] = Counter()
     while len(found) < len(files):
         shares = disks.shares(freed) if disks.is_known and rules.problem is None else (0.0, 0.0)
-        is_full = max(shares) > min(rules.clean_share, rules.full_share)
-        is_forced = is_full and rules.cleans_forcibly
-        at_once = is_full or any(share < 0 or share > rules.max_share for share in shares)
+        is_full = max(shares) > min(rules.disk_clean_forcibly_ratio, rules.disk_warning_level_ratio)
+        is_forced = is_full and rules.clean_file_forcibly_enable
+        at_once = is_full or any(share < 0 or share > rules.disk_max_used_ratio for share in shares)
         chosen = []
-        for file in files[len(found) : len(found) + rules.batch]:
+        for file in files[len(found) : len(found) + rules.delete_file_batch_max]:
             is_old = file.modified_timestamp <= latest
             if not is_old and not is_forced:
                 break
@@ -307,9 +312,9 @@ def _describe(store: ReadableStore, rules: CleanRules, disks: Disks, zone: tzinf
     elif rules.problem is None:
         share = max(disks.shares({}))
         for bound, text in (
-            (rules.full_share, "the broker refuses new messages, and deletes files whatever their age"),
-            (rules.clean_share, "the broker deletes files whatever their age"),
-            (rules.max_share, "the broker deletes old files at once, at any hour"),
+            (rules.disk_warning_level_ratio, "the broker refuses new messages, and deletes files whatever their age"),
+            (rules.disk_clean_forcibly_ratio, "the broker deletes files whatever their age"),
+            (rules.disk_max_used_ratio, "the broker deletes old files at once, at any hour"),
         ):
             if share > bound:
                 notes.append(f"a disk is used by {share:.0%}, more than {bound:.0%}: {text}")
@@ -347,8 +352,7 @@ def _files_of_index(
 
 def _other_file(part: str, path: StorePath, when: int | None) -> FileToDelete:
     totals: FileTotals = measure_files(path)
-    changed = int(path.stat().st_mtime * 1000)
-    return FileToDelete(part, str(path), totals.file_bytes, totals.disk_bytes, changed, when, False)
+    return FileToDelete(part, str(path), totals.file_bytes, totals.disk_bytes, modified_ms(path), when, False)
 
 
 def _find_queue_losses(store: ReadableStore, min_phy_offset: int, reasons: list[str]) -> list[QueueLoss]:

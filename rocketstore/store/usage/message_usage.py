@@ -46,8 +46,8 @@ class GroupUsage(NamedTuple):
     whose store time cannot be read. ``tag``: of an exact count; None for messages without a tag. ``tags_code``: the
     hash of the tag, of a count from the queues; 0 for messages without a tag, None if the units have no hash.
 
-    ``log_bytes``: of the records. ``queue_bytes``: what the files of the queues take of the disk; None without them.
-    ``share``: of the records and blanks of the log, from 0 to 1.
+    ``log_bytes``: of the records. ``queue_bytes``: the disk space that the files of the queues occupy; None without
+    files. ``share``: of the records and blanks of the log, from 0 to 1.
 
     Examples:
     >>> usage = rocketstore.open("demo").du(by="topic")
@@ -144,12 +144,14 @@ class MessageUsage(Rows[GroupUsage]):
 
     def _preview(self) -> Preview:
         rows = [None if row is None else self.cells()[row] for row in first_of(range(len(self)))]
-        title = f"MessageUsage: {format_count(len(self), 'row')} by {self.by}, {basis(is_exact=self.is_exact)}"
+        title = (
+            f"MessageUsage: {format_count(len(self), 'row')} by {self.by}, {describe_source(is_exact=self.is_exact)}"
+        )
         return Preview(title, COLUMNS[self.by], rows, [*self.notes, *self.reasons])
 
 
-def basis(*, is_exact: bool) -> str:
-    """Return from what messages were counted, as text."""
+def describe_source(*, is_exact: bool) -> str:
+    """Return a text that says whether messages were counted in the log or in the queues."""
     return "from a scan of the log" if is_exact else "from the queues"
 
 
@@ -211,7 +213,7 @@ def _largest_first(row: GroupUsage) -> tuple[Any, ...]:
 def measure_queues(
     store: ReadableStore, by: str, topics: frozenset[str] | None, reasons: list[str]
 ) -> dict[tuple[Any, ...], int]:
-    """Return what the files of each queue, or of the queues of each topic, take of the disk, bytes."""
+    """Return the disk space that the files of each queue, or of the queues of each topic, occupy, bytes."""
     found: dict[tuple[Any, ...], int] = defaultdict(int)
     with collect_error(reasons):
         for queue in chosen_queues(store, topics):
@@ -311,7 +313,7 @@ def read_queues(
                 yield name, units
 
 
-def _counts_of(units: ConsumeQueueUnits) -> np.ndarray:
+def messages_of_units(units: ConsumeQueueUnits) -> np.ndarray:
     """Return the number of messages of each unit."""
     return np.ones(len(units), np.int64) if units.batch_nums is None else units.batch_nums.astype(np.int64)
 
@@ -327,7 +329,7 @@ def _count_by_queue(
     tallies: dict[tuple[Any, ...], Tally] = {}
     for name, units in read_queues(store, queues, reasons):
         key = tuple(name) if by == "queue" else (name.topic,)
-        _add(tallies, key, int(_counts_of(units).sum()), int(units.sizes.sum(dtype=np.int64)))
+        _add(tallies, key, int(messages_of_units(units).sum()), int(units.sizes.sum(dtype=np.int64)))
     return tallies
 
 
@@ -348,7 +350,7 @@ def _count_by_tag(store: ReadableStore, queues: Sequence[QueueId], reasons: list
     for _, units in read_queues(store, queues, reasons):
         is_hash = (units.tags_codes >= INT_MIN) & (units.tags_codes <= INT_MAX)
         keys = np.where(is_hash, units.tags_codes, UNKNOWN)
-        _add_groups(tallies, keys, _counts_of(units), units.sizes.astype(np.int64))
+        _add_groups(tallies, keys, messages_of_units(units), units.sizes.astype(np.int64))
     return {(None, code): tally for (code,), tally in tallies.items()}
 
 
@@ -367,7 +369,7 @@ def _count_by_time(
         ends = np.cumsum([len(units) for units in parts])
         bins = find_bins(np.concatenate([units.phy_offsets for units in parts]), ends, read_bins)
         sizes = np.concatenate([units.sizes for units in parts]).astype(np.int64)
-        _add_groups(tallies, bins, np.concatenate([_counts_of(units) for units in parts]), sizes)
+        _add_groups(tallies, bins, np.concatenate([messages_of_units(units) for units in parts]), sizes)
 
     parts: list[ConsumeQueueUnits] = []
     held = 0
