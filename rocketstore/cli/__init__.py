@@ -34,11 +34,7 @@ PACKAGES = "click", "prompt_toolkit", "rich"  # of the extra "cli"
 
 def is_of_cli_extra(error: BaseException) -> bool:
     """Return whether an error says that a package of the extra "cli" is missing."""
-    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
-        "click",
-        "prompt_toolkit",
-        "rich",
-    )
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in PACKAGES
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
-from rocketstore.cli.columns import LAG_TOTALS, LAGS
+from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.conditions import Condition
 from rocketstore.cli.formats import RowsView, finish, finish_checked, is_table, write_rows
 from rocketstore.cli.store_notes import note_elsewhere
@@ -18,8 +18,6 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.text_values import find_similar, format_count, format_duration
-
-AGE = "oldestAgeSeconds"
 
 
 def run(

@@ -34,7 +34,6 @@ from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.tier_queue import TierQueue
 
 QUEUE = "queue"
-KINDS = QUEUE, RETRY, POP
 COLUMNS = ("topic", "queue_id", "properties", "tags", "keys", "uniq_key", "store_timestamp_ms", "size")
 UNITS_AT_ONCE = 4096
 Start = Literal["first", "last"]

@@ -257,8 +257,7 @@ def find_used_log(store: ReadableStore) -> dict[StorePath, int]:
     end = log.look(again=True).records_end
     used: dict[StorePath, int] = defaultdict(int)
     for file in log.file_run.files:
-        directory = next((path for path in log.directories if path == file.path.parent), file.path.parent)
-        used[directory] += max(min(file.end_offset, end) - file.file_from_offset, 0)
+        used[file.path.parent] += max(min(file.end_offset, end) - file.file_from_offset, 0)
     return dict(used)
 
 

@@ -50,7 +50,7 @@ class GroupCounter:
         places, rows = group_rows(codes, len(batch))
         sizes = np.bincount(places, batch.size).astype(np.int64).tolist()
         messages = (np.bincount(places) if counts is None else np.bincount(places, counts)).astype(np.int64).tolist()
-        columns = [code[rows].tolist() for code in codes] or [[()] * len(rows)]
+        columns = [code[rows].tolist() for code in codes]
         for values, count, size in zip(zip(*columns, strict=True), messages, sizes, strict=True):
             known = self._found.get(values, Tally(0, 0))
             self._found[values] = Tally(known.messages + count, known.size + size)
