@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE_TOTALS
-from rocketstore.cli.conditions import Condition
+from rocketstore.cli.conditions import Condition, require_columns
 from rocketstore.cli.formats import RowsView, finish_checked, is_table, paths_below, write_rows, write_rows_and_totals
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
@@ -32,23 +32,38 @@ def run(
         raise click.UsageError("--topic and --exact are for messages: also give --by")
     if disks and (by is not None or totals):
         raise click.UsageError("--disks shows no messages and no sums: give it alone")
+    require_columns(fail_if, *columns_of(by))
     if by is None:
         show_parts(store, view, fail_if, totals=totals, disks=disks)
     else:
         show_messages(store, by, topic, view, fail_if, exact=exact, totals=totals)
 
 
+def columns_of(by: Any) -> tuple[Sequence[str], str]:
+    """Return the columns of rows and sums that have numbers, and which lists have the others."""
+    if by is None:
+        return (*PARTS, *DISKS), "is a column of du --by topic: also give --by"
+    names = [FIELDS[name].name for name in COLUMNS[by]]
+    if "queueBytes" in names:
+        return (*names, *USAGE_TOTALS), "is a column of du without --by"
+    return (
+        [*names, *(name for name in USAGE_TOTALS if name != "queueBytes")],
+        "is a column of du without --by, or of du --by topic and --by queue",
+    )
+
+
 def show_parts(store: MessageStore, view: RowsView, fail_if: Sequence[Condition], *, totals: bool, disks: bool) -> None:
     """Write the parts of a store, their sums and its disks."""
     usage = store.du()
     total = dict(zip(PARTS, usage.total(), strict=True))
+    total_row = {name: total[name] for name in PART_TOTALS}
     parts = [dict(zip(PARTS, part, strict=True)) for part in usage]
     space = [dict(zip(DISKS, disk, strict=True)) for disk in usage.disks]
     below = paths_below(Path(str(store.path)))
     if not disks:
         write_rows_and_totals(
             parts,
-            [{name: total[name] for name in PART_TOTALS}],
+            [total_row],
             view,
             lambda rows: in_percent(below(rows)),
             columns=PARTS,
@@ -57,7 +72,7 @@ def show_parts(store: MessageStore, view: RowsView, fail_if: Sequence[Condition]
         )
     if disks or (not totals and is_table(view.output_format) and view.columns is None):
         write_rows(space, view, in_percent, columns=DISKS)
-    finish_checked(usage.reasons, fail_if, parts, [total], space)
+    finish_checked(usage.reasons, fail_if, parts, [total_row], space)
 
 
 def show_messages(

@@ -1,5 +1,6 @@
 """``--fail-if``: status 3 if a row or a sum meets a condition, and nothing is deleted then."""
 
+import re
 import shutil
 
 import pytest
@@ -62,7 +63,43 @@ def test_units_of_conditions():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "lag", "lag > ", "lag > x", "lag >> 5", "5 > lag", "lga > 5", "age > 5w", "lag>1.2.3"]
+    "text", ["", "lag", "lag > ", "lag > x", "lag >> 5", "5 > lag", "lga > 5", "age > 5y", "lag>1.2.3"]
 )
 def test_a_wrong_condition_is_wrong_usage(roots, text):
     assert run("lag", roots["dlq"], "--fail-if", text).exit_code == 2
+
+
+def test_the_errors_of_conditions_say_what_to_give():
+    for text, error in {
+        "diskBytes > 1.5G": "1.5G: a size must be an integer with a unit, such as 1536m",
+        "age > 5y": "5y: a time must be a number with a unit: s, m, h, d, w",
+        "diskBytes > 1.2.3": "1.2.3: give a number",
+        "foo > 1": "unknown column 'foo': the columns are rows, diskBytes, oldestAgeSeconds",
+    }.items():
+        with pytest.raises(ValueError, match=re.escape(error)):
+            parse_condition(text, ("diskBytes", "oldestAgeSeconds"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--fail-if", "queueBytes > 0"], "queueBytes is a column of du --by topic: also give --by"),
+        (["--by", "topic", "--fail-if", "usedShare > 0%"], "usedShare is a column of du without --by"),
+        (
+            ["--by", "tag", "--fail-if", "queueBytes > 0"],
+            "queueBytes is a column of du without --by, or of du --by topic",
+        ),
+    ],
+)
+def test_a_condition_that_no_row_could_meet_is_wrong_usage(roots, options, error):
+    result = run("du", roots["pending"], *options)
+    assert result.exit_code == 2
+    assert error in " ".join(result.stderr.split())
+
+
+def test_expire_has_no_condition_on_columns_that_it_only_lists(roots):
+    assert run("expire", roots["pending"], "--fail-if", "logBytes > 0").exit_code == 2
+
+
+def test_the_share_of_all_parts_meets_no_condition(roots):
+    assert run("du", roots["pending"], "--fail-if", "share > 99.9%").exit_code == 0

@@ -17,7 +17,7 @@ import rocketstore
 from rocketstore import StoreConfig
 from rocketstore.store.usage.clean_rules import CleanRules, parse_hours
 from rocketstore.store.usage.disk_usage import space_with
-from rocketstore.store.usage.expiry_plan import Disk, Disks, FileToDelete, choose_files
+from rocketstore.store.usage.expiry_plan import Disk, Disks, FileToDelete, choose_files, describe_plan
 
 HOUR = 3_600_000
 NOW = 1_790_000_000_000  # 2026-09-21T14:13:20Z
@@ -92,6 +92,8 @@ def test_losses_of_queues_and_groups_are_those_of_a_loop(tmp_path):
     }
     found = {(loss.group, loss.topic, loss.queue_id): loss.messages for loss in plan.groups}
     assert found == {key: count for key, count in unconsumed.items() if count}
+    lost_by_groups = f"; 2 consumer groups lose {sum(found.values()):,} unconsumed messages, counted per group"
+    assert f"{len(lost):,} messages{lost_by_groups}" in describe_plan(plan)
 
 
 def test_before_and_hours_choose_the_same_files(tmp_path):

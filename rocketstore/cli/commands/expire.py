@@ -16,7 +16,7 @@ from rocketstore.cli.options import fail_if_option, rows_options, store_argument
 @click.option("--queues", is_flag=True, help="Only show the messages that each queue loses.")
 @click.option("--groups", is_flag=True, help="Only show the messages that consumer groups have not consumed and lose.")
 @click.option("--totals", is_flag=True, help="Only show the sums.")
-@fail_if_option("unconsumed", *EXPIRY_TOTALS[:4], "logBytes")
+@fail_if_option("unconsumed", *EXPIRY_TOTALS[:4])
 @click.option("--apply", is_flag=True, help="Delete the files, unless --fail-if is met. A broker must not run.")
 @rows_options(
     *dict.fromkeys([*EXPIRING, *QUEUE_LOSSES, *GROUP_LOSSES, *EXPIRY_TOTALS]), has_limit=False, has_zone=False
@@ -30,7 +30,8 @@ def expire(ctx: click.Context, /, **options: Any) -> None:
     deleted. isForced marks these. The newest file of the log always stays.
 
     A table also has the losses of queues and consumer groups. Nothing is deleted without --apply. The exit status is 1
-    if the answer may be wrong. --fail-if "unconsumed > 0" is about messages that groups have not consumed.
+    if the answer may be wrong. --fail-if "unconsumed > 0" is about messages that groups have not consumed. A message
+    that two groups have not consumed counts twice.
     """
     from rocketstore.cli.expire import run
 

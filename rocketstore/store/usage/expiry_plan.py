@@ -75,6 +75,8 @@ class QueueLoss(NamedTuple):
 class GroupLoss(NamedTuple):
     """Messages of a queue that a consumer group has not consumed, and that it would never get.
 
+    A message that two groups have not consumed is in a loss of each of them.
+
     Examples:
     >>> list(rocketstore.open("demo").expiry().groups)
     []
@@ -396,11 +398,21 @@ def _find_group_losses(store: ReadableStore, queues: Sequence[QueueLoss], reason
 
 def describe_plan(plan: ExpiryPlan) -> str:
     """Return in one line how many files would be deleted, what that frees, and when the next file may be deleted."""
-    count = format_count(len(plan), "file")
     later = "" if plan.next_timestamp is None else f"; the next file may be deleted at {utc(plan.next_timestamp)}"
     messages = sum(loss.messages for loss in plan.queues)
-    lost = sum(loss.messages for loss in plan.groups)
+    if not plan:
+        return f"a broker would delete no file{later}"
     return (
-        f"{count} with {plan.file_bytes:,} bytes, {plan.disk_bytes:,} of the disk, and "
-        f"{format_count(messages, 'message')}, of which groups have not consumed {lost:,}{later}"
+        f"would be deleted: {format_count(len(plan), 'file')} with {plan.file_bytes:,} bytes, "
+        f"{plan.disk_bytes:,} of the disk, and {format_count(messages, 'message')}"
+        f"{_describe_group_losses(plan.groups)}{later}"
     )
+
+
+def _describe_group_losses(losses: Rows[GroupLoss]) -> str:
+    """Return the end of a sentence on the messages that groups lose; an empty text without a loss."""
+    if not losses:
+        return ""
+    groups = format_count(len({loss.group for loss in losses}), "consumer group loses", "consumer groups lose")
+    messages = format_count(sum(loss.messages for loss in losses), "unconsumed message")
+    return f"; {groups} {messages}, counted per group"
