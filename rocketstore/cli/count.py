@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from rocketstore.cli.formats import RowsView, finish, write_rows
+from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.store_notes import note_elsewhere, or_nothing_found
 from rocketstore.cli.unconsumed import find_rest
@@ -14,7 +14,7 @@ from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.usage.counts import Counts, count_messages, counts_of, parse_groupings
 from rocketstore.store.usage.group_counter import GroupCounter
-from rocketstore.store.usage.message_usage import scan_options
+from rocketstore.store.usage.message_usage import columns_to_count, count_batch, scan_options
 
 BAR, WIDTH = "█", 30  # characters
 AT_ONCE = 8192  # messages
@@ -49,8 +49,12 @@ def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, An
     counter = GroupCounter(groupings)
     offsets = np.array([row.phy_offset for row in found if row.phy_offset is not None], np.int64)
     for first in range(0, len(offsets), AT_ONCE):
-        batch, _ = store.commit_log.find_messages(offsets[first : first + AT_ONCE], columns=counter.columns)
-        counter.add(batch)
+        wanted = offsets[first : first + AT_ONCE]
+        batch, statuses = store.commit_log.find_messages(wanted, columns=columns_to_count(counter))
+        count_batch(store, counter, batch)
+        for row in np.flatnonzero(statuses).tolist():
+            error = store.commit_log.error(int(wanted[row]), int(statuses[row]))
+            problems.append(f"{error_text(error)}: not counted")
     return counts_of(groupings, counter, problems)
 
 

@@ -250,8 +250,12 @@ def count_from_log(store: ReadableStore, by: str, topics: frozenset[str] | None)
 
 def scan_options(counter: GroupCounter) -> dict[str, Any]:
     """Return the arguments of a scan whose messages will be counted."""
-    columns = dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"])
-    return {"columns": [*columns], "on_corrupt": "skip", "threads": min(os.cpu_count() or 1, THREADS)}
+    return {"columns": columns_to_count(counter), "on_corrupt": "skip", "threads": min(os.cpu_count() or 1, THREADS)}
+
+
+def columns_to_count(counter: GroupCounter) -> list[str]:
+    """Return the columns that ``count_batch`` needs."""
+    return list(dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"]))
 
 
 def count_scan(store: ReadableStore, counter: GroupCounter, scan: Scan, reasons: list[str]) -> None:
@@ -261,10 +265,15 @@ def count_scan(store: ReadableStore, counter: GroupCounter, scan: Scan, reasons:
     """
     quiet = scan.adapted(warns=False)
     for batch in quiet:
-        counter.add(batch, _message_counts(store, batch))
+        count_batch(store, counter, batch)
     reasons += [
         f"{part.error}: the messages from byte {part.begin} to {part.end} are not counted" for part in quiet.skipped
     ]
+
+
+def count_batch(store: ReadableStore, counter: GroupCounter, batch: MessageBatch) -> None:
+    """Add the messages of a batch of records to a counter: all messages of an inner batch."""
+    counter.add(batch, _message_counts(store, batch))
 
 
 def _message_counts(store: ReadableStore, batch: MessageBatch) -> np.ndarray | None:
