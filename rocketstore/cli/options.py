@@ -528,13 +528,13 @@ def unconsumed_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_rest(
-        *args: Any, unconsumed: bool, group: str | None, subscribe: tuple[str, ...], start: str, **options: Any
+        *args: Any, unconsumed: bool, group: str | None, subscribe: tuple[str, ...], start: str | None, **options: Any
     ) -> Any:
         if unconsumed != (group is not None):
             raise click.UsageError("--unconsumed and --group: give both")
-        if subscribe and not unconsumed:
-            raise click.UsageError("--subscribe is for --unconsumed")
-        rest = {"group": group, "subscribe": subscribe or None, "start": start} if unconsumed else None
+        if (subscribe or start is not None) and not unconsumed:
+            raise click.UsageError("--subscribe and --from need --unconsumed")
+        rest = {"group": group, "subscribe": subscribe or None, "start": start or "first"} if unconsumed else None
         return command(*args, rest=rest, **options)
 
     return with_all(
@@ -552,8 +552,7 @@ def unconsumed_options(command: Command) -> Command:
             "--from",
             "start",
             type=click.Choice(["first", "last"]),
-            default="first",
-            help="Where the group begins in a queue without an offset.",
+            help="Where the group begins in a queue without an offset.  [default: first]",
         ),
     )
 

@@ -34,7 +34,7 @@ def test_columns_and_tables_of_unconsumed_messages_are_those_of_cat(root):
 def test_options_that_do_not_go_with_unconsumed_are_wrong_usage(root):
     for options in (["--group", "part"], ["--unconsumed"], ["--subscribe", "Fruit"],
                     ["--unconsumed", "--group", "part", "--tag", "a"], ["--unconsumed", "--group", "part", "--follow"],
-                    ["--unconsumed", "--group", "part", "--from", "middle"]):  # fmt: skip
+                    ["--unconsumed", "--group", "part", "--from", "middle"], ["--from", "last"]):  # fmt: skip
         assert run("cat", root, *options).exit_code == 2
 
 

@@ -38,7 +38,7 @@ def cat(**options: Any) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
     --unconsumed shows the messages that a consumer group still gets, queue by queue. JSON then has their kind: queue;
-    retry: a delayed retry; pop: popped and not acknowledged. The other conditions do not apply.
+    retry: a delayed retry; pop: popped and not acknowledged. It cannot be combined with the other conditions.
 
     The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
     left out. Standard error names their offsets, and the exit status is 1. A message whose body cannot be decoded is

@@ -80,7 +80,7 @@ def export(**options: Any) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
     --unconsumed writes the messages that a consumer group still gets: also delayed retries, which are in the schedule
-    topic, and popped messages that are not acknowledged. Other conditions do not apply.
+    topic, and popped messages that are not acknowledged. It cannot be combined with the other conditions.
 
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.

@@ -15,8 +15,8 @@ def metrics(**options: Any) -> None:
 
     A cron job that writes a file NAME.prom for the textfile collector of Prometheus's node exporter makes a dashboard.
 
-    The exit status is 1 if a part cannot be read. The other numbers are written then, and rocketstore_unread_parts says
-    so.
+    The exit status is 1 if a part cannot be read. The other numbers are written then, and rocketstore_read_problems is
+    the number of problems that make them incomplete.
     """
     from rocketstore.cli.metrics import run
 

@@ -125,21 +125,20 @@ def run(
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
     source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted)
     if partition_by:
-        export_partitions(source, target, form, partition_by, compression)
+        export_partitions(source, target, form, partition_by, compression, problems)
     elif target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
         asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
         asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
-        export_file(source, asked, target, resume, force)
+        export_file(source, asked, target, resume, force, problems)
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
         write = text_writer(
             partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
         )
-        report_results(source, target, [copy_messages(source, source.scans(), write)])
-    finish(problems)
+        report_results(source, target, [copy_messages(source, source.scans(), write)], problems)
 
 
 @dataclass(frozen=True)
@@ -247,9 +246,14 @@ def read_messages(
 
 
 def export_partitions(
-    source: ExportSource, target: Path, form: str, names: tuple[str, ...], compression: str | None
+    source: ExportSource,
+    target: Path,
+    form: str,
+    names: tuple[str, ...],
+    compression: str | None,
+    problems: Collection[str],
 ) -> None:
-    """Write a directory of files. It gets its name when it is complete."""
+    """Write a directory of files. It gets its name when it is complete. Parameters: problems: also to report."""
     work = target.with_name(f"{target.name}.partial")
     for path in (target, work):
         if path.exists() or path.is_symlink():
@@ -262,7 +266,7 @@ def export_partitions(
         shutil.rmtree(work, ignore_errors=True)
         raise
     publish(work, target)
-    report_results(source, target, [result])
+    report_results(source, target, [result], problems)
 
 
 def times_of(form: str) -> dict[str, str]:
@@ -270,7 +274,10 @@ def times_of(form: str) -> dict[str, str]:
     return {"iso": str(find_zone())} if has_iso_times() and form not in TABLES else {}
 
 
-def export_file(source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool) -> None:
+def export_file(
+    source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool, problems: Collection[str]
+) -> None:
+    """Write or continue a file. It gets its name when it is complete. Parameters: problems: also to report."""
     work = target.with_name(f"{target.name}.partial")
     require_file_name(target)
     if target.exists() and not force:
@@ -294,11 +301,14 @@ def export_file(source: ExportSource, asked: dict[str, Any], target: Path, resum
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
         raise click.ClickException(f"{text}; {work.name} {hint}") from error
     shutil.rmtree(work)
-    report_results(source, target, results)
+    report_results(source, target, results, problems)
 
 
-def report_results(source: ExportSource, target: Path, results: Collection[Result]) -> None:
-    """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
+def report_results(source: ExportSource, target: Path, results: Collection[Result], problems: Collection[str]) -> None:
+    """Report messages that were left out and missing topics. Without a problem, report the number of messages.
+
+    Parameters: problems: that were found before; they are reported first.
+    """
     store, conditions = source.store, source.conditions
     bad_bodies = BadBodies()
     for result in results:
@@ -306,11 +316,11 @@ def report_results(source: ExportSource, target: Path, results: Collection[Resul
     note_bad_bodies(bad_bodies)
     note_deleted_topics(source.lives, results)
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
-    problems = [problem for result in results for problem in result["problems"]]
+    found = [*problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
-    problems += unknown_topics(store, sorted(unseen))
-    finish(or_nothing_found(store, rows, problems, conditions["topic"], conditions["queue_ids"]))
+    found += unknown_topics(store, sorted(unseen))
+    finish(or_nothing_found(store, rows, found, conditions["topic"], conditions["queue_ids"]))
     note(f"{target}: {format_count(rows, 'message')}")
 
 
