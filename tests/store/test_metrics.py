@@ -46,7 +46,7 @@ def test_metrics_have_the_numbers_of_the_store(root):
             assert found["rocketstore_part_disk_bytes", labels] == part.disk_bytes
         waiting = [value for (name, _), value in found.items() if name == "rocketstore_pending_messages"]
         assert sum(waiting) == len(store.pending())
-    assert found["rocketstore_unread_parts", None] == 0
+    assert found["rocketstore_read_problems", None] == 0
     assert found["rocketstore_running", None] == 0
 
 
@@ -68,7 +68,7 @@ def test_a_part_that_cannot_be_read_is_counted(root, tmp_path):
     with rocketstore.open(copy) as store:
         found = store.metrics()
     assert found.reasons
-    assert parse(found.text())["rocketstore_unread_parts", None] == len(found.reasons)
+    assert parse(found.text())["rocketstore_read_problems", None] == len(found.reasons)
 
 
 def test_metrics_convert_to_a_table(root):

@@ -31,7 +31,7 @@ HELP = {  # of each gauge, by its name without the prefix, in the order of the t
     "consumer_lag_messages": "Messages of a queue that a consumer group has not consumed.",
     "consumer_lag_oldest_timestamp_seconds": "Store time of the oldest message that a consumer group has not consumed.",
     "pending_messages": "Messages that wait, by kind and topic.",
-    "unread_parts": "Parts of the store that could not be read, so that numbers are missing.",
+    "read_problems": "Problems that make numbers of this output incomplete.",
 }
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -101,7 +101,7 @@ def read_metrics(store: ReadableStore) -> Metrics:
         with collect_error(reasons):
             for name, labels, value in part:
                 samples[name].append(Sample(PREFIX + name, labels_of(labels), float(value)))
-    samples["unread_parts"].append(Sample(f"{PREFIX}unread_parts", "", float(len(reasons))))
+    samples["read_problems"].append(Sample(f"{PREFIX}read_problems", "", float(len(reasons))))
     return Metrics([sample for found in samples.values() for sample in found], reasons)
 
 
