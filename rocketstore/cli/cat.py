@@ -60,9 +60,7 @@ def run(
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
     conditions["limit"] = limit  # of records, each of which has at least one message
-    scans: Iterable[Scan] = (
-        follow_scans(log, conditions) if follow else [scan(store if store.reads_other_logs else log, conditions)]
-    )
+    scans: Iterable[Scan] = follow_scans(log, conditions) if follow else [scan_once(store, conditions)]
     unseen, found, gaps = set(conditions["topic"] or ()), 0, 0
     reads_ahead = not follow and limit is None
 
@@ -131,7 +129,12 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
     return Start(first)
 
 
-def scan(log: CommitLog | MessageStore, conditions: dict[str, Any]) -> Scan:
+def scan_once(store: MessageStore, conditions: dict[str, Any]) -> Scan:
+    read = store.scan if store.reads_other_logs else store.scan_log
+    return read(**conditions, on_corrupt="skip").adapted(warns=False)
+
+
+def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
     found = log.scan(**conditions, on_corrupt="skip")
     return found.adapted(warns=False)  # the command writes one warning for all scans together
 

@@ -54,6 +54,10 @@ class KeyedStore(Protocol):
     def scan(self) -> Callable[..., Scan]:
         """Reads messages. Parameters: as for ``CommitLog.scan``."""
 
+    @property
+    def scan_log(self) -> Callable[..., Scan]:
+        """Reads messages of the commit log alone. Parameters: as for ``CommitLog.scan``."""
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -158,7 +162,7 @@ class DatasetReader:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
-        read = self.store.scan if self.store.reads_other_logs else self.store.commit_log.scan
+        read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
         scan = read(columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions)
         yield from scan
         for part in scan.skipped:

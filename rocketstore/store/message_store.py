@@ -130,10 +130,9 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
         conditions: dict[str, Any] = {
             name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
         }
-        scan = method(self.commit_log, *args, **conditions)
+        scan = self._plan_by_queues(method(self.commit_log, *args, **conditions), conditions)
         if self.reads_other_logs and not has_offset_bounds(args, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
-        scan = self._plan_by_queues(scan, conditions)
         warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or ())
         return scan
 
@@ -501,6 +500,13 @@ class MessageStore(Previewed, Closable):
     # ---- scan ----------------------------------------------------------------------------------------------
 
     scan = method_of_log(CommitLog.scan)
+
+    def scan_log(self, **conditions: Any) -> Scan:
+        """Return a scan of the commit log alone, without a warning of unknown topics.
+
+        Parameters: conditions: as for ``scan``, but no iterators.
+        """
+        return self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
 
     def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
         """Let a scan of topics read only the records to which the queues lead, where that is faster and complete."""

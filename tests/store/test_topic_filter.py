@@ -4,12 +4,16 @@ import random
 import shutil
 from dataclasses import replace
 
+import pyarrow.compute as pc
 import pytest
+from click.testing import CliRunner
 from support.deleted import delete_topic
 from support.puts import PREPARED, ROLLBACK
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig
+from rocketstore.cli.group import rocketstore as main
+from rocketstore.log.scan import Scan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue")
 T0 = 1_700_000_000_000
@@ -176,3 +180,27 @@ def test_messages_of_a_running_writer_are_found(tmp_path):
                 compare(reader, topic=FEW)
         assert reader.scan(topic=FEW).count() == 55
         assert "the queues are not used" in writer.scan(topic=FEW).explain()
+
+
+def count_records_read_by_units(monkeypatch):
+    """Return a list that gets the number of records of each part that is read by units."""
+    counts, gather = [], Scan._gather
+    monkeypatch.setattr(Scan, "_gather", lambda scan, records: counts.append(len(records)) or gather(scan, records))
+    return counts
+
+
+def test_a_dataset_reads_a_rare_topic_by_its_queues(sound_root, monkeypatch):
+    counts = count_records_read_by_units(monkeypatch)
+    with rocketstore.open(sound_root) as store:
+        bodies = [body for _, body in rows_of(store.scan(topic=FEW, plan="scan"))[0]]
+        found = store.dataset().to_table(columns=["body"], filter=pc.field("topic") == FEW)
+    assert found["body"].to_pylist() == bodies
+    assert sum(counts) == 100
+
+
+def test_cat_and_export_read_a_rare_topic_by_its_queues(sound_root, monkeypatch):
+    counts = count_records_read_by_units(monkeypatch)
+    for command in (["cat", sound_root], ["export", sound_root, "-", "--format", "json"]):
+        found = CliRunner().invoke(main, [*map(str, command), "--topic", FEW])
+        assert (found.exit_code, len(found.stdout.splitlines())) == (0, 100), found.output
+    assert sum(counts) == 300  # export also judges to which life of the topic each message belongs

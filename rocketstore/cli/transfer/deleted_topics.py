@@ -27,7 +27,7 @@ def find_lives(store: MessageStore, topics: Collection[str] | None) -> TopicLive
     known = KnownTopics.of(store.places, store.config, is_stopped=store.last_exit_ok)
     lives = TopicLives(known)
     log = store.commit_log
-    scan = log.scan(columns=LIVES_COLUMNS, topic=topics, on_corrupt="skip", batch_size=BATCH_SIZE)
+    scan = store.scan_log(columns=LIVES_COLUMNS, topic=topics, on_corrupt="skip", batch_size=BATCH_SIZE)
     for batch in scan.adapted(warns=False):
         lives.add_requests(*requests_of(log, batch))
     lives.finish()

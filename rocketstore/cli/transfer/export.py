@@ -167,7 +167,7 @@ class ExportSource:
 
     def scan(self, begin: int, end: int | None) -> Scan:
         """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
-        found = self.log.scan(**self._scanned | {"begin_offset": begin, "end_offset": end})
+        found = self.store.scan_log(**self._scanned | {"begin_offset": begin, "end_offset": end})
         if self.wanted is not None:
             return found.with_rows(RowChoice(("phy_offset",), partial(rows_at, self.wanted)))
         return self.store.leave_out_compacted(found)
