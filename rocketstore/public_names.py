@@ -71,9 +71,9 @@ from rocketstore.store.usage.counts import Counts as Counts
 from rocketstore.store.usage.disk_usage import DiskSpace as DiskSpace
 from rocketstore.store.usage.disk_usage import DiskUsage as DiskUsage
 from rocketstore.store.usage.disk_usage import PartUsage as PartUsage
+from rocketstore.store.usage.expiry_plan import ConsumerGroupLoss as ConsumerGroupLoss
 from rocketstore.store.usage.expiry_plan import ExpiryPlan as ExpiryPlan
 from rocketstore.store.usage.expiry_plan import FileToDelete as FileToDelete
-from rocketstore.store.usage.expiry_plan import GroupLoss as GroupLoss
 from rocketstore.store.usage.expiry_plan import QueueLoss as QueueLoss
 from rocketstore.store.usage.message_usage import GroupUsage as GroupUsage
 from rocketstore.store.usage.message_usage import MessageUsage as MessageUsage

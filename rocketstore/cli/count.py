@@ -12,7 +12,7 @@ from rocketstore.cli.store_notes import note_elsewhere, or_nothing_found
 from rocketstore.cli.unconsumed import find_rest
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.usage.counts import Counts, count_messages, counts_of, parse_groupings
+from rocketstore.store.usage.counts import Counts, count_messages, make_counts, parse_groupings
 from rocketstore.store.usage.group_counter import GroupCounter
 from rocketstore.store.usage.message_usage import columns_to_count, count_batch, scan_options
 
@@ -55,7 +55,7 @@ def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, An
         for row in np.flatnonzero(statuses).tolist():
             error = store.commit_log.error(int(wanted[row]), int(statuses[row]))
             problems.append(f"{error_text(error)}: not counted")
-    return counts_of(groupings, counter, problems)
+    return make_counts(groupings, counter, problems)
 
 
 def with_bars(rows: Sequence[Row]) -> list[Row]:

@@ -13,10 +13,10 @@ from rocketstore.cli.options import PATH, store_argument
 def metrics(**options: Any) -> None:
     """Write numbers of STORE in the text format of OpenMetrics: messages, disk, consumer lag, pending messages.
 
-    A cron job that writes a file NAME.prom for the textfile collector of Prometheus's node exporter makes a dashboard.
+    For a dashboard, let a cron job write a file NAME.prom for the textfile collector of Prometheus's node exporter.
 
-    The exit status is 1 if a part cannot be read. The other numbers are written then, and rocketstore_read_problems is
-    the number of problems that make them incomplete.
+    If a part cannot be read, the other numbers are written and the exit status is 1. rocketstore_read_problems is the
+    number of problems that make the numbers incomplete.
     """
     from rocketstore.cli.metrics import run
 

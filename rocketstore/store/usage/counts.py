@@ -83,16 +83,19 @@ def parse_groupings(by: str | Iterable[str]) -> list[str]:
 
 
 def count_messages(store: ReadableStore, by: Sequence[str], scan: Scan) -> Counts:
-    """Count the messages of a scan, which has the columns of ``columns_of``. Damaged ranges are among the reasons."""
+    """Count the messages of a scan. Damaged ranges of the log are named among the reasons.
+
+    Parameters: scan: made with the arguments that ``scan_options`` returns.
+    """
     counter = GroupCounter(by)
     reasons: list[str] = []
     with collect_error(reasons):
         count_scan(store, counter, scan, reasons)
-    return counts_of(by, counter, reasons)
+    return make_counts(by, counter, reasons)
 
 
-def counts_of(by: Sequence[str], counter: GroupCounter, reasons: Sequence[str]) -> Counts:
-    """Return what a counter has counted. Parameters: by: the groupings of the counter."""
+def make_counts(by: Sequence[str], counter: GroupCounter, reasons: Sequence[str]) -> Counts:
+    """Return the counts of a counter as rows. Parameters: by: the groupings of the counter."""
     make_type: Any = namedtuple  # the names are not known before
     row = make_type("Count", [*(FIELDS[name][0] for name in by), "messages", "log_bytes"])
     groups = sorted(counter.groups().items(), key=_by_size if len(by) == 1 and by[0] not in WIDTHS else _by_values)

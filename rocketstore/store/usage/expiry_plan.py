@@ -72,7 +72,7 @@ class QueueLoss(NamedTuple):
     log_bytes: int
 
 
-class GroupLoss(NamedTuple):
+class ConsumerGroupLoss(NamedTuple):
     """Messages of a queue that a consumer group has not consumed, and that it would never get.
 
     A message that two groups have not consumed is in a loss of each of them.
@@ -108,9 +108,10 @@ GROUP_FIELDS = (
 class ExpiryPlan(Rows[FileToDelete]):
     """The files that a broker would delete: of the log, the queues and the index, the oldest first.
 
-    Attributes: queues, groups: what is lost, as Rows of QueueLoss and GroupLoss. min_phy_offset: where the log begins
-    then, bytes. next_timestamp: when the oldest file that stays may be deleted, epoch ms; None without one. rules: the
-    settings of the broker. disks: of the log and the queues. notes: assumptions. reasons: why the plan may be wrong.
+    Attributes: queues, groups: the lost messages, as Rows of QueueLoss and ConsumerGroupLoss. min_phy_offset: where the
+    log begins after the deletion, bytes. next_timestamp: when the oldest file that stays may be deleted, epoch ms; None
+    if no file may be. rules: the settings of the broker. disks: of the log and the queues. notes: assumptions. reasons:
+    why the plan may be wrong.
 
     Examples:
     >>> plan = rocketstore.open("demo").expiry(hours=1)
@@ -122,7 +123,7 @@ class ExpiryPlan(Rows[FileToDelete]):
         self,
         rows: Sequence[FileToDelete],
         queues: Sequence[QueueLoss],
-        groups: Sequence[GroupLoss],
+        groups: Sequence[ConsumerGroupLoss],
         *,
         min_phy_offset: int,
         next_timestamp: int | None,
@@ -184,7 +185,7 @@ def plan_expiry(
         next_file = _log_file(oldest[count], modified_times[count])
         next_timestamp = _with_time(rules, next_file, zone, now).delete_timestamp
     queues: list[QueueLoss] = []
-    groups: list[GroupLoss] = []
+    groups: list[ConsumerGroupLoss] = []
     if rows:
         rows += _files_of_queues(store, min_phy_offset, last_time, reasons)
         rows += _files_of_index(store, min_phy_offset, last_time, reasons)
@@ -384,15 +385,17 @@ def find_first_at(queue: StoredQueue, phy_offset: int, begin: int, end: int) -> 
     return begin + bisect.bisect_left(range(begin, end), True, key=leads_behind)
 
 
-def _find_group_losses(store: ReadableStore, queues: Sequence[QueueLoss], reasons: list[str]) -> list[GroupLoss]:
+def _find_group_losses(
+    store: ReadableStore, queues: Sequence[QueueLoss], reasons: list[str]
+) -> list[ConsumerGroupLoss]:
     lost = {(loss.topic, loss.queue_id): loss for loss in queues}
-    losses: list[GroupLoss] = []
+    losses: list[ConsumerGroupLoss] = []
     with collect_error(reasons):
         for lag in find_lags(store, None):
             loss = lost.get((lag.topic, lag.queue_id))
             if loss is not None and (count := loss.new_min_offset - max(lag.consumer_offset, loss.min_offset)) > 0:
                 place = lag.topic, lag.queue_id, lag.consumer_offset
-                losses.append(GroupLoss(lag.group, *place, loss.new_min_offset, count))
+                losses.append(ConsumerGroupLoss(lag.group, *place, loss.new_min_offset, count))
     return losses
 
 
@@ -403,13 +406,13 @@ def describe_plan(plan: ExpiryPlan) -> str:
     if not plan:
         return f"a broker would delete no file{later}"
     return (
-        f"would be deleted: {format_count(len(plan), 'file')} with {plan.file_bytes:,} bytes, "
-        f"{plan.disk_bytes:,} of the disk, and {format_count(messages, 'message')}"
+        f"would be deleted: {format_count(len(plan), 'file')} with {plan.file_bytes:,} bytes "
+        f"({plan.disk_bytes:,} on disk), and {format_count(messages, 'message')}"
         f"{_describe_group_losses(plan.groups)}{later}"
     )
 
 
-def _describe_group_losses(losses: Rows[GroupLoss]) -> str:
+def _describe_group_losses(losses: Rows[ConsumerGroupLoss]) -> str:
     """Return the end of a sentence on the messages that groups lose; an empty text without a loss."""
     if not losses:
         return ""

@@ -39,17 +39,18 @@ class GroupCounter:
     def __init__(self, by: Sequence[str]) -> None:
         """Parameters: by: names of ``COLUMNS``. A time is the begin of the minute, hour or day in UTC, epoch ms."""
         self.columns = tuple(dict.fromkeys([*(COLUMNS[name] for name in by), "size"]))
-        self._keys = [key_of(name) for name in by]
+        self._codecs = [codec_of(name) for name in by]
         self._found: dict[tuple[Any, ...], Tally] = {}
 
     def add(self, batch: MessageBatch, counts: np.ndarray | None = None) -> None:
         """Add the messages of a batch. Parameters: counts: messages of each record, int64[n]; None for one each."""
         if not len(batch):
             return
-        codes = [key.codes(batch) for key in self._keys]
-        places, rows = group_rows(codes, len(batch))
-        sizes = np.bincount(places, batch.size).astype(np.int64).tolist()
-        messages = (np.bincount(places) if counts is None else np.bincount(places, counts)).astype(np.int64).tolist()
+        codes = [codec.codes(batch) for codec in self._codecs]
+        group_numbers, rows = group_rows(codes, len(batch))
+        sizes = np.bincount(group_numbers, batch.size).astype(np.int64).tolist()
+        weights = np.ones(len(batch), np.int64) if counts is None else counts
+        messages = np.bincount(group_numbers, weights).astype(np.int64).tolist()
         columns = [code[rows].tolist() for code in codes]
         for values, count, size in zip(zip(*columns, strict=True), messages, sizes, strict=True):
             known = self._found.get(values, Tally(0, 0))
@@ -58,26 +59,27 @@ class GroupCounter:
     def groups(self) -> dict[tuple[Any, ...], Tally]:
         """Return the tally of each group by its values, in the order of the names."""
         return {
-            tuple(key.value_of(code) for key, code in zip(self._keys, codes, strict=True)): tally
+            tuple(codec.value_of(code) for codec, code in zip(self._codecs, codes, strict=True)): tally
             for codes, tally in self._found.items()
         }
 
 
-class Key(NamedTuple):
+class ValueCodec(NamedTuple):
     """How one value of a message becomes a number and back. codes: returns int64[n] for a batch."""
 
     codes: Callable[[MessageBatch], np.ndarray]
     value_of: Callable[[int], Any]
 
 
-def key_of(name: str) -> Key:
+def codec_of(name: str) -> ValueCodec:
+    """Return the codec of one grouping. Parameters: name: a name of ``COLUMNS``."""
     column, width = COLUMNS[name], WIDTHS.get(name)
     if width is not None:
-        return Key(lambda batch: begins_of(batch.store_timestamp_ms, width), int)
+        return ValueCodec(lambda batch: begins_of(batch.store_timestamp_ms, width), int)
     if column in ("queue_id", "reconsume_times"):
-        return Key(lambda batch: getattr(batch, column).astype(np.int64), int)
+        return ValueCodec(lambda batch: getattr(batch, column).astype(np.int64), int)
     texts = TextCodes()
-    return Key(lambda batch: texts.find(getattr(batch, column)), lambda code: texts.names[code])
+    return ValueCodec(lambda batch: texts.find(getattr(batch, column)), lambda code: texts.names[code])
 
 
 def begins_of(times: np.ndarray, width: int) -> np.ndarray:
@@ -91,8 +93,8 @@ def group_rows(codes: Sequence[np.ndarray], n: int) -> tuple[np.ndarray, np.ndar
 
     Parameters: codes: int64[n] for each column; rows of one group have equal codes. n: the number of rows.
     """
-    places, rows = np.zeros(n, np.int64), np.zeros(1, np.int64)
+    group_numbers, rows = np.zeros(n, np.int64), np.zeros(1, np.int64)
     for code in codes:
         _, own = np.unique(code, return_inverse=True)
-        _, rows, places = np.unique(places * n + own, return_index=True, return_inverse=True)
-    return places, rows
+        _, rows, group_numbers = np.unique(group_numbers * n + own, return_index=True, return_inverse=True)
+    return group_numbers, rows

@@ -273,10 +273,10 @@ def count_scan(store: ReadableStore, counter: GroupCounter, scan: Scan, reasons:
 
 def count_batch(store: ReadableStore, counter: GroupCounter, batch: MessageBatch) -> None:
     """Add the messages of a batch of records to a counter: all messages of an inner batch."""
-    counter.add(batch, _message_counts(store, batch))
+    counter.add(batch, messages_of_records(store, batch))
 
 
-def _message_counts(store: ReadableStore, batch: MessageBatch) -> np.ndarray | None:
+def messages_of_records(store: ReadableStore, batch: MessageBatch) -> np.ndarray | None:
     """Return the number of messages of each record, int64[n]; None if no record is an inner batch."""
     batches = np.flatnonzero(batch.sys_flag & INNER_BATCH)
     if not len(batches):
