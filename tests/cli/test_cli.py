@@ -222,8 +222,6 @@ def test_programs_get_every_character(hostile):
         ["query", "STORE", "--topic", "T"],
         ["query", "STORE", "--id", "7F"],
         ["query", "STORE", "--id", "7F00000100002A9F0000000000000000", "--topic", "T"],
-        ["query", "STORE", *QUERY, "--topic", "T2"],
-        ["query", "STORE", *QUERY, "--key", "k2"],
         ["offset", "STORE", "--time", "0", "--topic", "T", "--topic", "T2"],
         ["export", "STORE", "out"],
         ["cat", "STORE", "--topic", "\udcff"],
