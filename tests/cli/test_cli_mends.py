@@ -182,9 +182,9 @@ def test_commands_and_options_are_completed():
     assert complete("config", "") == ["check", "repair"]
     assert {"info", "ls", "cat", "config"} < {*complete("")}
     assert complete("--ver") == ["--version"]
-    assert complete("cat", "STORE", "--t") == ["--tiered", "--tier", "--topic", "--tag", "--tail"]
+    assert complete("cat", "STORE", "--t") == ["--tiered", "--tier", "--topic", "--tag", "--tail", "--tz"]
     # --topic and --tag may be repeated.
-    unused = ["--tiered", "--tier", "--topic", "--tag"]
+    unused = ["--tiered", "--tier", "--topic", "--tag", "--tz"]
     assert complete("cat", "STORE", "--topic", "T", "--tail", "2", "--t") == unused
     assert complete("cat", "STORE", "-f", "--fo") == ["--format"]
     assert complete("config", "check", "--l") == ["--limit"]
