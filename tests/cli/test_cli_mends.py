@@ -42,7 +42,7 @@ def test_a_query_without_index_prints_the_command_that_reads_the_log_and_the_one
     assert result.stdout == ""
     assert_one_line(result, "the store has no index")
     scan, rebuild = (
-        part.partition(" reads ")[0].partition(" mends ")[0]
+        part.partition(" reads ")[0].partition(" rebuilds ")[0]
         for part in result.stderr.partition("index. ")[2].strip().split("; ")
     )
     assert rows(typed(scan)) == expected[::-1]

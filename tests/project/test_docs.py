@@ -198,6 +198,7 @@ def java():
         pytest.skip("needs Java 17")
 
 
+@pytest.mark.slow
 def test_the_code_of_the_pages_runs(tmp_path, environment):
     how_to = [page for page in sorted((DOCS / "how-to").glob("*.md")) if page.name not in ("lake.md", "spark-large.md")]
     assert len(how_to) >= 12
@@ -217,6 +218,7 @@ def program_of(page):
     return "\n".join(["import subprocess", *(b if language == "python" else shell_call(b) for language, b in blocks)])
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_about_parquet_runs(started, environment, libraries):
     run_page(DOCS / "how-to" / "lake.md", started, environment)
 
@@ -231,6 +233,7 @@ def test_the_questions_in_chinese_are_those_in_english():
         assert set(re.findall(r"`([^`\n]+)`", one)) == set(re.findall(r"`([^`\n]+)`", other)), one
 
 
+@pytest.mark.slow
 def test_the_recipes_run(tmp_path, environment, libraries):
     page = DOCS / "recipes.md"
     run_code(page, tmp_path, environment, first_lines=blocks_of(page.read_text(encoding="utf-8"))[0][1])

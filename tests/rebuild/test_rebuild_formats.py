@@ -85,7 +85,7 @@ def test_without_rocksdict_queues_are_made_and_the_configuration_is_named(root_o
     assert "rocketstore[rocksdb]" in note
 
 
-@pytest.mark.parametrize("options", [{"topics": "Plain"}, {"consume_queue": False}])
+@pytest.mark.parametrize("options", [{"topic": "Plain"}, {"consume_queue": False}])
 def test_a_part_of_the_queues_gets_no_configuration(root_of, tmp_path, options):
     rocketstore.rebuild(root_of("rocksdb-cq"), out=tmp_path / "out", config=SMALL_INDEX, **options)
     assert {path.name for path in (tmp_path / "out").iterdir()} <= {"consumequeue", "index"}

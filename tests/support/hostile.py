@@ -417,7 +417,7 @@ class Reader:
         """Get the messages of a queue as a consumer does: it goes on, and ends."""
         offset = ask(lambda: store.consume_queue(topic, queue_id).min_queue_offset) or 0
         for _ in range(100):
-            result = ask(store.get_message, topic, queue_id, offset, 30, limits=limits, tags=tags)
+            result = ask(store.get_message, topic, queue_id, offset, 30, limits=limits, tag=tags)
             if result is None or offset == result.next_begin_offset:
                 return
             if len(result.messages):
