@@ -9,9 +9,10 @@ import operator
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
@@ -31,6 +32,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import integer_list, text_list, text_set
+from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
 
 P = ParamSpec("P")
+Found = TypeVar("Found", bound=FoundMessages)
 
 
 def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
@@ -190,6 +193,7 @@ class MessageStore(Previewed, Closable):
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
         self._stamped = StampedValues(places) if is_kept else None
+        self._results: weakref.WeakSet[FoundMessages] = weakref.WeakSet()
         self._views = StoreViews(self._log, self._index, self._stamped)
         self._closed = False
 
@@ -736,13 +740,13 @@ class MessageStore(Previewed, Closable):
         ext = None if tag is None else self._queues.find_ext(name)
         view = self._views.find_kept_queue_view(name)
         if view is not None:
-            return get_message(view, name, *place, tag, limits, ext)
+            return self._kept_readable(get_message(view, name, *place, tag, limits, ext))
         try:
             queue = self.consume_queue(*name)
         except KeyError:
             return GetMessageResult.without_queue()
         look = functools.partial(self._views.view_queue, name)
-        return get_message_of_queue(queue, look, name, *place, tag, limits, ext)
+        return self._kept_readable(get_message_of_queue(queue, look, name, *place, tag, limits, ext))
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, bytes; None if no message begins there.
@@ -857,7 +861,7 @@ class MessageStore(Previewed, Closable):
             result = query_message(view, topic, key, operator.index(limit), limits, index_type, max_scan)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=5)
-        return result
+        return self._kept_readable(result)
 
     @suggests_keywords
     def query_message(
@@ -1295,9 +1299,21 @@ class MessageStore(Previewed, Closable):
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
             for part in (self._log, self._index, self._queues):
                 stack.callback(part.close)
+            stack.callback(self._read_columns)
             stack.callback(self._end_reads)
             if self._writer is not None:
                 self._writer.close()
+
+    def _kept_readable(self, found: Found) -> Found:
+        """Return a result after noting it: its columns are read at their first use, or when the store closes."""
+        self._results.add(found)
+        return found
+
+    def _read_columns(self) -> None:
+        """Read the columns of results that are still used, since they cannot be read from a closed store."""
+        for found in [*self._results]:
+            with contextlib.suppress(StoreError, OSError):
+                _ = found.messages
 
     def _require_open(self) -> None:
         if self._closed:

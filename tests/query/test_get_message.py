@@ -824,3 +824,14 @@ def test_a_queue_that_loses_files_at_any_moment_of_a_read_has_an_answer_of_rocke
         shutil.rmtree(root)
     assert {"FOUND", "OFFSET_TOO_SMALL"} <= answers
     assert 1 < n < 999
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_columns_of_a_result_are_readable_after_the_store_was_closed(tmp_path, again):
+    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as store:
+        store.put_message(rocketstore.Message("T", b"body", queue_id=0, keys=["k"]))
+    with rocketstore.open(tmp_path / "store") as store:
+        if again:
+            store.get_message("T", 0, 0, 1)
+        read, found = store.get_message("T", 0, 0, 1), store.query_message("T", "k")
+    assert [*read.messages.body] == [*found.messages.body] == [b"body"]
