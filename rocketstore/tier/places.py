@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,6 +19,8 @@ INDEX_QUEUE = f"{INDEX_TOPIC}/0"
 
 def hash_prefix(text: str) -> str:
     """Return the digits that stand before a name in a tier. Source: MessageStoreUtil.getHash."""
+    import hashlib  # takes milliseconds, and most stores have no tier
+
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
 
 
