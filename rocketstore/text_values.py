@@ -142,6 +142,11 @@ def find_time_zone(name: str | tzinfo | None) -> tzinfo | None:
         raise ValueError(f"tz={name!r:.80}: give a time zone such as Asia/Shanghai, UTC or local") from None
 
 
+def ms_or_none(when: Time | None, name: str) -> int | None:
+    """Return a time in epoch milliseconds, as ``epoch_ms`` does; None for None."""
+    return None if when is None else epoch_ms(when, name)
+
+
 def begin_ms(when: Time | None, name: str) -> int:
     """Return an inclusive begin in epoch milliseconds. None is no begin: the smallest int64."""
     return LONG_MIN if when is None else epoch_ms(when, name)

@@ -23,7 +23,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
-from rocketstore.text_values import Time, datetime_or_none, epoch_ms
+from rocketstore.text_values import Time, datetime_or_none, ms_or_none
 
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
@@ -85,8 +85,8 @@ class Conditions:
         limit: int | None,
     ) -> Self:
         """Return the conditions of arguments. Raises: TypeError, ValueError."""
-        begin = None if since is None else epoch_ms(since, "since")
-        end = None if until is None else epoch_ms(until, "until")
+        begin = ms_or_none(since, "since")
+        end = ms_or_none(until, "until")
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit} is negative")
         return cls(_texts(topic, "topic"), _texts(tag, "tag"), _texts(key, "key"), begin, end, limit)

@@ -46,7 +46,7 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.text_values import Time, end_ms, epoch_ms
+from rocketstore.text_values import Time, end_ms, ms_or_none
 
 ON_CORRUPT = ("raise", "skip")
 PLANS = "auto", "scan"
@@ -400,7 +400,7 @@ class CommitLog(Closable):
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit} is negative")
-        begin = None if since is None else epoch_ms(since, "since")
+        begin = ms_or_none(since, "since")
         last = None if until is None else end_ms(until, "until")
         fields = message_fields(columns)
         texts = text_list(topic, "topic"), text_list(key, "key")

@@ -67,7 +67,6 @@ from rocketstore.query.query_other_logs import (
 )
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
-from rocketstore.sql.statement import SqlResult, run_statement, user_tables
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
@@ -75,7 +74,6 @@ from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.opened_index import OpenedIndex
 from rocketstore.store.opened_log import OpenedLog
 from rocketstore.store.opened_queues import OpenedQueues
-from rocketstore.store.overview.dead_letters import DeadFilter, DeadMessages, find_dead_letters
 from rocketstore.store.overview.known_names import (
     explain_unknown_group,
     explain_unknown_names,
@@ -84,37 +82,36 @@ from rocketstore.store.overview.known_names import (
 )
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
 from rocketstore.store.overview.missing import describe_unknown_topic
-from rocketstore.store.overview.sql_tables import tables_of_store
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
-from rocketstore.store.overview.unconsumed import Unconsumed, find_unconsumed, parse_subscriptions
-from rocketstore.store.pending.find_pending import PendingFilter, find_pending
-from rocketstore.store.pending.pending_message import KINDS, PendingMessages
 from rocketstore.store.record_planner import RecordPlanner
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
-from rocketstore.store.trace.find_trace import TraceQuestion, find_trace
-from rocketstore.store.trace.trace_event import MessageTrace
-from rocketstore.store.usage.counts import Counts, count_messages, parse_groupings
-from rocketstore.store.usage.disk_usage import DiskUsage, measure_disk
-from rocketstore.store.usage.expiry_plan import ExpiryPlan, plan_expiry
-from rocketstore.store.usage.group_counter import GroupCounter
-from rocketstore.store.usage.message_usage import GROUPINGS, MessageUsage, measure_messages, scan_options
-from rocketstore.store.usage.metrics import Metrics, read_metrics
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, begin_ms, end_ms, epoch_ms, find_time_zone
+from rocketstore.text_values import Time, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.tier_source import StoredTier
 
+# Methods that few callers use import their modules themselves: opening a store would take a third longer.
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
     from rocketstore.dispatch.reput import OwnDispatcher
+    from rocketstore.sql.statement import SqlResult
+    from rocketstore.store.overview.dead_letters import DeadMessages
+    from rocketstore.store.overview.unconsumed import Unconsumed
+    from rocketstore.store.pending.pending_message import PendingMessages
+    from rocketstore.store.trace.trace_event import MessageTrace
+    from rocketstore.store.usage.counts import Counts
+    from rocketstore.store.usage.disk_usage import DiskUsage
+    from rocketstore.store.usage.expiry_plan import ExpiryPlan
+    from rocketstore.store.usage.message_usage import MessageUsage
+    from rocketstore.store.usage.metrics import Metrics
     from rocketstore.store.writer import StoreWriter
 
 P = ParamSpec("P")
@@ -626,6 +623,9 @@ class MessageStore(Previewed, Closable):
         Users     1
         Orders  100
         """
+        from rocketstore.sql.statement import run_statement, user_tables
+        from rocketstore.store.overview.sql_tables import tables_of_store
+
         self._require_open()
         return run_statement(statement, tables_of_store(self, on_corrupt) | user_tables(tables or {}), files=files)
 
@@ -1017,14 +1017,17 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").pending(topic="Orders")
         <Rows: 0>
         """
+        from rocketstore.store.pending.find_pending import PendingFilter, find_pending
+        from rocketstore.store.pending.pending_message import KINDS
+
         self._require_open()
         kinds = text_set(kind, "kind")
         for name in kinds or ():
             if name not in KINDS:
                 raise ValueError(f"kind={name!r:.80}: must be one of {', '.join(KINDS)}")
         require_limit(limit)
-        begin = None if since is None else epoch_ms(since, "since")
-        end = None if until is None else epoch_ms(until, "until")
+        begin = ms_or_none(since, "since")
+        end = ms_or_none(until, "until")
         wanted = PendingFilter(text_set(topic, "topic"), text_set(group, "group"), kinds, begin, end)
         found = find_pending(self, wanted, limit)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
@@ -1057,10 +1060,12 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").dead_letters(group="billing")
         <Rows: 0>
         """
+        from rocketstore.store.overview.dead_letters import DeadFilter, find_dead_letters
+
         self._require_open()
         require_limit(limit)
-        begin = None if since is None else epoch_ms(since, "since")
-        end = None if until is None else epoch_ms(until, "until")
+        begin = ms_or_none(since, "since")
+        end = ms_or_none(until, "until")
         wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
         found = find_dead_letters(self, wanted, retry=retry)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
@@ -1096,6 +1101,8 @@ class MessageStore(Previewed, Closable):
         >>> len(rocketstore.open("demo").unconsumed("billing"))
         60
         """
+        from rocketstore.store.overview.unconsumed import find_unconsumed, parse_subscriptions
+
         self._require_open()
         require_limit(limit)
         if start not in ("first", "last"):
@@ -1137,6 +1144,8 @@ class MessageStore(Previewed, Closable):
         stored Orders 7 None
         consumed Orders 7 billing
         """
+        from rocketstore.store.trace.find_trace import TraceQuestion, find_trace
+
         self._require_open()
         if sum(name is not None for name in (key, uniq_key, msg_id)) != 1:
             raise ValueError("give one of key, uniq_key and msg_id")
@@ -1180,6 +1189,9 @@ class MessageStore(Previewed, Closable):
         >>> [(row.topic, row.messages) for row in rocketstore.open("demo").du(by="topic")]
         [('Orders', 100), ('Users', 1)]
         """
+        from rocketstore.store.usage.disk_usage import measure_disk
+        from rocketstore.store.usage.message_usage import GROUPINGS, measure_messages
+
         self._require_open()
         topics = text_set(topic, "topic")
         if by is None:
@@ -1217,6 +1229,10 @@ class MessageStore(Previewed, Closable):
         topic   queue_id  messages  log_bytes
         Orders         0       100      12880
         """
+        from rocketstore.store.usage.counts import count_messages, parse_groupings
+        from rocketstore.store.usage.group_counter import GroupCounter
+        from rocketstore.store.usage.message_usage import scan_options
+
         self._require_open()
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
@@ -1229,6 +1245,8 @@ class MessageStore(Previewed, Closable):
         Returns: a sequence of samples with the methods to_arrow, to_pandas and to_polars. Its ``text`` has the samples
         in the format of OpenMetrics, and its ``reasons`` say why numbers are missing.
         """
+        from rocketstore.store.usage.metrics import read_metrics
+
         self._require_open()
         with held_lists(self.path):
             return read_metrics(self)
@@ -1257,10 +1275,12 @@ class MessageStore(Previewed, Closable):
         >>> plan.min_phy_offset, list(plan.groups)
         (0, [])
         """
+        from rocketstore.store.usage.expiry_plan import plan_expiry
+
         self._require_open()
         if hours is not None and before is not None:
             raise ValueError("give hours or before, not both")
-        latest = None if before is None else epoch_ms(before, "before")
+        latest = ms_or_none(before, "before")
         return plan_expiry(self, hours, latest, find_time_zone(tz))
 
     # ---- topics --------------------------------------------------------------------------------------------
