@@ -16,7 +16,7 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
-from rocketstore.cli.unconsumed import show_unconsumed
+from rocketstore.cli.unconsumed import are_given, show_unconsumed
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     if rest is not None:
-        if follow or tail is not None or any(value not in (None, (), False) for value in options.values()):
+        if follow or tail is not None or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         show_unconsumed(store, rest, limit, view, output_format)
         return

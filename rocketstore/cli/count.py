@@ -9,7 +9,7 @@ import numpy as np
 from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.store_notes import note_elsewhere, or_nothing_found
-from rocketstore.cli.unconsumed import find_rest
+from rocketstore.cli.unconsumed import are_given, find_rest
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.usage.counts import Counts, count_messages, make_counts, parse_groupings
@@ -27,7 +27,7 @@ def run(store: MessageStore, by: str, rest: dict[str, Any] | None, view: RowsVie
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
     if rest is not None:
-        if any(value not in (None, (), False) for value in options.values()):
+        if are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         counts = count_rest(store, groupings, rest)
     else:

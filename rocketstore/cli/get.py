@@ -7,7 +7,7 @@ import numpy as np
 
 from rocketstore.cli.formats import finish
 from rocketstore.cli.settings import offset_from_end
-from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers
+from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers, tier_words
 from rocketstore.cli.text import command
 from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.kernels.queue_id import QueueId
@@ -74,8 +74,8 @@ def describe_damage(store: MessageStore, queue: StoredQueue, name: QueueId, begi
         for number, at, problem in damaged_units(log, units, name, has_own_log=has_own_log):
             advice = f"{command('hexdump', store.path, at)} shows its bytes"
             if has_own_log:
-                tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
-                advice = f"its log is {log.directories[0]}, which {command('verify', store.path, *tier)} checks"
+                verify = command("verify", store.path, *tier_words(store))
+                advice = f"its log is {log.directories[0]}, which {verify} checks"
             problems.append(f"{name.topic}, queue {name.queue_id}, offset {number}: {problem}: {advice}")
     return problems
 

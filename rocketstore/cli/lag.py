@@ -13,6 +13,7 @@ from rocketstore.cli.text import command, note
 from rocketstore.errors import StoreError
 from rocketstore.messages.text_rows import Row
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.lag import ConsumerLag
@@ -74,7 +75,7 @@ def show_queues(store: MessageStore, problems: Sequence[object], view: RowsView)
     rows = []
     for topic, queue_id in store.queues():
         queue = store.consume_queue(topic, queue_id)
-        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        least, end = offset_range(queue)
         known = {"topic": topic, "queueId": queue_id, "minOffset": least, "maxOffset": end, "topicExists": True}
         rows.append(nothing | known)
     write_rows(rows, view, for_people, columns=LAGS)

@@ -6,6 +6,7 @@ from rocketstore.cli.columns import QUEUES
 from rocketstore.cli.formats import RowsView, write_parts
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.messages.text_rows import Row
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
@@ -25,6 +26,6 @@ def run(store: MessageStore, topic: tuple[str, ...], view: RowsView) -> None:
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     queue = store.consume_queue(topic, queue_id)
-    begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    begin, end = offset_range(queue)
     size = queue.count_bytes(begin, end)
     return [dict(zip(QUEUES, (topic, queue_id, begin, end, len(queue), size), strict=True))]

@@ -19,6 +19,7 @@ from rocketstore.cli.store_notes import (
     note_elsewhere,
     note_leftovers,
     or_nothing_found,
+    tier_words,
     unknown_topics,
 )
 from rocketstore.cli.text import command, note
@@ -171,8 +172,7 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     of_topics = [word for topic in question.topics for word in ("--topic", topic)]
     values = ["||".join(question.values)] if question.by == "tag" else question.values
     wanted = [word for value in values for word in (option, value)]
-    tier = ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
-    others = [*tier, *(["--compacted"] if store.compacted else [])]
+    others = [*tier_words(store), *(["--compacted"] if store.compacted else [])]
     scan = command("cat", store.path, *of_topics, *wanted, *others)
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"

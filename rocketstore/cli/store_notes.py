@@ -65,6 +65,11 @@ def note_assumptions(store: MessageStore, assumptions: Iterable[str]) -> None:
         note(f"{store.path}: {assumption}; --exact-times reads every file")
 
 
+def tier_words(store: MessageStore) -> list[str]:
+    """Return the words of a command line that let another command read the tier too, as this one does."""
+    return ["--tier", str(store.config.tiered_store_file_path)] if store.tiered else []
+
+
 def left_out(scan: Scan) -> list[str]:
     """Return a text for each part of the log that a scan left out, because it is damaged or was deleted meanwhile."""
     log = scan.log

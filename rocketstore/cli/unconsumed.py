@@ -1,7 +1,7 @@
 """The messages that a consumer group still gets, for commands with --unconsumed."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from rocketstore.store.overview.unconsumed import Unconsumed, UnconsumedMessage
 from rocketstore.text_values import format_count
 
 AT_ONCE = 500  # messages in memory
+
+
+def are_given(options: Mapping[str, Any]) -> bool:
+    """Return whether a command line has one of some options. Parameters: options: the values, by name."""
+    return any(value not in (None, (), False) for value in options.values())
 
 
 def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = None) -> tuple[Unconsumed, list[str]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketstore.disk.ranges import merge_ranges
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.queue_source import StoredQueue, read_units_between
+from rocketstore.queue.queue_source import StoredQueue, offset_range, read_units_between
 
 UNITS_AT_ONCE = 1 << 20
 PARTS, MIN_PART = 1024, 1 << 12  # parts of the log that are judged, about; bytes of a part at least
@@ -24,7 +24,7 @@ def find_covered_ranges(queues: Iterable[StoredQueue], files: Sequence[tuple[int
     """
     parts = _Parts(files)
     for queue in queues:
-        for units in read_units_between(queue, max(queue.min_queue_offset, 0), queue.max_queue_offset, UNITS_AT_ONCE):
+        for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
             if not parts.add(units.phy_offsets, units.sizes):
                 return []
     return parts.find_covered()

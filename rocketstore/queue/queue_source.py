@@ -99,6 +99,11 @@ class QueueSource(Protocol[Queue]):
         """Open a queue. Return None if it is missing."""
 
 
+def offset_range(queue: StoredQueue) -> tuple[int, int]:
+    """Return the first queue offset of a queue, and the end. 0 stands for the -1 of a batch queue without units."""
+    return max(queue.min_queue_offset, 0), queue.max_queue_offset
+
+
 def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of queue offsets, in order, whose units are read at once.
 

@@ -32,6 +32,7 @@ from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC, spli
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in, topics_in
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.queue.units import CqUnit
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.open_log import open_log
@@ -218,7 +219,7 @@ def _find_delays(places: Iterable[AnyPlaces], log: CommitLog) -> dict[int, list[
 def _delays_of(place: AnyPlaces, queue_id: int, log: CommitLog) -> Iterator[tuple[int, int]]:
     """Yield level and delay, seconds, of the sound units at both ends of a queue, the newest first."""
     with ConsumeQueue.open(place.queue(ConsumeQueue, SCHEDULE_TOPIC, queue_id), commit_log=log) as queue:
-        begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        begin, end = offset_range(queue)
         newest = max(begin, end - SAMPLED_UNITS)
         for number in [*range(end - 1, newest - 1, -1), *range(min(newest, begin + SAMPLED_UNITS) - 1, begin - 1, -1)]:
             unit = queue[number]

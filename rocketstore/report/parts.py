@@ -12,6 +12,7 @@ import numpy as np
 from rocketstore.errors import StoreError, text_of
 from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.store.expiry import expired_files
 from rocketstore.store.message_store import MessageStore
 
@@ -53,7 +54,7 @@ def read_queues(store: MessageStore) -> tuple[list[QueueBounds], int]:
 def read_queue(store: MessageStore, name: QueueId) -> QueueBounds:
     try:
         queue = store.log_queue(*name)
-        begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        begin, end = offset_range(queue)
         if begin >= end:
             return QueueBounds(*name, end, end)
         first, last = (queue[at : at + 1].phy_offsets for at in (begin, end - 1))

@@ -12,7 +12,7 @@ from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import Why
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
-from rocketstore.queue.queue_source import StoredQueue, ranges_to_read
+from rocketstore.queue.queue_source import StoredQueue, offset_range, ranges_to_read
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.salvage.find import RecordRun
@@ -68,7 +68,7 @@ def find_cut(places: LocalPlaces, config: StoreConfig) -> int:
 
 
 def read_units(queue: StoredQueue) -> Iterator[ConsumeQueueUnits]:
-    first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    first, end = offset_range(queue)
     for begin, stop in ranges_to_read(queue, first, end, STEP):
         units = queue[begin:stop]
         if begin > first and len(units) and units.queue_offsets[0] < begin:

@@ -23,7 +23,7 @@ from rocketstore.query.other_logs import choose_queues
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.covered_ranges import UNITS_AT_ONCE, find_covered_ranges
 from rocketstore.queue.file_queues import FileQueues
-from rocketstore.queue.queue_source import read_units_between
+from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.store.opened_queues import OpenedQueues
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.text_values import format_count
@@ -106,9 +106,7 @@ class RecordPlanner:
         """Return the records of a range to which the queues of the topics lead."""
         columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
         for _, queue in open_queues(source, choose_queues(source.queues(), self.topics, self.queue_ids)):
-            for units in read_units_between(
-                queue, max(queue.min_queue_offset, 0), queue.max_queue_offset, UNITS_AT_ONCE
-            ):
+            for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
                 wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
                 columns.append((units.phy_offsets[wanted], units.sizes[wanted], units.queue_offsets[wanted]))
         phy_offsets, sizes, queue_offsets = map(np.concatenate, zip(*columns, strict=True))

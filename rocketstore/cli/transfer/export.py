@@ -39,7 +39,7 @@ from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
-from rocketstore.cli.unconsumed import find_unconsumed_offsets
+from rocketstore.cli.unconsumed import are_given, find_unconsumed_offsets
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
@@ -102,7 +102,7 @@ def run(
         raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    if rest is not None and (resume or dlq or any(value not in (None, (), False) for value in options.values())):
+    if rest is not None and (resume or dlq or are_given(options)):
         raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
     if rest is not None and store.reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")

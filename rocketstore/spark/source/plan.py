@@ -19,6 +19,7 @@ from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import LogView
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.logger import logger
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.formats import find_elsewhere
@@ -168,7 +169,7 @@ def place_in_queue(
     # read. All messages are found from the beginning of the log, too.
     with contextlib.suppress(KeyError, UnsupportedFormatError, CorruptFileError):
         queue = store.log_queue(topic, queue_id)
-        least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        least, most = offset_range(queue)
         kept = store.consume_queue(topic, queue_id).min_queue_offset if store.reads_other_logs else least
         if EARLIEST < offset < min(kept, least):
             problem = f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {min(kept, least)}"

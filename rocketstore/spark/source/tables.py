@@ -24,7 +24,7 @@ from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, plan_queue
-from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
@@ -302,7 +302,7 @@ def find_whole_span(queue: StoredQueue) -> OffsetsSpan:
 
     An end in another log has no physical offset.
     """
-    parts, least, most = parts_of(queue), max(queue.min_queue_offset, 0), queue.max_queue_offset
+    parts, (least, most) = parts_of(queue), offset_range(queue)
     in_log = [least < most and not (isinstance(part, TierQueue) or part.is_compacted) for part in parts]
     begin = queue[least].phy_offset if in_log[0] else None
     last = queue[most - 1] if in_log[-1] else None
@@ -313,7 +313,7 @@ def span_of(queue: StoredQueue | None) -> OffsetsSpan:
     """Return the begin and the end of a queue, and the begin and the end of its records in the log."""
     if queue is None:
         return NO_SPAN
-    least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    least, most = offset_range(queue)
     if least >= most:
         return least, most, None, None
     first, last = queue[least], queue[most - 1]

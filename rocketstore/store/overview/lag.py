@@ -11,6 +11,7 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.in_queue import is_in_queue
 from rocketstore.messages.rows import Rows
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.overview.missing import describe_lost_queues
 from rocketstore.store.readable_store import ReadableStore, log_of
@@ -124,7 +125,7 @@ def lag_in_queue(store: ReadableStore, lag: ConsumerLag, is_known: bool, lost: s
     offset = lag.consumer_offset
     try:
         queue = store.consume_queue(lag.topic, lag.queue_id)
-        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        least, end = offset_range(queue)
     except KeyError as error:
         had_messages = is_known and offset > 0
         gone = f"{error.args[0]}: it is lost, or all that was in it has expired" if had_messages else None

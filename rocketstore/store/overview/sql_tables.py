@@ -11,7 +11,7 @@ import numpy as np
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
-from rocketstore.queue.queue_source import read_units_between
+from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.sql.statement import SqlTable
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.tier.joined_queue import NO_OFFSET
@@ -82,7 +82,7 @@ def unit_batches(store: ReadableStore, schema: Any) -> Iterator[pa.RecordBatch]:
     pa = import_extra("pyarrow", "duckdb")
     for name in store.queues():
         queue = store.consume_queue(*name)
-        for units in read_units_between(queue, max(queue.min_queue_offset, 0), queue.max_queue_offset, UNITS):
+        for units in read_units_between(queue, *offset_range(queue), UNITS):
             n = len(units)
             topic = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([name.topic]))
             columns = {

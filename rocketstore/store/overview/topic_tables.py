@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreError
 from rocketstore.preview import Preview, first_of
-from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe
 from rocketstore.store.readable_store import ReadableStore, log_of
 from rocketstore.text_values import datetime_or_none
@@ -83,7 +83,7 @@ def read_facts(store: ReadableStore, topic: str, queue_ids: Sequence[int]) -> Qu
 
 def measure_records(queue: StoredQueue) -> tuple[int, bool]:
     """Return the bytes of the records of a queue, and whether the number is exact. Of a long queue it is estimated."""
-    begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    begin, end = offset_range(queue)
     count = end - begin
     if count <= MAX_MEASURED:
         return queue.count_bytes(begin, end), True

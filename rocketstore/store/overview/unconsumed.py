@@ -20,7 +20,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import RETRY_PREFIX
 from rocketstore.preview import Preview
-from rocketstore.queue.queue_source import StoredQueue, read_units_between
+from rocketstore.queue.queue_source import StoredQueue, offset_range, read_units_between
 from rocketstore.state.rocksdb import has_rocksdb_data
 from rocketstore.store.overview.lag import read_queue_ids
 from rocketstore.store.overview.summary import collect_error
@@ -212,7 +212,7 @@ class GroupOffsets:
         A broker gives a group without an offset the offset 0 if the queue begins there, also to read from the last.
         Source: ConsumerManageProcessor.queryConsumerOffset, RebalancePushImpl.computePullFromWhere.
         """
-        least, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        least, end = offset_range(queue)
         saved = max(table.get(name.topic, {}).get(name.queue_id, -1) for table in (self.offsets, self.popped))
         if saved >= 0:
             return max(saved, least)

@@ -16,7 +16,7 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.preview import Preview
-from rocketstore.queue.queue_source import read_units_between
+from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.state.rocksdb import is_rocksdb
 from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.readable_store import ReadableStore
@@ -276,7 +276,7 @@ def count_units(store: ReadableStore, reasons: list[str]) -> UnitTotals:
     for name in store.queues():
         with collect_error(reasons):
             queue = store.log_queue(*name)
-            begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+            begin, end = offset_range(queue)
             count = units = len(queue)
             if queue.has_batches:
                 units = sum(map(len, read_units_between(queue, begin, end, UNITS_AT_ONCE)))

@@ -19,7 +19,7 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.store.expiry import older_files
 from rocketstore.store.overview.lag import find_lags
 from rocketstore.store.overview.summary import collect_error
@@ -364,7 +364,7 @@ def _find_queue_losses(store: ReadableStore, min_phy_offset: int, reasons: list[
         for name in store.queues():
             with collect_error(reasons):
                 queue = store.log_queue(*name)
-                begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+                begin, end = offset_range(queue)
                 first = find_first_at(queue, min_phy_offset, begin, end)
                 if first > begin:
                     size = 0 if is_light(name.topic) else queue.count_bytes(begin, first)

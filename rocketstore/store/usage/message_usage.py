@@ -24,7 +24,7 @@ from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.preview import Preview, first_of
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
-from rocketstore.queue.queue_source import read_units_between
+from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.readable_store import ReadableStore
@@ -317,7 +317,7 @@ def read_queues(
     for name in queues:
         with collect_error(reasons):
             queue = store.log_queue(*name)
-            begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+            begin, end = offset_range(queue)
             for units in read_units_between(queue, begin, end, UNITS_AT_ONCE):
                 yield name, units
 
