@@ -1,5 +1,6 @@
 """Fixtures of every test, and the header that makes a run repeatable."""
 
+import functools
 import os
 import secrets
 import shutil
@@ -9,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support import brokers
 from support.spark_settings import QUICK
 from support.stores import GOLDEN, extract
 
@@ -69,6 +71,12 @@ def pytest_report_header(config):
 def seed():
     """The number that every random input of the run comes from."""
     return int(os.environ["ROCKETSTORE_SEED"])
+
+
+@pytest.fixture(scope="session")
+def root_of(tmp_path_factory):
+    """A function from the name of a store of ``golden/brokers`` to its unpacked root, which no test changes."""
+    return functools.cache(lambda name: brokers.unpack(name, tmp_path_factory.mktemp(name)))
 
 
 @pytest.fixture(scope="session")

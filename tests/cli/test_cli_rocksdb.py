@@ -4,24 +4,11 @@ import shutil
 import sys
 
 import pytest
-from support import brokers
 from support.cli import rows, run
 
 from rocketstore.store.overview import summary
 
 NOT_INSTALLED = "rocketstore[rocksdb]"
-
-
-@pytest.fixture(scope="module")
-def root_of(tmp_path_factory):
-    unpacked = {}
-
-    def root(name):
-        if name not in unpacked:
-            unpacked[name] = brokers.unpack(name, tmp_path_factory.mktemp(name))
-        return unpacked[name]
-
-    return root
 
 
 @pytest.fixture

@@ -28,14 +28,19 @@ def root(tmp_path_factory):
     return unpacked
 
 
+def assert_keys_lead_to_messages(store):
+    """Each key leads to the messages that the Java client found by it."""
+    for words, places in brokers.truth("rocksdb-index")["keys"].items():
+        topic, _, key = words.partition(" ")
+        found = store.query_message(topic, key)
+        got = [(one.topic, one.queue_id, one.queue_offset, one.phy_offset) for one in found.messages]
+        assert sorted(got) == sorted(map(tuple, places))
+        assert found.complete
+
+
 def test_keys_lead_to_the_messages_that_a_query_found(root):
     with rocketstore.open(root) as store:
-        for words, places in brokers.truth("rocksdb-index")["keys"].items():
-            topic, _, key = words.partition(" ")
-            found = store.query_message(topic, key)
-            got = [(one.topic, one.queue_id, one.queue_offset, one.phy_offset) for one in found.messages]
-            assert sorted(got) == sorted(map(tuple, places))
-            assert found.complete
+        assert_keys_lead_to_messages(store)
 
 
 def test_unique_keys_and_tags_lead_to_messages(root):
@@ -78,12 +83,7 @@ def cut_root(root, tmp_path):
 
 def test_messages_behind_the_last_entry_are_found_in_the_log(cut_root):
     with rocketstore.open(cut_root) as store:
-        for words, places in brokers.truth("rocksdb-index")["keys"].items():
-            topic, _, key = words.partition(" ")
-            found = store.query_message(topic, key)
-            got = [(one.topic, one.queue_id, one.queue_offset, one.phy_offset) for one in found.messages]
-            assert sorted(got) == sorted(map(tuple, places))
-            assert found.complete
+        assert_keys_lead_to_messages(store)
         rows = [*brokers.rows("rocksdb-index", "Plain").values()]
         tagged = [row for row in rows if row["properties"].get("TAGS") == "Tag4"]
         assert len(store.query_message_by_tag("Plain", "Tag4", 1000)) == len(tagged)

@@ -4,7 +4,6 @@ import shutil
 import sys
 
 import pytest
-from support import brokers
 
 import rocketstore
 from rocketstore import BrokerConfig, StoreConfig
@@ -13,18 +12,6 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*messageDelayLevel is assumed")
 SMALL_INDEX = StoreConfig(max_hash_slot_num=1000, max_index_num=4000)
-
-
-@pytest.fixture(scope="module")
-def root_of(tmp_path_factory):
-    unpacked = {}
-
-    def root(name):
-        if name not in unpacked:
-            unpacked[name] = brokers.unpack(name, tmp_path_factory.mktemp(name))
-        return unpacked[name]
-
-    return root
 
 
 def units_by_queue(root, config=None):

@@ -13,12 +13,12 @@ from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
+def unpacked(root_of):
     found = {}
 
     def unpack(name):
         if name not in found:
-            root = brokers.unpack(name, tmp_path_factory.mktemp(name))
+            root = root_of(name)
             found[name] = root, rocks.rows_of(directory_of(root))
         return found[name]
 

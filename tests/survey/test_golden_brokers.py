@@ -39,19 +39,6 @@ needs_rocksdict = pytest.mark.skipif(
 SIZES = StoreConfig(max_hash_slot_num=1000, max_index_num=4000, mapped_file_size_consume_queue=2000)
 
 
-@pytest.fixture(scope="module")
-def root_of(tmp_path_factory):
-    """A function from a name to an unpacked store, which no test changes."""
-    unpacked = {}
-
-    def root(name):
-        if name not in unpacked:
-            unpacked[name] = brokers.unpack(name, tmp_path_factory.mktemp(name))
-        return unpacked[name]
-
-    return root
-
-
 @pytest.fixture
 def open_store(root_of):
     def opened(name):

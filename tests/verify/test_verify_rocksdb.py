@@ -31,12 +31,12 @@ class Store:
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
+def unpacked(root_of):
     found = {}
 
     def unpack(name):
         if name not in found:
-            root = brokers.unpack(name, tmp_path_factory.mktemp(name))
+            root = root_of(name)
             found[name] = root, rocks.rows_of(root / "consumequeue")
         return found[name]
 
