@@ -156,11 +156,19 @@ class EndFinder:
 
     def _search_behind(self, records: SoundEnd) -> SoundEnd:
         """Search for records behind bad bytes, up to the last one that is no old record."""
-        while (later := self._log.find_later(records.end, LONG_MAX)) not in (None, records.end):
+        while (later := self._find_later(records.end)) is not None:
             if self.is_hidden(records.end, later, records.last_phy_offset):
                 break
             records = self._walk(later, records.last_phy_offset)
         return records
+
+    def _find_later(self, end: int) -> int | None:
+        """Find the first record behind an end, at which a half written record may begin.
+
+        None if a record has just been written at the end.
+        """
+        later = self._log.find_later(end + 1, LONG_MAX)
+        return None if later is None or self._log.begins_record(end) else later
 
     def _has_new_records(self, end: int) -> bool:
         """Return whether records that no broker cut off stand behind the end of a stopped store's log."""

@@ -45,11 +45,19 @@ class SparseSearch:
 
     def find_later(self) -> int | None:
         """Find a record behind the end. The bytes between the end and this record are no records."""
-        end, stop = self.end, self._stop
-        found = self._probe(end, stop, BEHIND)[0] if end < stop else None
-        if found is None:
-            found = self._probe_far(end, stop)
-        return None if found is None or self._log.find_sound_end(found).end == found else found
+        found = self._find_near()
+        return self._probe_far(self.end, self._stop) if found is None else found
+
+    def _find_near(self) -> int | None:
+        """Find a record in the 64 KiB behind the end. A half written one is passed over."""
+        place = self.end
+        data = self._log.file_run.pread(place, min(BEHIND, self._stop - place)) if place < self._stop else b""
+        while (found := self._find_in(data[place - self.end :], place)) is not None and self._is_half_written(found):
+            place = found + 1
+        return found
+
+    def _is_half_written(self, record: int) -> bool:
+        return self._log.find_sound_end(record).end == record
 
     def pass_to(self, later: int) -> None:
         """Search on from a record that ``find_later`` found."""
@@ -120,7 +128,7 @@ class SparseSearch:
             distance *= 2
         parts = zip(places, self._log.file_run.pread_many(places, FAR_PROBE), strict=True)
         found = (self._find_in(data, at) for at, data in parts if any(data))
-        return next((record for record in found if record is not None), None)
+        return next((record for record in found if record is not None and not self._is_half_written(record)), None)
 
     def _last_record(self, record: int, occupied: int) -> int:
         """Find a record near the last bytes in use, if the known record is far from them."""

@@ -54,6 +54,19 @@ def test_records_behind_damage_belong_to_the_log_and_queues_are_not_bounded(tmp_
         assert store.commit_log.max_phy_offset == place
 
 
+def test_records_behind_a_half_written_one_and_damage_belong_to_the_log(tmp_path):
+    """Else a query says that it is complete, although the index leads to the damaged record between them."""
+    store_of(tmp_path, 4)
+    (start, position, _), (last_start, last, size) = offsets_of(tmp_path)[2:]
+    damages.change_log(tmp_path, start, position - 8, bytes(8 + 20))
+    end = last_start + last + size
+    with rocketstore.open(tmp_path, leftovers=True) as store:
+        assert store.commit_log.look(again=True).records_end == end
+        assert not store.query_message("T0", "k2").complete
+    with rocketstore.open(f"local://{tmp_path}") as store:
+        assert store.commit_log.look().records_end == end
+
+
 def test_a_cut_ends_records_and_queues(tmp_path):
     store_of(tmp_path, 30)
     cut = cut_off(tmp_path, 10)
