@@ -42,6 +42,10 @@ class DLedgerPlaces(Generic[AnyPath]):
     def term(self) -> AnyPath:
         return self.directory / "currterm"
 
+    @property
+    def parts(self) -> tuple[AnyPath, ...]:
+        return self.data, self.index, self.checkpoint, self.term
+
 
 @dataclass(frozen=True)
 class RootPlaces(Generic[AnyPath]):
@@ -128,7 +132,7 @@ class RootPlaces(Generic[AnyPath]):
     # ---- DLedger -------------------------------------------------------------------------------------------
 
     def dledger_logs(self, names: Iterable[str]) -> list[AnyPath]:
-        """Return the directories of DLedger's log, one for each member of its group that used this root.
+        """Return the places of DLedger's log by their names, one for each member of its group that used this root.
 
         Parameters: names: of the entries of the root.
         """

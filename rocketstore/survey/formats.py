@@ -242,7 +242,22 @@ def _are_queues_in_database(places: AnyPlaces, config: StoreConfig | None, confi
 def _is_dledger(places: AnyPlaces, config: StoreConfig | None, names: Collection[str]) -> bool:
     """Return whether the log is DLedger's. A directory of it decides, unless the broker's file says so or not so."""
     enabled = None if config is None else config.other.get("enableDLegerCommitLog")
-    return bool(places.dledger_logs(names)) if enabled is None else parse_boolean(trim(enabled))
+    return bool(find_dledger_logs(places, names)) if enabled is None else parse_boolean(trim(enabled))
+
+
+def find_dledger_logs(places: AnyPlaces, names: Iterable[str]) -> list[StorePath]:
+    """Return the directories of DLedger's log, one for each member of its group that used this root.
+
+    A directory with files of another kind only is not DLedger's. An empty one may have lost its files.
+
+    Parameters: names: of the entries of the root.
+    """
+    return [path for path in places.dledger_logs(names) if path.is_dir() and _may_be_dledger(path)]
+
+
+def _may_be_dledger(path: StorePath) -> bool:
+    found = names_in(path)
+    return not found or not found.isdisjoint(part.name for part in DLedgerPlaces(path).parts)
 
 
 def find_dledger(places: AnyPlaces, config: StoreConfig) -> DLedgerLog | None:
@@ -255,7 +270,7 @@ def find_dledger(places: AnyPlaces, config: StoreConfig) -> DLedgerLog | None:
     names = names_in(places.root)
     if not _is_dledger(places, config, names):
         return None
-    found = [path for path in places.dledger_logs(names) if path.is_dir()]
+    found = find_dledger_logs(places, names)
     self_id = config.other.get("dLegerSelfId")
     if self_id is not None:
         found = [places.dledger(trim(self_id))]

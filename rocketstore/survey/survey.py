@@ -12,9 +12,10 @@ from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.storage import is_remote, local_path, names_in, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
+from rocketstore.index.index_directory import index_paths
 from rocketstore.lazy import lazy_property
 from rocketstore.survey.condition import FileSizes, StoreCondition, find_condition, list_files, read_checkpoint
-from rocketstore.survey.formats import StoreFormats, find_formats
+from rocketstore.survey.formats import StoreFormats, find_dledger_logs, find_formats
 from rocketstore.survey.owners import Owners, find_owners
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.sizes import StoreSizes, find_sizes, planning_config, writing_config
@@ -59,10 +60,19 @@ class Survey:
 
     @property
     def has_store(self) -> bool:
-        """Whether the root has a log, queues or an index."""
-        if any(files is not None for files in self.log_files) or self.places.dledger_logs(self.names):
+        """Whether the root has a log, queues or an index.
+
+        Other programs have a directory ``index`` too, or one with a name like ``dledger-src``. Such a directory counts
+        if it has a file of an index, or a part of DLedger's log.
+        """
+        if any(files is not None for files in self.log_files):
             return True
-        return any(part.name in self.names and part.is_dir() for part in (*self.places.queue_parts, self.places.index))
+        if any(map(names_in, find_dledger_logs(self.places, self.names))):
+            return True
+        if any(part.name in self.names and part.is_dir() for part in self.places.queue_parts):
+            return True
+        index = self.places.index
+        return index.name in self.names and index.is_dir() and bool(index_paths(index))
 
     @lazy_property
     def formats(self) -> StoreFormats:

@@ -43,6 +43,29 @@ def test_a_missing_or_empty_directory_is_a_new_store(tmp_path):
     assert not found.root.exists()
 
 
+def test_directories_of_other_programs_are_no_parts_of_a_store(tmp_path):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "main.html").touch()
+    (tmp_path / "dledger-src" / "docs").mkdir(parents=True)
+    (tmp_path / "dledger-notes.txt").touch()
+    assert not survey_store(tmp_path).has_store
+    with pytest.raises(StoreError, match="no store is here"):
+        rocketstore.open(tmp_path)
+    (tmp_path / "index" / "20231114221320000").touch()
+    assert survey_store(tmp_path).has_store
+
+
+def test_a_store_beside_a_directory_named_like_dledgers_has_its_own_log(tmp_path):
+    root = make(tmp_path / "store")
+    (root / "dledger-src").mkdir()
+    (root / "dledger-src" / "README").touch()
+    assert not survey_store(root).formats.is_dledger
+    with rocketstore.open(root) as store:
+        assert store.scan().count() == 1
+    (root / "dledger-src" / "currterm").touch()
+    assert survey_store(root).formats.is_dledger
+
+
 def test_the_state_is_found_again_each_time(tmp_path):
     found = survey_store(make(tmp_path / "store"))
     assert found.look_again().state == StoreState.STOPPED
