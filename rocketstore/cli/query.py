@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +24,18 @@ from rocketstore.cli.store_notes import (
 )
 from rocketstore.cli.text import command, note
 from rocketstore.cli.view.inner_batches import without_containers
-from rocketstore.cli.view.messages import MessageView, write_messages
+from rocketstore.cli.view.messages import MessageView, phy_offsets_of, write_messages
 from rocketstore.disk.ranges import merge_ranges
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.limits import INT_MAX, LONG_MAX, LONG_MIN
-from rocketstore.log.file_times import choose_files, describe_skipped
+from rocketstore.log.file_times import Range, choose_files, describe_skipped
+from rocketstore.log.scan import Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.query.query_messages import limit_reason
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import known_topics
@@ -51,7 +53,7 @@ class Question(NamedTuple):
     Attributes: by: "key", "unique_key", "tag", "id" or "time". values: the keys, tags or ids. topics: empty for all
     topics. times: the first store time, and the exclusive end of the store times, epoch ms; None: no limit.
     exact_times: read every file of the log if the messages are searched by time alone. most: the largest number of
-    messages.
+    messages; None for all.
     """
 
     by: str
@@ -59,24 +61,28 @@ class Question(NamedTuple):
     topics: tuple[str, ...]
     times: tuple[int | None, int | None]
     exact_times: bool
-    most: int
+    most: int | None
 
 
 class AnswerToShow(NamedTuple):
-    """The messages that a query found.
+    """The messages that a query finds.
 
-    Attributes: batches: the messages. problems: why messages may be missing; the exit status is 1. assumptions: why
-    messages may be missing if a clock was very wrong; they do not change the exit status.
+    Attributes: batches: the messages. problems: why messages may be missing; the exit status is 1. has_more: whether
+    there are more messages than ``batches`` has. scans: those that ``batches`` reads, if it is an iterator; what they
+    left out is known when they end. skipped: the parts of the log that are not read, since their files have other
+    times: messages of a very wrong clock may be missing, which does not change the exit status.
     """
 
-    batches: list[MessageBatch]
+    batches: Iterable[MessageBatch]
     problems: Sequence[str] = ()
-    assumptions: Sequence[str] = ()
+    has_more: bool = False
+    scans: Sequence[Scan] = ()
+    skipped: Sequence[Range] = ()
 
 
 def run(
     path: MessageStore | Path,
-    most: int,
+    most: int | None,
     since: int | None,
     until: int | None,
     exact_times: bool,
@@ -101,7 +107,7 @@ def question_of(
     until: int | None,
     *,
     exact_times: bool,
-    most: int,
+    most: int | None,
 ) -> Question:
     """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
     given = {name: value for name, value in names.items() if value not in (None, ())}
@@ -120,31 +126,55 @@ def question_of(
 
 def query_store(store: MessageStore, question: Question, view: MessageView, output_format: str | None) -> None:
     """Show the answer of a store, and whether more messages were found than --limit allows."""
-    one_more = min(question.most + 1, INT_MAX)
     ask = by_id if question.by == "id" else by_time if question.by == "time" else by_key
-    answer = ask(store, question, one_more)
+    answer = ask(store, question)
     found: Iterable[MessageBatch | Sequence[Message]] = answer.batches
     if not view.has_containers:
         found = without_containers(store.commit_log, answer.batches, newest_first=question.by != "time")
-    found = list(found)
-    count, bad_bodies = sum(map(len, found)), BadBodies()
-    shown = list(first_messages(found, question.most))
+    shown = FirstMessages(found, question.most)
     conditions = {"topic": question.topics or None, question.by: tuple(question.values)}
     write_messages(shown, output_format, view.with_conditions(conditions), is_result=True)
-    for messages in shown:
-        bad_bodies.add(body_errors(messages))
-    note_bad_bodies(bad_bodies)
-    more = "; there are more: --limit N shows up to N" if count > question.most else ""
-    if count:
-        note(f"{min(count, question.most)} found{more}")
-    note_assumptions(store, answer.assumptions)
+    note_bad_bodies(shown.bad_bodies)
+    if shown.count:
+        has_more = shown.has_more or answer.has_more
+        note(f"{shown.count} found{'; there are more: --limit N shows up to N' if has_more else ''}")
+    note_assumptions(store, describe_skipped([part for part in answer.skipped if part[0] < shown.read_to]))
     note_elsewhere(store, question.topics or None)
     note_leftovers(store.commit_log)
-    unknown = [] if count else unknown_topics(store, question.topics)
-    finish(or_nothing_found(store, count, unknown or answer.problems))
+    problems = [*answer.problems, *(text for scan in answer.scans for text in left_out(scan))]
+    unknown = [] if shown.count else unknown_topics(store, question.topics)
+    finish(or_nothing_found(store, shown.count, unknown or problems))
 
 
-def by_id(store: MessageStore, question: Question, most: int) -> AnswerToShow:
+class FirstMessages:
+    """The first messages of an answer. An iteration counts them.
+
+    Attributes: count. has_more: whether the answer has more messages. read_to: the physical offset of the last message
+    of the answer that was read, bytes; LONG_MAX after the last one. bad_bodies: those of the first messages.
+    """
+
+    def __init__(self, batches: Iterable[MessageBatch | Sequence[Message]], most: int | None) -> None:
+        """Parameters: most: messages; None for all."""
+        self._batches = batches
+        self._most = LONG_MAX if most is None else most
+        self.count = 0
+        self.has_more = False
+        self.read_to = LONG_MAX
+        self.bad_bodies = BadBodies()
+
+    def __iter__(self) -> Iterator[MessageBatch | Sequence[Message]]:
+        for messages in self._batches:
+            first = messages[: self._most - self.count]
+            self.count += len(first)
+            self.bad_bodies.add(body_errors(first))
+            yield first
+            if len(first) < len(messages):
+                self.has_more = True
+                self.read_to = phy_offsets_of(messages)[-1]
+                break
+
+
+def by_id(store: MessageStore, question: Question) -> AnswerToShow:
     try:
         message = store.query_message_by_id(question.values[0])
     except ValueError as error:
@@ -152,10 +182,11 @@ def by_id(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     if message is None:
         return AnswerToShow([], [explain_missing_message(store, question.values[0])])
     offsets = np.array([message.phy_offset], np.int64)
-    return AnswerToShow(newest_first(store, [store.commit_log.find_messages(offsets)[0]], most))
+    return AnswerToShow(newest_first(store, [store.commit_log.find_messages(offsets)[0]], None))
 
 
-def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
+def by_key(store: MessageStore, question: Question) -> AnswerToShow:
+    most = question.most
     times, index_type = (question.times[0] or 0, question.times[1]), INDEX_TYPES[question.by]
     topics = [*dict.fromkeys(question.topics)] or known_topics(store)
     # Each search has topics and keys. A search of tags has one topic, any other search has pairs of a topic and a key.
@@ -164,10 +195,13 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
         searches = [([topic for topic, keys in searches for _ in keys], question.values * len(topics))]
     with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
         results = [store.query_messages(*search, most, *times, index_type=index_type) for search in searches]
-    found = newest_first(store, [result.messages for result in results], most)
+    found = newest_first(store, [result.messages for result in results], None if most is None else most + 1)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
+    has_more = any(result.has_more.any() for result in results)
+    if has_more:
+        reasons.remove(limit_reason(most))  # a line about all keys together says it
     if not reasons:
-        return AnswerToShow(found)
+        return AnswerToShow(found, has_more=has_more)
     option = {"key": "--key", "unique_key": "--key", "tag": "--tag"}[question.by]
     of_topics = [word for topic in question.topics for word in ("--topic", topic)]
     values = ["||".join(question.values)] if question.by == "tag" else question.values
@@ -179,13 +213,13 @@ def by_key(store: MessageStore, question: Question, most: int) -> AnswerToShow:
     what = "all messages" if others else "the log"
     of_log = " of the log" if others else ""
     problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} rebuilds the index{of_log}"
-    return AnswerToShow(found, [problem])
+    return AnswerToShow(found, [problem], has_more)
 
 
-def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:
+def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int | None) -> list[MessageBatch]:
     """Return the newest messages of all batches with their bodies, newest first, each once.
 
-    Parameters: most: messages.
+    Parameters: most: messages; None for all.
     """
     if not batches:
         return []
@@ -204,41 +238,21 @@ def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int
     return found
 
 
-def by_time(store: MessageStore, question: Question, most: int) -> AnswerToShow:
+def by_time(store: MessageStore, question: Question) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
+    most = LONG_MAX if question.most is None else question.most + 1  # one more shows that there are more
+    conditions: dict[str, Any] = {"topic": question.topics or None, "since": first, "until": end, "on_corrupt": "skip"}
     if store.reads_other_logs:
-        everything = store.scan(
-            topic=question.topics or None,
-            since=first,
-            until=end,
-            on_corrupt="skip",
-        ).adapted(warns=False)
-        return AnswerToShow(oldest_first(everything, most), left_out(everything))
+        everything = store.scan(**conditions).adapted(warns=False)
+        return AnswerToShow(oldest_first(everything, most), scans=[everything])
     log.refresh()
     times = LONG_MIN if first is None else first, LONG_MAX if end is None else end - 1
     chosen = choose_files(log, log.min_phy_offset, LONG_MAX, *times, exact_times=question.exact_times)
-    found: list[MessageBatch] = []
-    problems: list[str] = []
-    count = 0
-    for begin, stop in merge_ranges(chosen.ranges):
-        scan = log.scan(
-            begin,
-            stop,
-            topic=question.topics or None,
-            since=first,
-            until=end,
-            on_corrupt="skip",
-            batch_size=min(most, BATCH_SIZE),
-            limit=most - count,
-        ).adapted(warns=False)  # query_store counts the bodies of the messages that it shows
-        found += scan
-        problems += left_out(scan)
-        count = sum(map(len, found))
-        if count == most:
-            break
-    last = int(found[-1].phy_offset[-1]) if count == most else LONG_MAX  # more messages are not searched
-    skipped = [part for part in chosen.skipped if part[0] < last]
-    return AnswerToShow(found, problems, describe_skipped(skipped))
+    scans = [
+        log.scan(*part, **conditions, batch_size=min(most, BATCH_SIZE)).adapted(warns=False)  # FirstMessages counts
+        for part in merge_ranges(chosen.ranges)
+    ]
+    return AnswerToShow(chain.from_iterable(scans), scans=scans, skipped=chosen.skipped)
 
 
 def oldest_first(batches: Iterable[MessageBatch], most: int) -> list[MessageBatch]:
@@ -259,14 +273,6 @@ def choose_oldest(batches: list[MessageBatch], most: int) -> list[MessageBatch]:
     return [joined.take(np.argsort(joined.store_timestamp, kind="stable")[:most])]
 
 
-def first_messages(
-    batches: Iterable[MessageBatch | Sequence[Message]], most: int
-) -> Iterator[MessageBatch | Sequence[Message]]:
-    for messages in batches:
-        yield messages if len(messages) <= most else messages[:most]
-        most -= min(len(messages), most)
-
-
 def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyError]:
     """Return the error of each message whose body cannot be decoded."""
     if isinstance(messages, MessageBatch):
@@ -284,17 +290,18 @@ def query_index_files(path: Path, question: Question, geometry: IndexGeometry | 
         raise click.UsageError("--exact-times needs a store: index files are searched as a broker searches them")
     if not question.topics:
         raise click.UsageError("index files have hashes of topic and key: give --topic")
-    if question.most > MAX_MSGS_NUM_BATCH:
+    most = MAX_MSGS_NUM_BATCH if question.most is None else question.most
+    if most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
     begin_entry("query", path)  # raises without index files
     first, last = question.times[0] or 0, end_ms(question.times[1], "--until")
-    limits, index_type = (question.most, first, last), INDEX_TYPES[question.by]
+    limits, index_type = (most, first, last), INDEX_TYPES[question.by]
     pairs = [(topic, key) for topic in question.topics for key in question.values]
     offsets = [at for topic, key in pairs for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(pairs) > 1:
-        offsets = sorted(set(offsets), reverse=True)[: question.most]
+        offsets = sorted(set(offsets), reverse=True)[:most]
     write_list(["phyOffset"], ([offset] for offset in offsets), view)
     if not offsets:
         raise click.ClickException(f"{path}: no item was found")
-    more = " (there may be more)" if len(offsets) == question.most else ""
+    more = " (there may be more)" if len(offsets) == most else ""
     note(f"{len(offsets)} found{more} by the hash of the key: compare the messages to be sure")

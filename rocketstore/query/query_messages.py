@@ -45,6 +45,7 @@ class QueryMessageResult(FoundMessages):
     were put while the index was turned off, they may not be noticed then.
 
     Attributes: messages: a MessageBatch. complete: False if messages may be missing. reasons: why they may be missing.
+    has_more: True if the key has more messages than ``limit``; then ``complete`` is False.
     Source: QueryMessageResult, which does not report missing messages.
 
     Examples:
@@ -59,14 +60,17 @@ class QueryMessageResult(FoundMessages):
         complete: bool,
         reasons: list[str],
         rows: Sequence[Message] | None = None,
+        *,
+        has_more: bool = False,
     ) -> None:
         super().__init__(messages, rows)
         self.complete = complete
         self.reasons = reasons
+        self.has_more = has_more
 
     def _title(self) -> str:
-        state = "complete" if self.complete else f"perhaps not all: {'; '.join(self.reasons)}"
-        return f"QueryMessageResult: {format_count(len(self), 'message')}, {state}"
+        state = describe_state(self.reasons, is_complete=self.complete, has_more=self.has_more)
+        return f"QueryMessageResult: {format_count(len(self), 'message')}, {state or 'complete'}"
 
 
 @made_by("store.query_messages(topics, keys)")
@@ -77,7 +81,8 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
 
     Attributes: phy_offsets int64[m], of the messages, bytes. offsets int64[n + 1]: the messages of key ``i`` are from
     ``offsets[i]`` to before ``offsets[i + 1]``, newest first. complete bool[n]: False where messages may be missing.
-    reasons: why they may be missing. messages: a MessageBatch.
+    has_more bool[n]: True where a key has more messages than ``limit``. reasons: why messages may be missing. messages:
+    a MessageBatch.
     Source: none; RocketMQ looks up one key at a time.
 
     Examples:
@@ -92,6 +97,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         phy_offsets: np.ndarray,
         offsets: np.ndarray,
         complete: np.ndarray,
+        has_more: np.ndarray,
         reasons: list[str],
         messages: MessageBatch | None = None,
     ) -> None:
@@ -100,6 +106,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         self.phy_offsets = phy_offsets
         self.offsets = offsets
         self.complete = complete
+        self.has_more = has_more
         self.reasons = reasons
         if messages is not None:
             vars(self)["messages"] = messages
@@ -121,13 +128,18 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         return messages
 
     def with_messages(
-        self, batches: Sequence[MessageBatch], complete: np.ndarray, reasons: list[str]
+        self, batches: Sequence[MessageBatch], complete: np.ndarray, has_more: np.ndarray, reasons: list[str]
     ) -> QueryMessagesResult:
         """Return an answer for the same keys with other messages. Parameters: batches: the messages of each key."""
         messages = MessageBatch.join([self.messages[:0], *batches])
         offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
         phy_offsets = np.ma.getdata(messages.phy_offset)
-        return QueryMessagesResult(self._log, phy_offsets, offsets, complete, reasons, messages)
+        return QueryMessagesResult(self._log, phy_offsets, offsets, complete, has_more, reasons, messages)
+
+    def of_only_key(self) -> QueryMessageResult:
+        """Return the answer of a query of one key."""
+        is_complete, has_more = bool(self.complete[0]), bool(self.has_more[0])
+        return QueryMessageResult(self.messages, is_complete, self.reasons, has_more=has_more)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -150,16 +162,30 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
 
     def _preview(self) -> Preview:
         messages = self.messages  # drops messages that have expired
-        why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
-        title = f"QueryMessagesResult: {format_count(len(self), 'key')}, {format_count(len(messages), 'message')}{why}"
+        counts = f"{format_count(len(self), 'key')}, {format_count(len(messages), 'message')}"
+        is_complete, has_more = bool(self.complete.all()), bool(self.has_more.any())
+        state = describe_state(self.reasons, is_complete=is_complete, has_more=has_more)
+        title = f"QueryMessagesResult: {counts}{state and ', '}{state}"
         return preview_messages(title, messages, messages.names)
+
+
+def limit_reason(limit: int | None) -> str:
+    """Return the reason for an incomplete answer if a key has more messages than the limit."""
+    return f"a key has more than limit={limit} messages"
+
+
+def describe_state(reasons: Sequence[str], *, is_complete: bool, has_more: bool) -> str:
+    """Return the words of a title that say why an answer is not complete; an empty string if it is complete."""
+    if is_complete:
+        return ""
+    return f"{'there are more' if has_more else 'perhaps not all'}: {'; '.join(reasons)}"
 
 
 def query_message(
     view: IndexView,
     topic: str,
     key: str,
-    limit: int,
+    limit: int | None,
     times: tuple[int, int],
     index_type: str | None,
     max_scan: int,
@@ -168,23 +194,23 @@ def query_message(
     phy_offsets = find_few(view, topic, key, limit, times, index_type) if max_scan > FEW else None
     messages = None if phy_offsets is None else read_few(view.log, phy_offsets)
     if phy_offsets is None or messages is None:
-        found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1)
-        return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+        return query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1).of_only_key()
     read = partial(read_batch, view.log, phy_offsets)
     return QueryMessageResult(read, not view.reasons, [*view.reasons], messages)
 
 
 def find_few(
-    view: IndexView, topic: str, key: str, limit: int, times: tuple[int, int], index_type: str | None
+    view: IndexView, topic: str, key: str, limit: int | None, times: tuple[int, int], index_type: str | None
 ) -> list[int] | None:
     """Find the physical offsets of the messages of one key, newest first, in a tenth of the time of a search.
 
     Return None if there may be more than ``limit`` or ``FEW`` of them, or if an entry leads to another message or to
     damage. A search must find the answer then.
     """
-    if view.files is None or limit < 1 or not (isinstance(topic, str) and isinstance(key, str)):
+    most = FEW if limit is None else min(limit, FEW)
+    if view.files is None or most < 1 or not (isinstance(topic, str) and isinstance(key, str)):
         return None
-    index_key, offsets, most = f"{index_key_prefix(topic, index_type)}#{key}", set[int](), min(limit, FEW)
+    index_key, offsets = f"{index_key_prefix(topic, index_type)}#{key}", set[int]()
     for file in view.files:
         found = file.select_phy_offset(index_key, most + 1, LONG_MIN, LONG_MAX)
         offsets.update(found)
@@ -215,7 +241,7 @@ def query_messages(
     view: IndexView,
     topic: Any,
     keys: Any,
-    limit: int,
+    limit: int | None,
     begin_timestamp: int,
     last_timestamp: int,
     index_type: str | None,
@@ -226,8 +252,9 @@ def query_messages(
 
     Parameters: view: made before the call. Messages that are indexed later may be missed, and do not count as covered.
     """
-    limit, max_scan, threads = map(operator.index, (limit, max_scan, threads))
-    if limit < 1 or max_scan < 1 or threads < 1:
+    most = LONG_MAX if limit is None else operator.index(limit)
+    max_scan, threads = map(operator.index, (max_scan, threads))
+    if most < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"limit={limit}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     keys = TextColumn([keys] if isinstance(keys, str) else keys, "key")
     threads = min(threads, max(keys.length, 1))
@@ -239,7 +266,7 @@ def query_messages(
         Utf8Texts(keys, "key"),
         KINDS[index_type],
         (begin_timestamp, last_timestamp),
-        limit,
+        most,
         max_scan,
         threads,
     )
@@ -254,8 +281,14 @@ def query_messages(
     reasons = [*view.reasons, *search.damages.values()]
     if search.cut.any():
         complete &= ~search.cut
-        reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
-    return QueryMessagesResult(view.log, *search.result(), complete, reasons)
+        reasons.append(
+            f"more than {max_scan:,} entries of the index with the key's hash are not messages that were asked for"
+        )
+    has_more = search.counts > most
+    if has_more.any():
+        complete &= ~has_more
+        reasons.append(limit_reason(limit))
+    return QueryMessagesResult(view.log, *search.result(), complete, has_more, reasons)
 
 
 class _Search:
@@ -272,8 +305,10 @@ class _Search:
         max_scan: int,
         threads: int,
     ) -> None:
+        """Parameters: limit: messages of a key. The search finds one more of it, if there is one."""
         self.log, self.topics, self.keys, self.kind, self.times = log, topics, keys, kind, times
         self.limit, self.max_scan, self.threads = limit, max_scan, threads
+        self.wanted = min(limit, LONG_MAX - 1) + 1  # hits of a key; the last one shows that there are more
         self.found: list[tuple[np.ndarray, np.ndarray]] = []  # rows, physical offsets
         self.counts = np.zeros(keys.length, np.int64)
         self.scanned = np.zeros(keys.length, np.int64)
@@ -284,8 +319,8 @@ class _Search:
 
     def look_into(self, file: IndexPart, hashes: np.ndarray) -> None:
         """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
-        rows = np.flatnonzero((self.counts < self.limit) & ~self.cut)
-        seen, ask = 0, min(self.limit, self.max_scan + 1)
+        rows = np.flatnonzero((self.counts < self.wanted) & ~self.cut)
+        seen, ask = 0, min(self.wanted, self.max_scan + 1)
         while len(rows):
             found = file.select_phy_offsets_by_hash(
                 hashes[rows],
@@ -303,10 +338,10 @@ class _Search:
                 candidates, phy_offsets = candidates[fresh], phy_offsets[fresh]
             self.add(candidates, phy_offsets)
             self.scanned[rows] += np.maximum(lengths - seen, 0)
-            rows = rows[(lengths == ask) & (self.counts[rows] < self.limit)]
-            over = self.scanned[rows] > self.max_scan
+            rows = rows[(lengths == ask) & (self.counts[rows] < self.wanted)]
+            over = self.scanned[rows] - self.counts[rows] > self.max_scan
             self.cut[rows[over]] = True
-            rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
+            rows, seen, ask = rows[~over], ask, min(8 * ask, ask + max(ask, self.max_scan))
 
     def note_lost(self, file: IndexPart, rows: np.ndarray, hashes: np.ndarray) -> None:
         """Mark the keys with entries that cannot be found."""

@@ -15,7 +15,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.query.other_logs import OtherLog, choose_queues, find_rows_of_log, plan_other_logs, scan_other_logs
-from rocketstore.query.query_messages import QueryMessagesResult
+from rocketstore.query.query_messages import QueryMessagesResult, limit_reason
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.tier.tier_index import TierIndex
 from rocketstore.tier.tier_source import TierSource
@@ -64,31 +64,37 @@ def add_other_messages(
     keys: Sequence[str],
     times: Times,
     index_type: str | None,
-    limit: int,
+    limit: int | None,
 ) -> QueryMessagesResult:
     """Add the messages of other logs to the answer of a query, which has those of the commit log.
 
     Of a queue that is read from the compaction, the messages of the commit log are replaced.
 
-    Parameters: topics, keys: of each row. index_type: as of the query. limit: messages of a key.
+    Parameters: topics, keys: of each row. index_type, limit: as of the query.
     """
     of_compaction = _query_compacted(sources.logs, topics, keys, times, index_type)
     compacted_topics = {queue.topic for queue in sources.compacted}
     hidden = dict.fromkeys(sources.compacted, LONG_MAX)  # the log gives no message of these queues
-    reasons, complete, batches = dict.fromkeys(found.reasons), found.complete.copy(), []
+    reasons = dict.fromkeys(reason for reason in found.reasons if reason != limit_reason(limit))
+    complete, has_more, batches = found.complete.copy(), found.has_more.copy(), []
     with _TierQuery(sources.tier, times, index_type) as tier:
         for row, (topic, key) in enumerate(zip(topics, keys, strict=True)):
             batch = found[row]
             if topic in compacted_topics:
                 # Messages of compacted queues, which are left out here, may have used up the limit.
-                complete[row] = topic not in sources.shared_topics or (complete[row] and len(batch) < limit)
+                complete[row] |= topic not in sources.shared_topics
+                has_more[row] &= topic in sources.shared_topics
                 batch = batch.take(find_rows_of_log(hidden, batch))
-                batch = _join(batch, of_compaction.get((topic, key), []), limit)
+                batch = _join(batch, of_compaction.get((topic, key), []))
             older = tier.find(topic, key)
-            batches.append(_join(batch, older.batches, limit))
-            complete[row] &= not older.reasons
+            batch = _join(batch, older.batches)
+            batches.append(batch[:limit])
+            has_more[row] |= limit is not None and len(batch) > limit
+            complete[row] &= not older.reasons and not has_more[row]
             reasons |= dict.fromkeys(older.reasons)
-    return found.with_messages(batches, complete, list(reasons))
+    if has_more.any():
+        reasons[limit_reason(limit)] = None
+    return found.with_messages(batches, complete, has_more, list(reasons))
 
 
 def pair_topics_with_keys(topics: Any, keys: Any) -> tuple[list[str], list[str]]:
@@ -208,13 +214,14 @@ class _TierQuery(Closable):
             log.close()
 
 
-def _join(local: MessageBatch, others: list[MessageBatch], limit: int) -> MessageBatch:
-    """Return the messages of a store and of other logs, newest first, each once. Parameters: limit: messages."""
+def _join(local: MessageBatch, others: list[MessageBatch]) -> MessageBatch:
+    """Return the messages of a store and of other logs, newest first, each once."""
     known = set(zip(local.queue_id.tolist(), local.queue_offset.tolist(), strict=True))
     older = []
     for batch in others:
         places = enumerate(zip(batch.queue_id.tolist(), batch.queue_offset.tolist(), strict=True))
         older.append(batch.take([row for row, place in places if place not in known]))
     joined = MessageBatch.join([local, *older])
-    order = np.argsort(-joined.store_timestamp, kind="stable")[:limit] if len(joined) > len(local) else None
-    return joined if order is None else joined.take(order)
+    if len(joined) == len(local):
+        return joined
+    return joined.take(np.argsort(-joined.store_timestamp, kind="stable"))

@@ -776,7 +776,7 @@ class MessageStore(Previewed, Closable):
         self,
         topic: Any,
         key: Any,
-        limit: int = MAX_MSGS_NUM_BATCH,
+        limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
         *,
@@ -790,13 +790,14 @@ class MessageStore(Previewed, Closable):
         their end in every file that may have messages of the log. So it hides no message and returns each once.
 
         Parameters: topic: str, or a column of n str. key: one key, or several as for ``hash_keys``; a key is a word of
-        KEYS, or UNIQ_KEY. limit: the largest number of messages for a key; the newest are returned. since, until:
+        KEYS, or UNIQ_KEY. limit: the largest number of messages for a key, the newest; None for all. since, until:
         store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601 text. index_type:
-        "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries of a key than this number were
-        read and the same file has more of them, the search for the key ends and its answer is incomplete; entries are
-        read in steps, so the search may read somewhat more. threads: the number of threads; at most one for each key is
-        used.
-        Returns: QueryMessagesResult, which says whether and why it may be incomplete.
+        "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries with the hash of a key than
+        this number led to no message of the answer and the same file has more of them, the search for the key ends and
+        its answer is incomplete; entries are read in steps, so the search may read somewhat more. threads: the number
+        of threads; at most one for each key is used.
+        Returns: QueryMessagesResult, which says whether and why it may be incomplete. If a key has more messages than
+        ``limit``, its answer is incomplete, and ``has_more`` is true.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
@@ -805,7 +806,7 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         view = self._views.view_index(index_type)
         found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads)
-        found = self._query_other_logs(found, topic, key, times, index_type, operator.index(limit))
+        found = self._query_other_logs(found, topic, key, times, index_type, limit)
         if not found and isinstance(topic, str):
             warn_unknown_topics(self, [topic], stacklevel=4)
         return found
@@ -831,20 +832,20 @@ class MessageStore(Previewed, Closable):
         keys: Any,
         times: tuple[int, int],
         index_type: IndexType | None,
-        most: int,
+        limit: int | None,
     ) -> QueryMessagesResult:
         """Add the messages of other logs to the answer of a query, if the store was opened so."""
         if not self.reads_other_logs:
             return found
         names, words = pair_topics_with_keys(topics, keys)
         sources = self.find_other_sources({*names})
-        return add_other_messages(found, sources, names, words, times, index_type, most)
+        return add_other_messages(found, sources, names, words, times, index_type, limit)
 
     def _query_message(
         self,
         topic: str,
         key: str,
-        limit: int,
+        limit: int | None,
         times: tuple[Time | None, Time | None],
         index_type: IndexType | None,
         max_scan: int,
@@ -855,10 +856,9 @@ class MessageStore(Previewed, Closable):
         view = self._views.view_index(index_type)
         if self.reads_other_logs:
             found = query_messages(view, topic, [key], limit, *limits, index_type, max_scan, 1)
-            found = self._query_other_logs(found, topic, [key], limits, index_type, operator.index(limit))
-            result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+            result = self._query_other_logs(found, topic, [key], limits, index_type, limit).of_only_key()
         else:
-            result = query_message(view, topic, key, operator.index(limit), limits, index_type, max_scan)
+            result = query_message(view, topic, key, limit, limits, index_type, max_scan)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=5)
         return self._kept_readable(result)
@@ -868,7 +868,7 @@ class MessageStore(Previewed, Closable):
         self,
         topic: str,
         key: str,
-        limit: int = MAX_MSGS_NUM_BATCH,
+        limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
         *,
@@ -892,14 +892,14 @@ class MessageStore(Previewed, Closable):
 
         Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
         """
-        return self._query_message(topic, uniq_key, MAX_MSGS_NUM_BATCH, (None, None), "U", MAX_SCAN)
+        return self._query_message(topic, uniq_key, None, (None, None), "U", MAX_SCAN)
 
     @suggests_keywords
     def query_message_by_tag(
         self,
         topic: str,
         tag: str,
-        limit: int = MAX_MSGS_NUM_BATCH,
+        limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
         *,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal, TypedDict, Unpack
 
-from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.index.index_service import IndexType
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
@@ -72,9 +72,7 @@ class Topic(Previewed):
         return self.store.scan(begin_offset, end_offset, topic=[self.name], **options)
 
     @suggests_keywords
-    def query(
-        self, key: str, limit: int = MAX_MSGS_NUM_BATCH, *, index_type: IndexType | None = None
-    ) -> QueryMessageResult:
+    def query(self, key: str, limit: int | None = None, *, index_type: IndexType | None = None) -> QueryMessageResult:
         """Find the messages of a key, newest first. Parameters, returns, raises: as ``MessageStore.query_message``."""
         return self.store.query_message(self.name, key, limit, index_type=index_type)
 

@@ -53,7 +53,7 @@ def has_key(record, key, index_type=None):
     return key in words or properties.get("UNIQ_KEY") == key
 
 
-def brute_force(log, topic, key, max_num=64, begin=0, end=LONG_MAX, index_type=None):
+def brute_force(log, topic, key, max_num=None, begin=0, end=LONG_MAX, index_type=None):
     """Physical offsets of the matching records with store times from begin to before end, newest first."""
     return [
         offset
@@ -108,8 +108,10 @@ def test_every_query_gives_the_records_that_have_the_key_and_no_other(golden):
         for row in stores.queries(golden.name):
             asked = [row[field] for field in ("topic", "key", "max", "begin", "end")]
             found = store.query_message(*asked, index_type=row.get("type"))
-            assert offsets_of(found) == brute_force(golden.log, *asked, row.get("type")), row
-            assert (found.complete, found.reasons) == (True, []), row
+            everything = brute_force(golden.log, *asked[:2], None, *asked[3:], row.get("type"))
+            has_more = len(everything) > row["max"]
+            assert offsets_of(found) == everything[: row["max"]], row
+            assert (found.complete, found.has_more, bool(found.reasons)) == (not has_more, has_more, has_more), row
 
 
 def test_nothing_that_rocketmq_finds_is_missing_but_what_lacks_the_key(golden):
@@ -202,14 +204,6 @@ def test_times_beyond_a_long_are_refused(tmp_path):
                 query(store, "k", **times)
         with pytest.raises(ValueError, match=f"{2**63} is beyond int64"):
             store.get_phy_offset_by_time(2**63)
-
-
-def test_more_than_64_are_returned_if_asked_for(tmp_path):  # corner 69: RocketMQ caps at 64
-    """Corner 69."""
-    store, log = store_of(tmp_path, [message("k") for _ in range(200)])
-    with store:
-        assert len(query(store, "k")) == 64
-        assert query(store, "k", 150) == brute_force(log, "TopicTest", "k", 150)
 
 
 def test_a_key_that_is_not_there_gives_nothing_and_is_complete(tmp_path):
@@ -501,19 +495,42 @@ def test_max_scan_cuts_a_hot_key_and_says_so(tmp_path):
     store, log = store_of(tmp_path, records, file_size=1 << 18)
     with store:
         cut = store.query_messages("TopicTest", ["AaAa", "cold", "BBBB"], 2, max_scan=50)
-        assert cut.complete.tolist() == [False, True, True]
-        assert len(cut.reasons) == 1
+        assert (cut.complete.tolist(), cut.has_more.tolist()) == ([False, True, False], [False, False, True])
+        assert len(cut.reasons) == 2
         assert "50" in cut.reasons[0]
+        assert "limit=2" in cut.reasons[1]
         assert offsets_of(cut)[:1] == [log.records[-2][0]]
         assert np.diff(cut.offsets).tolist() == [1, 1, 2]
-        assert "perhaps not all" in repr(cut)
+        assert "there are more" in repr(cut)
         whole = store.query_messages("TopicTest", ["AaAa"], 2)
         assert whole.complete.all()
         assert offsets_of(whole) == [log.records[-2][0], log.records[0][0]]
         one = store.query_message("TopicTest", "AaAa", 2, max_scan=50)
-        assert (offsets_of(one), one.complete, one.reasons) == ([log.records[-2][0]], False, cut.reasons)
+        assert (offsets_of(one), one.complete, one.reasons) == ([log.records[-2][0]], False, cut.reasons[:1])
         with pytest.raises(ValueError, match="max_scan=0"):
             store.query_message_by_tag("TopicTest", "t", max_scan=0)
+
+
+def test_all_messages_of_a_key_are_found_and_a_limit_says_if_there_are_more(tmp_path):
+    """Corner 69: RocketMQ returns at most 64."""
+    store, log = store_of(tmp_path, [message("k") for _ in range(200)], file_size=1 << 18)
+    everything = [offset for offset, _ in reversed(log.records)]
+    with store:
+        for limit in (None, 200, 201):
+            found = store.query_message(
+                "TopicTest", "k", limit, max_scan=9
+            )  # entries of messages that are found are free
+            assert (offsets_of(found), found.complete, found.has_more, found.reasons) == (everything, True, False, [])
+            assert "200 messages, complete" in repr(found)
+            both = store.query_messages("TopicTest", ["k", "none"], limit)
+            assert (offsets_of(both), both.complete.tolist()) == (everything, [True, True])
+        for limit in (1, 3, 64, 199):
+            found = store["TopicTest"].query("k", limit)
+            assert (offsets_of(found), found.complete, found.has_more) == (everything[:limit], False, True)
+            assert "there are more: a key has more than limit" in repr(found)
+            both = store.query_messages("TopicTest", ["none", "k"], limit)
+            assert (offsets_of(both), both.complete.tolist()) == (everything[:limit], [True, False])
+            assert (both.has_more.tolist(), both.reasons) == ([False, True], found.reasons)
 
 
 def test_a_chain_of_exactly_max_scan_entries_is_complete(tmp_path):
@@ -1017,10 +1034,11 @@ def test_random_queries_are_those_of_brute_force(tmp_path, seed):
             key = rng.choice(words) + (str(rng.randrange(20)) if rng.random() < 0.3 else "")
             begin, end = (T0 + rng.choice([-10_000, *range(-4000, 4000, 500), 10_000]) for _ in range(2))
             index_type = rng.choice([None, "K", "U", "T"])
-            asked = rng.choice(["T1", "T2", "T3"]), key, rng.choice([1, 2, 5, 64]), begin, end
-            found = store.query_message(*asked, index_type=index_type)
-            assert offsets_of(found) == brute_force(log, *asked, index_type), (asked, index_type)
-            assert found.complete
+            topic, limit = rng.choice(["T1", "T2", "T3"]), rng.choice([1, 2, 5, 64, None])
+            everything = brute_force(log, topic, key, None, begin, end, index_type)
+            found = store.query_message(topic, key, limit, begin, end, index_type=index_type)
+            assert offsets_of(found) == everything[:limit], (topic, key, limit, begin, end, index_type)
+            assert found.complete == (limit is None or len(everything) <= limit)
 
 
 def test_a_batch_of_100_keys_is_100_single_queries(tmp_path, seed):

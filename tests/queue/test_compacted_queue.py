@@ -105,6 +105,9 @@ def test_scans_and_queries_give_what_consumers_get_on_request(golden, rows):
         assert store.scan(columns="body").count() == 39
         assert [message.queue_offset for batch in store.scan(queue_ids=1) for message in batch][:2] == [102, 103]
         messages = store.query_message(TOPIC, "k8")
+        assert (messages.complete, messages.has_more) == (True, False)
+        one = store.query_message(TOPIC, "k8", 1)
+        assert (one[:].queue_offset.tolist(), one.has_more) == (messages[:1].queue_offset.tolist(), len(messages) > 1)
         expected = {place for place, row in rows.items() if row["keys"] == "k8"}
         assert {(each.queue_id, each.queue_offset) for each in messages} == expected
         assert messages.complete

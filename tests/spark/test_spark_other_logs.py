@@ -136,7 +136,7 @@ def keys_of(root):
     return [*sorted(found), (messages[0].topic, "none")]
 
 
-def ask(root, asked, index_type=None, limit=64):
+def ask(root, asked, index_type=None, limit=None):
     """The answers of a task, as (row, queue id, queue offset, physical offset, body), and whether they are complete."""
     options = ReadOptions(path=root, max_batch_bytes=LONG_MAX)
     is_compacted, tier = root.name == "compaction", options_of(root).get("tier")

@@ -161,7 +161,14 @@ def test_many_keys_are_answered_like_one(golden):
         assert [*map(place_of, many[3])] == [(0, 199)]
         times = [message.store_timestamp for message in many[1]]
         assert times == sorted(times, reverse=True)
-        assert len(store.query_messages("Lake", ["grp-1"], 3)[0]) == 3
+        limited = store.query_messages("Lake", ["grp-1", "Lake-1"], 3)
+        assert [*map(place_of, limited[0])] == [*map(place_of, many[1][:3])]
+        assert (limited.complete.tolist(), limited.has_more.tolist()) == ([False, True], [True, False])
+        assert (
+            limited.reasons
+            == store.query_message("Lake", "grp-1", 3).reasons
+            == ["a key has more than limit=3 messages"]
+        )
         of_keys = store.query_message("Lake", "grp-1", 1000, index_type="K")
         assert [*map(place_of, of_keys)] == [*map(place_of, many[1])]
 

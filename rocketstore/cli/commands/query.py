@@ -34,7 +34,7 @@ from rocketstore.cli.options import (
 @once_option("--id", help="The offset message id. It needs no topic.")
 @time_options
 @exact_times_option
-@click.option("--limit", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
+@click.option("--limit", "most", type=COUNT, help="Largest number of messages. Of index files, at most 64.")
 @geometry_options
 @view_options
 @format_option

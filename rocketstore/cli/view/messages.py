@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from rocketstore.cli.columns import MESSAGES
@@ -18,6 +19,7 @@ from rocketstore.text_values import shorten
 
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
+TABLE_SIZE = 8192  # messages in one table
 MOST = 60  # characters of a body, and of keys, that a table shows
 CONDITIONS = {"topic": "topic", "queue_ids": "queueId", "tag": "tags", "key": "keys"}  # of a scan: columns
 
@@ -123,6 +125,13 @@ def message_lines(
         yield line({name: row[name] for name in names}).encode("utf-8", "backslashreplace")
 
 
+def join_messages(batches: Iterable[Iterable[Message]]) -> Iterator[list[Message]]:
+    """Yield the messages of batches in lists of ``TABLE_SIZE``."""
+    messages = chain.from_iterable(batches)
+    while part := list(islice(messages, TABLE_SIZE)):
+        yield part
+
+
 def write_messages(
     batches: Iterable[MessageBatch | Sequence[Message]],
     output_format: str | None,
@@ -133,11 +142,11 @@ def write_messages(
 ) -> None:
     """Write messages to standard output.
 
-    Parameters: is_result: all batches are one table, and that of one message has a line for each column. is_stream: as
-    for ``write_batches``.
+    Parameters: is_result: the messages are one table, or if they are many, tables of ``TABLE_SIZE`` messages each; the
+    table of one message has a line for each column. is_stream: as for ``write_batches``.
     """
     if is_table(output_format):
-        together = [[message for batch in batches for message in batch]] if is_result else batches
+        together = join_messages(batches) if is_result else batches
         for_people = view.result_for_people if is_result else view.for_people
         tables = (for_people(view.rows(messages)) for messages in together if len(messages))
         write_batches(tables, output_format, is_stream=is_stream, is_full=view.is_full)

@@ -16,7 +16,6 @@ from rocketstore.broker_file import warn_once
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import to_path
 from rocketstore.index.geometry import given_geometry
-from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.keywords import suggests_keywords
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -55,7 +54,7 @@ class Query(NamedTuple):
     table: TableSchema
     topic: str | None
     outer: bool
-    limit: int = MAX_MSGS_NUM_BATCH
+    limit: int | None = None
     first_timestamp: int = LONG_MIN
     last_timestamp: int = LONG_MAX
     index_type: str | None = None
@@ -69,7 +68,7 @@ def query_messages(
     *,
     topic: str | Column,
     key: str | Column,
-    limit: int = MAX_MSGS_NUM_BATCH,
+    limit: int | None = None,
     since: Time | None = None,
     until: Time | None = None,
     index_type: str | None = None,
@@ -112,11 +111,12 @@ def query_messages(
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
-    require_int64(limit=limit)
+    if limit is not None:
+        require_int64(limit=limit)
     first, last = begin_ms(since, "since"), end_ms(until, "until")
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
-    if index_type not in KINDS or limit < 1:
+    if index_type not in KINDS or (limit is not None and limit < 1):
         raise ValueError(f"index_type={index_type!r}, limit={limit}: must be None, 'K', 'U' or 'T', and at least 1")
     geometry = given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
