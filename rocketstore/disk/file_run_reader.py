@@ -292,14 +292,19 @@ class FileRunReader:
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
         """Return at least ``size`` bytes at ``offset``, or as many as their file has; None if no file has the offset.
 
-        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``. until: the offset to which a sequential
-        caller will read.
+        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``; "exact": sequential, but the system
+        reads nothing behind ``until``. until: the offset to which a sequential caller will read.
         """
         file = self.find(offset)
         if file is None:
             return None
         try:
-            return Window(self.map(file, use).buffer, file.file_from_offset)
+            if use == "exact" and self._is_tolerant:
+                use = "sequential"  # one mapping must know all bad sectors that a caller met
+            mapped = self.map(file, "random" if use == "exact" else use)
+            if use == "exact":
+                mapped.advise("willneed", offset - file.file_from_offset, min(until, file.end_offset) - offset)
+            return Window(mapped.buffer, file.file_from_offset)
         except FileNotFoundError:  # the file expired since it was listed
             self.list_again()
             return None

@@ -14,18 +14,24 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 
 NEAR = 1 << 16  # bytes in which most searches find a record
+SEARCHED = 8 << 20  # bytes of a local file that are searched at once
 
 
 def ranges_to_search(path: StorePath, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of ``data_ranges``, and before them a short one, in which most searches end."""
-    if not is_remote(path):
-        near = _data_near(path, begin, end)
-        yield near
-        begin = near[1]
-    most = 2  # most searches end in the first ranges; a file may have thousands of holes
+    """Yield the ranges of ``data_ranges``, and before them a short one, in which most searches end.
+
+    Of a local file, a longer range is divided.
+    """
+    if is_remote(path):
+        yield begin, end
+        return
+    near = _data_near(path, begin, end)
+    yield near
+    begin, most = near[1], 2  # most searches end in the first ranges; a file may have thousands of holes
     while begin < end:
         found = data_ranges(path, begin, end, most)
-        yield from found
+        for first, last in found:
+            yield from ((place, min(place + SEARCHED, last)) for place in range(first, last, SEARCHED))
         if len(found) < most:
             return
         begin, most = found[-1][1], 2 * most

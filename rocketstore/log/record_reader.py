@@ -425,7 +425,7 @@ class RecordReader:
 
     def _find_in(self, place: int, stop: int) -> int | None:
         """Find the first record in a part of one file, window by window if the file is not mapped."""
-        while place < stop and (window := self.file_run.read(place, self._span(place), "sequential", stop)) is not None:
+        while place < stop and (window := self.file_run.read(place, self._span(place), "exact", stop)) is not None:
             partial = self._is_partial(window)
             found = find_record(*window, place, stop, or_cut=partial, framing=self.framing)
             if found is None:

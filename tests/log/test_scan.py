@@ -21,6 +21,8 @@ from support.logs import ALL_COLUMNS, column_list, golden_messages, offsets_of, 
 from support.waiting import replace_sleep
 
 from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
+from rocketstore.disk.durable import allocate
+from rocketstore.disk.holes import data_ranges
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
@@ -968,3 +970,22 @@ def test_a_blank_is_no_message(tmp_path):
     write_file(tmp_path, 0, blank(FILE))
     with CommitLog.open(tmp_path) as log:
         assert list(log.scan()) == []
+
+
+def test_repeated_scans_do_not_read_ahead_into_unused_space(tmp_path):
+    size = 64 << 20
+    log, offsets = make(tmp_path, some(3), size)
+    log.close()
+    path = tmp_path / f"{0:020}"
+    os.truncate(path, offsets[-1] + 4096)
+    with path.open("r+b") as file:
+        allocate(file.fileno(), size)
+
+    def end_of_data():
+        with CommitLog.open(tmp_path, mapped_file_size=size) as log:
+            assert log.scan().count() == 3
+        return data_ranges(path, 0, size)[-1][1]
+
+    end_of_data()
+    before = end_of_data()
+    assert end_of_data() <= before + (1 << 16)

@@ -90,7 +90,7 @@ class RemoteFileRunReader(FileRunReader):
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
         """Return at least ``size`` bytes at ``offset``, or as many as their file has; None if no file has the offset.
 
-        Parameters: use: "sequential": blocks up to ``until`` are read ahead.
+        Parameters: use: "sequential" or "exact": blocks up to ``until`` are read ahead.
         """
         self._require_open()
         file = self.find(offset)
@@ -99,7 +99,7 @@ class RemoteFileRunReader(FileRunReader):
         try:
             if self._is_sparing:
                 return self._read_window(file, offset, min(offset + size, file.end_offset)).window
-            return self._window(file, offset, size, until if use == "sequential" else 0)
+            return self._window(file, offset, size, until if use in ("sequential", "exact") else 0)
         except FileNotFoundError:  # the file expired since it was listed
             self.forget()
             self.list_again()
