@@ -16,7 +16,7 @@ Integers are big-endian. A filler is (0, 2147483647, 0): it stands for a queue o
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
@@ -28,6 +28,8 @@ from rocketstore.kernels.csrc cimport (
     rs_store_be32,
     rs_store_be64,
 )
+
+import numpy as np
 
 from rocketstore.errors import CorruptFileError
 
@@ -179,6 +181,93 @@ def find_unit(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t 
         else:
             high = middle
     buffer.leave()
+    return low
+
+
+# ---- coverage of the log -----------------------------------------------------------------------------------
+
+
+cdef inline uint64_t hash_offset(int64_t phy_offset) noexcept nogil:
+    """A hash of an offset, so that sums of different sets of offsets differ."""
+    cdef uint64_t x = <uint64_t>phy_offset * <uint64_t>0x9E3779B97F4A7C15
+    x ^= x >> 29
+    x *= <uint64_t>0xBF58476D1CE4E5B9
+    return x ^ x >> 32
+
+
+def hash_offsets(const int64_t[::1] phy_offsets):
+    """Return the hashes of physical offsets that ``sum_units`` adds, uint64[n]."""
+    cdef Py_ssize_t i
+    cdef uint64_t[::1] hashes = np.empty(phy_offsets.shape[0], np.uint64)
+    for i in range(phy_offsets.shape[0]):
+        hashes[i] = hash_offset(phy_offsets[i])
+    return np.asarray(hashes)
+
+
+def sum_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t after, const int64_t[::1] edges,
+              uint64_t[::1] sums, int64_t[::1] begins, int64_t[::1] ends):
+    """Add the records of n units at byte ``pos`` of a file to the parts of the log in which they begin.
+
+    Fillers, and records before the first part or behind the last, are left out.
+
+    Parameters: after: the physical offset in the last unit before these that is no filler, -1 without one. edges:
+    int64[p + 1], ascending: where the parts begin, and where the last one ends, physical offsets. sums: uint64[p]: the
+    hash of the end of each record is added, that of its begin subtracted. begins, ends: int64[p]: the least begin and
+    the greatest end of the records.
+    Returns: ``after`` for the units behind these; None if a unit does not lead behind the unit before it, or has a
+    size that is not above 0. Then only a part of the records was added.
+    """
+    cdef Py_ssize_t parts = sums.shape[0], part = 0
+    cdef int64_t count = 0, stop, begin, end, first = INT64_MAX, last = -1
+    cdef int32_t size
+    cdef uint64_t total = 0
+    cdef bint good = True
+    cdef const uint8_t *unit
+    if parts < 1 or not edges.shape[0] - 1 == begins.shape[0] == ends.shape[0] == parts:
+        raise ValueError("the columns differ in length")
+    check_units(buffer, pos, n, unit_size)
+    while good and count < n:
+        stop = min(count + PIECE, n)
+        buffer.enter()
+        unit = buffer.data + pos + count * unit_size
+        with nogil:
+            while count < stop:
+                begin, size = int64_at(unit), int32_at(unit + SIZE)
+                if not is_filler(unit):
+                    good = begin > after and 0 < size <= INT64_MAX - begin
+                    if not good:
+                        break
+                    after, end = begin, begin + size
+                    if not edges[part] <= begin < edges[part + 1]:
+                        add_part(part, total, first, last, sums, begins, ends)
+                        total, first, last = 0, INT64_MAX, -1
+                        part = find_part(edges, begin)
+                    if edges[part] <= begin < edges[part + 1]:
+                        total += hash_offset(end) - hash_offset(begin)
+                        first, last = min(first, begin), max(last, end)
+                count += 1
+                unit += unit_size
+        buffer.leave()
+        PyErr_CheckSignals()
+    add_part(part, total, first, last, sums, begins, ends)
+    return after if good else None
+
+
+cdef inline void add_part(Py_ssize_t part, uint64_t total, int64_t first, int64_t last, uint64_t[::1] sums,
+                          int64_t[::1] begins, int64_t[::1] ends) noexcept nogil:
+    sums[part] += total
+    begins[part], ends[part] = min(begins[part], first), max(ends[part], last)
+
+
+cdef Py_ssize_t find_part(const int64_t[::1] edges, int64_t phy_offset) noexcept nogil:
+    """Find the part that has an offset; the first or the last part for an offset in none."""
+    cdef Py_ssize_t low = 0, high = edges.shape[0] - 1, middle
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        if edges[middle] <= phy_offset:
+            low = middle
+        else:
+            high = middle
     return low
 
 

@@ -231,6 +231,14 @@ class ConsumeQueue(Closable):
         return count_bytes_between(self, begin, end, COUNTED_OFFSETS)
 
     @beside_expiry
+    def find_spans(self) -> list[Span]:
+        """Return where the units of the queue begin and end in each file, positions in the run, bytes.
+
+        The first units may be fillers, or lead to records that have expired.
+        """
+        return self._spans()
+
+    @beside_expiry
     def find_expired_files(self, min_phy_offset: int) -> list[RunFile]:
         """Return the oldest files whose units all lead to records before a physical offset, never the last file.
 

@@ -21,7 +21,7 @@ from rocketstore.log.scan import ReadPlan
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.query.other_logs import choose_queues
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.queue.covered_ranges import UNITS_AT_ONCE, find_covered_ranges
+from rocketstore.queue.covered_ranges import find_covered_ranges
 from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.store.opened_queues import OpenedQueues
@@ -31,6 +31,7 @@ from rocketstore.text_values import format_count
 MIN_RATIO = 5  # the log must have so many times the bytes that are read
 MAX_GAPS = 1024  # each gap takes some 50 microseconds
 MAX_KEPT_PATHS = 1024  # files of log and queues, and directories of queues, that are checked for changes
+UNITS_AT_ONCE = 1 << 20
 COVERED = "covered ranges"  # the key of a kept value
 
 
