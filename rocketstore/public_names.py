@@ -3,6 +3,10 @@
 This module imports most of the package, and is imported when one of the names is first used.
 """
 
+from rocketstore.compare.diff import diff as diff
+from rocketstore.compare.differences import Difference as Difference
+from rocketstore.compare.differences import DiffReport as DiffReport
+from rocketstore.compare.differences import LogRange as LogRange
 from rocketstore.config import StoreConfig as StoreConfig
 from rocketstore.disk.mapped_file import MappedFile as MappedFile
 from rocketstore.disk.mapped_file import SelectMappedBufferResult as SelectMappedBufferResult

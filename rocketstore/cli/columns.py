@@ -130,6 +130,21 @@ COUNTS = (
     "logBytes",
 )
 
+DIFFERENCES = (
+    "kind",
+    "name",
+    "begin",
+    "end",
+    "number",
+    "a",
+    "b",
+    "topic",
+    "queueId",
+    "queueOffset",
+    "key",
+    "phyOffsetA",
+    "phyOffsetB",
+)
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 RECOVERY_STEPS = ("what", "path", "offset", "size")

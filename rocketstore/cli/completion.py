@@ -20,7 +20,9 @@ def completer(find: Callable[[click.Context, "MessageStore"], Iterable[str]]) ->
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
             # click reads no argument if the value of the last option is missing.
-            place: Any = ctx.params.get("store") or ctx.params.get("path") or next(iter(ctx.args), None)
+            place: Any = (
+                ctx.params.get("store") or ctx.params.get("path") or ctx.params.get("a") or next(iter(ctx.args), None)
+            )
             if place is not None:
                 from rocketstore.cli.settings import open_store
 

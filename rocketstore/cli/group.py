@@ -42,6 +42,7 @@ COMMANDS = {  # name: text, in the order of --help
     "import": "Put the messages of a file into a store.",
     "hexdump": "Show a record byte by byte.",
     "verify": "Check a store and show each problem.",
+    "diff": "Compare two stores.",
     "metrics": "Write numbers of a store for a monitoring system.",
     "report": "Write a page with charts about a store.",
     "recover": "Make a store sound after a crash.",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 END = itemgetter(1)
+Range = tuple[int, int]
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -24,3 +25,14 @@ def find_overlap(merged: Sequence[tuple[int, int]], begin: int, end: int) -> tup
     """Return the first range that overlaps (begin, end), or None. Parameters: merged: a result of ``merge_ranges``."""
     at = bisect_right(merged, begin, key=END)
     return merged[at] if at < len(merged) and merged[at][0] < end else None
+
+
+def intersect_ranges(a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
+    """Return the parts that two sorted lists of ranges share. Parameters: a, b: results of ``merge_ranges``."""
+    found = []
+    for begin, end in a:
+        at = bisect_right(b, begin, key=END)
+        while at < len(b) and b[at][0] < end:
+            found.append((max(begin, b[at][0]), min(end, b[at][1])))
+            at += 1
+    return found

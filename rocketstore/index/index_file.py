@@ -34,6 +34,7 @@ from rocketstore.index.key_lookup import KeySpan
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
+from rocketstore.kernels.verify import check_chains
 from rocketstore.made_by import made_by
 from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.text_values import Time, time_as_long
@@ -214,6 +215,15 @@ class IndexFile(IndexFileKernel, Closable):
         int(slots[:: mmap.PAGESIZE // INDEX_SLOT.itemsize].sum() + slots[-1:].sum())  # touch every page
         self._file.buffer.check_faults()
         return slots
+
+    def has_sound_chains(self) -> bool:
+        """Return whether each slot leads to its newest item, and each item to the item before it in its slot.
+
+        Raises: DiskReadError, CorruptFileError, StoreClosedError as ``slots``.
+        """
+        newest = np.zeros(self.hash_slot_num, np.int32)
+        faults = check_chains(self._file.buffer, len(self), newest)[1]
+        return not faults and np.array_equal(newest, self.slots())
 
     def find_lost(self, key_hashes: np.ndarray) -> tuple[np.ndarray, str]:
         """Return which hashes have items that cannot be found, because their slot names an item that does not exist.

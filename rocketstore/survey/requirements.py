@@ -189,6 +189,7 @@ ENTRIES: dict[str, Entry] = {
     "rebuild into a new directory": Entry(BUILD),
     "salvage": Entry((descriptors_to_read, a_local_place)),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
+    "diff": Entry(READ),
     "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one
     # commands; those that call a function above have its row
     "cat": Entry(READ),

@@ -46,6 +46,7 @@ ROOMS = [  # each imports only itself and those before it
     "rebuild",
     "verify",
     "salvage",
+    "compare",
     "public_names",
     "__init__",
     "report",

@@ -101,6 +101,7 @@ SHOWN = {
     "plan": (lambda store: rocketstore.recover(damage(store), dry_run=True), 5),
     "recovery": (lambda store: rocketstore.recover(damage(store)), 5),
     "salvage": (salvage, 99),
+    "diff": (lambda store: rocketstore.diff(store.path, damage(store)), 100),
 }
 
 

@@ -201,6 +201,10 @@ CALLS = {
     ],
     "salvage": [called(rocketstore.salvage, dry_run=True), command("salvage", "--dry-run")],
     "verify": [called(rocketstore.verify), command("verify")],
+    "diff": [
+        lambda root, conf: rocketstore.diff(root, root, config=config_of(conf)),
+        lambda root, conf: command("diff", after=(root,))(root, conf),
+    ],
     "BrokerConfig.open": [called(rocketstore.BrokerConfig.open)],
     "cat": [command("cat")],
     "config check": [command("config", "check", has_conf=False)],
@@ -281,6 +285,7 @@ FUNCTIONS = {
     "rocketstore.open": ("open r", "open r+", "open a"),
     "rocketstore.MessageStore.open": ("open r", "open r+", "open a"),
     "rocketstore.BrokerConfig.open": ("BrokerConfig.open",),
+    "rocketstore.diff": ("diff",),
     "rocketstore.recover": ("recover", "recover dry run"),
     "rocketstore.rebuild": ("rebuild", "rebuild into a new directory"),
     "rocketstore.salvage": ("salvage",),
@@ -299,7 +304,7 @@ OF_PARTS = {
     "StoreCheckpoint.open",
     "StoreConfig.from_broker_conf",
 }
-NAMES = {"path", "root", "store", "store_path_root_dir"}  # of parameters
+NAMES = {"a", "path", "root", "store", "store_path_root_dir"}  # of parameters
 
 
 def functions_of(module):
