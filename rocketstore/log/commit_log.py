@@ -379,7 +379,8 @@ class CommitLog(Closable):
         limit : the largest number of messages; None for all.
         plan : "auto": with ``topic``, a store reads only the records to which its queues lead, and the parts of the log
             to which no queue leads, if these are few bytes. ``Scan.explain`` says whether it does. Then it notices no
-            damage in records of other topics. "scan": read the complete range of the log. A log alone always does so.
+            damage in records of other topics, and with ``tag`` no message whose unit has the hash of another tag.
+            "scan": read the complete range of the log. A log alone always does so.
 
         Returns
         -------

@@ -150,8 +150,9 @@ class Scan(ArrowStream):
     def explain(self) -> str:
         """Return how an iteration would read the messages now, and why: as text.
 
-        A scan of a store with ``topic`` reads only the records to which the queues lead, and the parts of the log to
-        which no queue leads, if these are less than a fifth of the log. Otherwise it reads the log completely.
+        A scan of a store with ``topic`` reads only the records to which the queues lead, with ``tag`` those whose units
+        have the hash of a tag, and the parts of the log to which no queue leads, if these are less than a fifth of the
+        log. Otherwise it reads the log completely.
         """
         _, begin, end, _ = self._find_bounds()
         if self._planner is None:

@@ -31,7 +31,7 @@ from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import integer_list, text_list, text_set
+from rocketstore.messages.arguments import integer_list, split_tags, text_list, text_set
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -516,7 +516,8 @@ class MessageStore(Previewed, Closable):
         is_plain = self.mode == "r" and not (self.leftovers or self.reads_other_logs or is_remote(self.path))
         if topics is None or reads_all or not is_plain:
             return scan
-        return scan.planned_by(RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids))
+        tags = split_tags(conditions.get("tag"))
+        return scan.planned_by(RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids, tags))
 
     @property
     def reads_other_logs(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
+from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
@@ -18,7 +19,7 @@ from rocketstore.log.chosen_records import ChosenRecords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.scan import ReadPlan
-from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC
 from rocketstore.query.other_logs import choose_queues
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.covered_ranges import find_covered_ranges
@@ -47,13 +48,13 @@ class CoveredRanges(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordPlanner:
-    """Plans to read the messages of topics in a range of the log.
+    """Plans to read the messages of topics, and of tags, in a range of the log.
 
     Records to which no unit of any queue leads are not left out: the ranges that have them are read completely. These
     are, for example, messages of deleted topics or of an earlier life of a topic, and prepared and rolled back messages
     of older releases.
 
-    Attributes: stamped: keeps which ranges have units; None to find them anew. queue_ids: None for all.
+    Attributes: stamped: keeps which ranges have units; None to find them anew. queue_ids, tags: None for all.
     """
 
     log: CommitLog
@@ -61,6 +62,7 @@ class RecordPlanner:
     stamped: StampedValues | None
     topics: Sequence[str]
     queue_ids: Iterable[int] | None
+    tags: Collection[str] | None
 
     def __call__(self, begin: int, end: int, limit: int | None) -> ReadPlan:
         """Return the plan for a range. Parameters: begin, end: physical offsets, bytes. limit: messages; None for all.
@@ -104,11 +106,14 @@ class RecordPlanner:
         return ReadPlan(records, gaps, f"{note}, of {format_count(size, 'byte')} of the log")
 
     def _choose_records(self, source: FileQueues, begin: int, end: int) -> ChosenRecords:
-        """Return the records of a range to which the queues of the topics lead."""
+        """Return the records of a range to which the queues of the topics lead. Some may have other tags."""
+        codes = None if self.tags is None else java_hash_codes(list(self.tags))
         columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
-        for _, queue in open_queues(source, choose_queues(source.queues(), self.topics, self.queue_ids)):
+        for name, queue in open_queues(source, choose_queues(source.queues(), self.topics, self.queue_ids)):
             for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
                 wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
+                if codes is not None and name.topic != SCHEDULE_TOPIC:  # its units have times of delivery
+                    wanted &= may_have_tags(units.tags_codes, codes)
                 columns.append((units.phy_offsets[wanted], units.sizes[wanted], units.queue_offsets[wanted]))
         phy_offsets, sizes, queue_offsets = map(np.concatenate, zip(*columns, strict=True))
         order = np.argsort(phy_offsets, kind="stable")  # it merges the queues, which are in order
@@ -145,6 +150,16 @@ def open_queues(source: FileQueues, names: Sequence[QueueId]) -> Iterator[tuple[
         if queue is not None:
             with closing(queue):
                 yield name, queue
+
+
+def may_have_tags(tags_codes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return which units may lead to messages with wanted tags, bool[n].
+
+    A tags code that is no hash, for example the address of an ext unit, shows nothing.
+    Parameters: tags_codes: int64[n]. wanted: the hash codes of the tags, int32[m].
+    """
+    may_have: np.ndarray = np.isin(tags_codes, wanted) | (tags_codes != tags_codes.astype(np.int32))
+    return may_have
 
 
 def own_queues(source: FileQueues, paths: list[StorePath]) -> Iterator[ConsumeQueue]:

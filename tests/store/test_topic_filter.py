@@ -4,6 +4,7 @@ import random
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from support.puts import PREPARED, ROLLBACK
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig
 from rocketstore.cli.group import rocketstore as main
+from rocketstore.kernels.layout import UNIT
 from rocketstore.log.scan import Scan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue")
@@ -94,6 +96,36 @@ def test_drawn_questions_have_the_rows_of_a_scan(sound_root, seed):
             }
             used += USED in compare(store, bounds[0], None if bounds[1] is None else bounds[1] + 1, **drawn)
     assert used > 30
+
+
+def test_units_with_the_hash_of_another_tag_are_not_followed(tmp_path, monkeypatch):
+    tags = {3: "Aa", 4: "BB", 5: "rare"}  # "Aa" and "BB" have one hash
+    with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
+        for number in range(3000):
+            put(store, number, tags=tags.get(number % 100, "often"))
+    counts = count_records_read_by_units(monkeypatch)
+    with rocketstore.open(tmp_path) as store:
+        assert USED in compare(store, topic="Many", tag="rare")
+        assert sum(counts) == store.scan(topic="Many", tag="rare").count() == 30
+        counts.clear()
+        assert USED in compare(store, topic="Many", tag="Aa")
+        assert sum(counts) == 60
+        assert store.scan(topic="Many", tag="Aa").count() == 30
+        assert USED in compare(store, topic="Many", tag="rare || BB || none")
+        assert USED not in compare(store, topic="Many", tag="often")
+
+
+def test_codes_that_are_no_hash_of_a_tag_are_followed(sound_root, tmp_path):
+    root = shutil.copytree(sound_root, tmp_path / "store")
+    with rocketstore.open(root) as store:
+        count = store.scan(topic=FEW, tag="t3").count()
+    for path in (root / "consumequeue" / FEW).glob("*/*"):
+        units = np.fromfile(path, UNIT)
+        units["tags_code"][units["size"] > 0] = T0  # as a time of delivery, or the address of an ext unit
+        units.tofile(path)
+    with rocketstore.open(root) as store:
+        assert USED in compare(store, topic=FEW, tag="t3")
+        assert store.scan(topic=FEW, tag="t3").count() == count == 100
 
 
 def test_messages_without_units_are_found(tmp_path):
