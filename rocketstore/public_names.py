@@ -53,6 +53,7 @@ from rocketstore.salvage.find import UnverifiedRange as UnverifiedRange
 from rocketstore.salvage.salvage import SalvageReport as SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage
 from rocketstore.sql.statement import SqlResult as SqlResult
+from rocketstore.sql.where import Where as Where
 from rocketstore.state.checkpoint import StoreCheckpoint as StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles as ExpiredFiles
 from rocketstore.store.message_store import MessageStore as MessageStore

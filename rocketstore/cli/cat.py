@@ -17,11 +17,13 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.unconsumed import are_given, show_unconsumed
+from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.message_filter import MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -41,11 +43,13 @@ def run(
     view: MessageView,
     output_format: str | None,
     rest: dict[str, Any] | None,
+    message_filter: MessageFilter,
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
+    view = view._replace(message_filter=message_filter)
     if rest is not None:
-        if follow or tail is not None or are_given(options):
+        if follow or tail is not None or message_filter.choices or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         show_unconsumed(store, rest, limit, view, output_format)
         return
@@ -59,14 +63,15 @@ def run(
     if view.fields is not None:
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
-    conditions["limit"] = limit  # of records, each of which has at least one message
+    if not message_filter.choices:
+        conditions["limit"] = limit  # of records, each of which has at least one message
     scans: Iterable[Scan] = follow_scans(log, conditions) if follow else [scan_once(store, conditions)]
     unseen, found, gaps = set(conditions["topic"] or ()), 0, 0
     reads_ahead = not follow and limit is None
 
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
         nonlocal found, gaps, surplus
-        for part in scans:
+        for part in map(view.filtered, scans):
             messages = view.messages(log, part)
             for batch in iterate_ahead(messages) if reads_ahead else messages:
                 rows = batch[surplus:] if surplus else batch  # only the first batch has messages before the tail
@@ -85,6 +90,7 @@ def run(
                 return
 
     write_messages(batches(), output_format, view.with_conditions(conditions), is_stream=follow)
+    note_unseen(message_filter)
     note_leftovers(log)
     places = conditions["topic"], conditions["queue_ids"]
     finish(or_nothing_found(store, found + gaps, unknown_topics(store, sorted(unseen)), *places))
@@ -120,11 +126,13 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
     size, first = LAST_PART, end
     while count and begin < first:
         first, stop = max(begin, first - size), first
-        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": NEEDED_COLUMNS}
-        offsets = [offset for messages in view.messages(log, scan(log, part)) for offset in phy_offsets_of(messages)]
+        columns = [*NEEDED_COLUMNS, *view.message_filter.columns]
+        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": columns}
+        found = view.filtered(scan(log, part))
+        offsets = [offset for messages in view.messages(log, found) for offset in phy_offsets_of(messages)]
         if len(offsets) >= count:
-            found = offsets[-count]
-            return Start(found, offsets[:-count].count(found))
+            begin = offsets[-count]
+            return Start(begin, offsets[:-count].count(begin))
         count, size = count - len(offsets), 8 * size
     return Start(first)
 

@@ -10,6 +10,8 @@ from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.store_notes import note_elsewhere, or_nothing_found
 from rocketstore.cli.unconsumed import are_given, find_rest
+from rocketstore.cli.view.filters import note_unseen
+from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.usage.counts import Counts, count_messages, make_counts, parse_groupings
@@ -20,14 +22,21 @@ BAR, WIDTH = "█", 30  # characters
 AT_ONCE = 8192  # messages
 
 
-def run(store: MessageStore, by: str, rest: dict[str, Any] | None, view: RowsView, **options: Any) -> None:
+def run(
+    store: MessageStore,
+    by: str,
+    rest: dict[str, Any] | None,
+    message_filter: MessageFilter,
+    view: RowsView,
+    **options: Any,
+) -> None:
     """Run the command with the values of its options."""
     try:
         groupings = parse_groupings(by)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
     if rest is not None:
-        if are_given(options):
+        if message_filter.choices or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         counts = count_rest(store, groupings, rest)
     else:
@@ -37,9 +46,10 @@ def run(store: MessageStore, by: str, rest: dict[str, Any] | None, view: RowsVie
         note_elsewhere(store, conditions["topic"] or None)
         source = store if store.reads_other_logs else store.commit_log
         scan = source.scan(**conditions, **scan_options(GroupCounter(groupings)))
-        counts = count_messages(store, groupings, scan)
+        counts = count_messages(store, groupings, scan, message_filter)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
     write_rows(rows, view, with_bars, columns=counts.columns)
+    note_unseen(message_filter)
     finish(or_nothing_found(store, len(rows), counts.reasons, options["topic"] or None))
 
 

@@ -562,6 +562,26 @@ def tags_option(meaning: str) -> Callable[[Command], Command]:
     return click.option("--tag", metavar="TAGS", multiple=True, callback=parse_tags, help=meaning)
 
 
+def filter_options(command: Command) -> Command:
+    """Add ``--where``. The command gets it as ``message_filter``, a MessageFilter."""
+
+    @functools.wraps(command)
+    def with_filter(*args: Any, where: str | None, **options: Any) -> Any:
+        from rocketstore.cli.view.filters import make_filter
+
+        return command(*args, message_filter=make_filter(where), **options)
+
+    return with_all(
+        with_filter,
+        once_option(
+            "--where",
+            metavar="CONDITION",
+            help="Only messages that meet a condition of SQL, such as \"amount > 100 AND tags = 'paid'\". A name is a "
+            "column, a property, or a field of a JSON body. Needs DuckDB.",
+        ),
+    )
+
+
 def selection_options(command: Command) -> Command:
     """Add the options that select messages. ``scan_conditions`` converts their values."""
     return with_all(

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordRead
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of
+from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
 from rocketstore.text_values import format_count
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
@@ -58,8 +58,21 @@ class ReadPlan(NamedTuple):
 Planner = Callable[[int, int, int | None], ReadPlan]
 
 
-class RowChoice(NamedTuple):
-    """Chooses rows of a batch with ``columns``. choose: returns the numbers of the chosen rows, int[n], ascending."""
+class RowChoice(Protocol):
+    """Chooses rows of batches. Scans with several threads choose rows of several batches at the same time."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that ``choose`` needs of a batch."""
+        ...
+
+    def choose(self, batch: MessageBatch, /) -> Any:
+        """Return the numbers of the chosen rows, int[n], ascending."""
+        ...
+
+
+class ChosenRows(NamedTuple):
+    """A RowChoice that a function makes."""
 
     columns: Sequence[str]
     choose: Callable[[MessageBatch], Any]
@@ -104,6 +117,7 @@ class Scan(ArrowStream):
         self._resyncs = True
         self._choose: Callable[[MessageBatch], MessageBatch] | None = None
         self._rows: RowChoice | None = None
+        self._conditions: tuple[RowChoice, ...] = ()
         self._has_phy_offsets = True
         self._others: Callable[[], Iterable[Scan]] | None = None
         self._planner: Planner | None = None
@@ -113,6 +127,7 @@ class Scan(ArrowStream):
         self._begin, self._end = begin_offset, end_offset
         self._new_scanner = new_scanner
         self._on_corrupt = on_corrupt
+        self._asked_batch_size = batch_size
         self._batch_size = batch_size if limit is None else max(min(batch_size, limit), 1)
         self._threads = threads
         self._limit = limit
@@ -142,7 +157,7 @@ class Scan(ArrowStream):
 
     def _read_bounds(self, bounds: Bounds) -> Iterator[MessageBatch]:
         _, begin, end, _ = bounds
-        plan = None if self._planner is None or begin >= end else self._planner(begin, end, self._limit)
+        plan = None if self._planner is None or begin >= end else self._planner(begin, end, self._planned_limit)
         if plan is not None and plan.records is not None:
             return self._read_records(begin, end, plan.records, plan.gaps)
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
@@ -157,7 +172,7 @@ class Scan(ArrowStream):
         _, begin, end, _ = self._find_bounds()
         if self._planner is None:
             return f"reads {format_count(max(end - begin, 0), 'byte')} of the log: the queues are not used"
-        return self._planner(begin, end, self._limit).why
+        return self._planner(begin, end, self._planned_limit).why
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
         yield from batches
@@ -187,6 +202,19 @@ class Scan(ArrowStream):
         """
         return self._with(_rows=rows)
 
+    def filtered(self, *conditions: RowChoice) -> Scan:
+        """Return a scan of the messages that also meet these conditions, such as a ``Where``.
+
+        A condition sees records: an inner batch is one message. The columns that a condition needs are read, and are
+        not in the batches unless they were requested.
+
+        Examples:
+        >>> paid = rocketstore.Where("tags = 'paid' AND queueOffset < 4")
+        >>> rocketstore.open("demo").scan().filtered(paid).head().queue_offset
+        array([1, 3])
+        """
+        return self._with(_conditions=(*self._conditions, *conditions), _batch_size=self._asked_batch_size)
+
     def planned_by(self, planner: Planner) -> Scan:
         """Return a scan of the same messages that need not read the complete log.
 
@@ -207,7 +235,7 @@ class Scan(ArrowStream):
 
     def _read_others(self, others: Iterable[Scan]) -> Iterator[MessageBatch]:
         for other in others:
-            scan = other._with(_fields=self._fields, _choose=self._choose, _warns=False)
+            scan = other._with(_fields=self._fields, _choose=self._choose, _warns=False, _conditions=self._conditions)
             yield from scan
             self.skipped += scan.skipped
             self.bad_bodies.add_all(scan.bad_bodies)
@@ -221,7 +249,8 @@ class Scan(ArrowStream):
     def head(self, n: int = 5) -> MessageBatch:
         """Return the first ``n`` messages as one batch. Reading stops behind them."""
         limit = n if self._limit is None else min(n, self._limit)
-        batches = list(self._with(_limit=limit, _batch_size=max(limit, 1), _threads=1)) if limit > 0 else []
+        size = self._batch_size if self._conditions else max(limit, 1)
+        batches = list(self._with(_limit=limit, _batch_size=size, _threads=1)) if limit > 0 else []
         return MessageBatch.join(batches) if batches else empty_batch(self._fields)
 
     def count(self) -> int:
@@ -255,9 +284,7 @@ class Scan(ArrowStream):
         if not scanner.rows:
             return iter(())
         columns = scanner.take()
-        batch = lazy_batch_of(columns, self._fields)
-        if self._rows is not None:
-            batch = batch.take(self._rows.choose(lazy_batch_of(columns, message_fields(self._rows.columns))))
+        batch = lazy_batch_of(choose_rows(columns, self._choices), self._fields)
         if self._choose is not None:
             batch = self._choose(batch)
         found = self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
@@ -265,8 +292,19 @@ class Scan(ArrowStream):
 
     @property
     def _scanned(self) -> dict[str, Field]:
-        """The fields that are read: those of a choice of rows are needed too."""
-        return self._fields if self._rows is None else self._fields | message_fields(self._rows.columns)
+        """The fields that are read: those of the choices of rows are needed too."""
+        return self._fields | {
+            name: field for choice in self._choices for name, field in message_fields(choice.columns).items()
+        }
+
+    @property
+    def _choices(self) -> Sequence[RowChoice]:
+        return self._conditions if self._rows is None else (self._rows, *self._conditions)
+
+    @property
+    def _planned_limit(self) -> int | None:
+        """The number of records that are enough; None if conditions leave out records."""
+        return None if self._conditions else self._limit
 
     def _first(self, offset: int) -> int:
         """Return the end of the record that contains ``offset``. The scan reports damage there."""
@@ -462,6 +500,16 @@ def first_messages(batches: Iterator[MessageBatch], limit: int) -> Iterator[Mess
         limit -= len(batch)
         if limit <= 0:
             return
+
+
+def choose_rows(columns: dict[str, Any], choices: Iterable[RowChoice]) -> dict[str, Any]:
+    """Return the rows of scanned columns that all choices choose."""
+    for choice in choices:
+        batch = lazy_batch_of(columns, message_fields(choice.columns))
+        rows = choice.choose(batch)
+        if len(rows) < len(batch):
+            columns = {name: take_column(column, rows) for name, column in columns.items()}
+    return columns
 
 
 def decode_first(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:

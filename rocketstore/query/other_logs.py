@@ -20,7 +20,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_chunk import LogChunk
-from rocketstore.log.scan import RowChoice, Scan
+from rocketstore.log.scan import ChosenRows, RowChoice, Scan
 from rocketstore.messages.arguments import integer_list, text_list
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.compacted_queue import CompactedQueue
@@ -60,7 +60,7 @@ class OtherLog(NamedTuple):
 
     def adapt(self, scan: Scan) -> Scan:
         """Return a scan of a part that leaves out the messages of the commit log, and physical offsets of the tier."""
-        scan = scan.with_rows(RowChoice(["queue_offset"], partial(choose_before, self.end)))
+        scan = scan.with_rows(ChosenRows(["queue_offset"], partial(choose_before, self.end)))
         return scan.without_phy_offsets() if self.is_tier else scan
 
 
@@ -86,7 +86,7 @@ def choose_rows_of_log(ends: Mapping[QueueId, int]) -> RowChoice | None:
 
     Parameters: ends: by queue, the queue offset from which on messages are read from the log again.
     """
-    return RowChoice((*QUEUE_COLUMNS, "keys"), partial(find_rows_of_log, ends)) if ends else None
+    return ChosenRows((*QUEUE_COLUMNS, "keys"), partial(find_rows_of_log, ends)) if ends else None
 
 
 def leave_out_queues(scan: Scan, queues: Iterable[QueueId]) -> Scan:

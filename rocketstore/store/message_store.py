@@ -1214,13 +1214,15 @@ class MessageStore(Previewed, Closable):
         key: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        where: str | None = None,
     ) -> Counts:
         """Count messages and the bytes of their records by topic, time, tag and so on. It reads the whole log.
 
         Parameters: by: one or several of topic, queue, tag, day, hour, minute, born_host, store_host and
         reconsume_times, also with commas between them; days, hours and minutes are those of the store time in UTC. The
         other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
-        first to before the second. The messages of an inner batch count with the values of its record.
+        first to before the second. where: a condition of SQL, as for ``Where``. The messages of an inner batch count
+        with the values of its record.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` name
         damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
 
@@ -1230,6 +1232,8 @@ class MessageStore(Previewed, Closable):
         topic   queue_id  messages  log_bytes
         Orders         0       100      12880
         """
+        from rocketstore.log.message_filter import MessageFilter
+        from rocketstore.sql.where import Where
         from rocketstore.store.usage.counts import count_messages, parse_groupings
         from rocketstore.store.usage.group_counter import GroupCounter
         from rocketstore.store.usage.message_usage import scan_options
@@ -1238,7 +1242,7 @@ class MessageStore(Previewed, Closable):
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
         scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, **options)
-        return count_messages(self, groupings, scan)
+        return count_messages(self, groupings, scan, MessageFilter(() if where is None else (Where(where),)))
 
     def metrics(self) -> Metrics:
         """Return numbers of the store for a monitoring system: messages, disk, consumer lag, pending messages.

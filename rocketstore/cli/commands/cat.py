@@ -9,6 +9,7 @@ from rocketstore.cli.options import (
     COUNT,
     COUNT_OR_NONE,
     compacted_option,
+    filter_options,
     format_option,
     selection_options,
     store_argument,
@@ -23,6 +24,7 @@ from rocketstore.cli.options import (
 @tier_options
 @compacted_option
 @selection_options
+@filter_options
 @unconsumed_options
 @click.option(
     "--follow",

@@ -7,6 +7,7 @@ import click
 from rocketstore.cli.columns import COUNTS
 from rocketstore.cli.options import (
     compacted_option,
+    filter_options,
     rows_options,
     selection_options,
     store_argument,
@@ -26,6 +27,7 @@ from rocketstore.cli.options import (
 @tier_options
 @compacted_option
 @selection_options
+@filter_options
 @unconsumed_options
 @rows_options(*COUNTS)
 def count(**options: Any) -> None:

@@ -12,6 +12,7 @@ from rocketstore.cli.options import (
     compacted_option,
     containers_option,
     deleted_option,
+    filter_options,
     message_columns_option,
     selection_options,
     store_argument,
@@ -45,6 +46,7 @@ format_option = click.option(
 @tier_options
 @compacted_option
 @selection_options
+@filter_options
 @click.option(
     "--dlq",
     metavar="GROUP",

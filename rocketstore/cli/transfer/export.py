@@ -40,6 +40,7 @@ from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
 from rocketstore.cli.unconsumed import are_given, find_unconsumed_offsets
+from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
@@ -51,7 +52,8 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import RowChoice, Scan
+from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
+from rocketstore.log.scan import ChosenRows, Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -88,6 +90,7 @@ def run(
     force: bool,
     rest: dict[str, Any] | None,
     dlq: tuple[str, ...],
+    message_filter: MessageFilter,
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
@@ -102,7 +105,7 @@ def run(
         raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    if rest is not None and (resume or dlq or are_given(options)):
+    if rest is not None and (resume or dlq or message_filter.choices or are_given(options)):
         raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
     if rest is not None and store.reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
@@ -123,12 +126,13 @@ def run(
     has_containers = containers or raw_body
     by_topic = bool(conditions["topic"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
-    source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted)
+    source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted, message_filter)
     if partition_by:
         export_partitions(source, target, form, partition_by, compression, problems)
     elif target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
         asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
+        asked["where"] = message_filter.texts
         asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
         export_file(source, asked, target, resume, force, problems)
@@ -147,7 +151,7 @@ class ExportSource:
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
-    wanted: physical offsets of the messages to write, int64[n]; None for all.
+    wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: conditions of --where.
     """
 
     store: MessageStore
@@ -156,11 +160,12 @@ class ExportSource:
     has_containers: bool
     lives: TopicLives | None
     wanted: np.ndarray | None = None
+    message_filter: MessageFilter = NO_CONDITIONS
 
     @property
     def _scanned(self) -> dict[str, Any]:
         """The arguments of a scan of the messages."""
-        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic"]
+        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", *self.message_filter.columns]
         names += LIVES_COLUMNS if self.lives is not None else ()
         wanted = {"columns": list(dict.fromkeys(names)), "on_corrupt": "skip", "batch_size": BATCH_SIZE}
         return self.conditions | wanted
@@ -169,7 +174,7 @@ class ExportSource:
         """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
         found = self.store.scan_log(**self._scanned | {"begin_offset": begin, "end_offset": end})
         if self.wanted is not None:
-            return found.with_rows(RowChoice(("phy_offset",), partial(rows_at, self.wanted)))
+            return found.with_rows(ChosenRows(("phy_offset",), partial(rows_at, self.wanted)))
         return self.store.leave_out_compacted(found)
 
     def plan_other_logs(self) -> list[OtherLog]:
@@ -229,9 +234,13 @@ def read_messages(
     rows, unseen = 0, set(source.conditions["topic"] or ())
     for scan in scans:
         # The command writes one warning for all pieces together.
-        found = scan.adapted(warns=False, choose=without_deleted)
+        found = source.message_filter.of_scan(
+            scan.adapted(warns=False, choose=without_deleted), has_containers=source.has_containers
+        )
         for batch in found:
-            for messages in [batch] if source.has_containers else without_containers(log, [batch]):
+            for messages in (
+                [batch] if source.has_containers else without_containers(log, [batch], source.message_filter)
+            ):
                 yield messages
                 rows += len(messages)
             if unseen:
@@ -314,6 +323,7 @@ def report_results(source: ExportSource, target: Path, results: Collection[Resul
     for result in results:
         bad_bodies.add_all(BadBodies(*result["bad_bodies"]))
     note_bad_bodies(bad_bodies)
+    note_unseen(source.message_filter)
     note_deleted_topics(source.lives, results)
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
     found = [*problems, *(problem for result in results for problem in result["problems"])]

@@ -11,6 +11,8 @@ from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
 from rocketstore.cli.times import has_iso_times
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
+from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_lines import batch_lines
@@ -36,6 +38,7 @@ class MessageView(NamedTuple):
     is_full: bool
     has_containers: bool
     constant: tuple[str, ...] = ()
+    message_filter: MessageFilter = NO_CONDITIONS
 
     def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
@@ -47,11 +50,16 @@ class MessageView(NamedTuple):
         """The columns to read, by their names in a batch; None without a choice of columns."""
         if self.columns is None:
             return None
-        return list(dict.fromkeys([*(MESSAGES[name] for name in self.columns), *NEEDED_COLUMNS, "topic"]))
+        names = [*(MESSAGES[name] for name in self.columns), *NEEDED_COLUMNS, "topic", *self.message_filter.columns]
+        return list(dict.fromkeys(names))
+
+    def filtered(self, scan: Scan) -> Scan:
+        """Return a scan of the records that may have messages to show."""
+        return self.message_filter.of_scan(scan, has_containers=self.has_containers)
 
     def messages(self, log: CommitLog, batches: Iterable[MessageBatch]) -> Iterable[MessageBatch | Sequence[Message]]:
-        """Return batches with the messages to show."""
-        return batches if self.has_containers else without_containers(log, batches)
+        """Return batches with the messages to show. Parameters: batches: of a scan that ``filtered`` returned."""
+        return batches if self.has_containers else without_containers(log, batches, self.message_filter)
 
     @property
     def names(self) -> list[str]:

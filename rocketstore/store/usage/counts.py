@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import text_list
@@ -82,15 +83,18 @@ def parse_groupings(by: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def count_messages(store: ReadableStore, by: Sequence[str], scan: Scan) -> Counts:
+def count_messages(
+    store: ReadableStore, by: Sequence[str], scan: Scan, message_filter: MessageFilter = NO_CONDITIONS
+) -> Counts:
     """Count the messages of a scan. Damaged ranges of the log are named among the reasons.
 
-    Parameters: scan: made with the arguments that ``scan_options`` returns.
+    Parameters: scan: made with the arguments that ``scan_options`` returns. message_filter: conditions of the messages,
+    also of those in inner batches.
     """
     counter = GroupCounter(by)
     reasons: list[str] = []
     with collect_error(reasons):
-        count_scan(store, counter, scan, reasons)
+        count_scan(store, counter, scan, reasons, message_filter)
     return make_counts(by, counter, reasons)
 
 
