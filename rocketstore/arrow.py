@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import OneStream, export_stream
-from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.message_columns import Field, message_fields
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,5 +22,10 @@ def message_schema(columns: str | Iterable[str] | None = None) -> pyarrow.Schema
     ``raw_body``, ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``).
     Raises: ValueError for a name that there is not.
     """
-    stream = OneStream(export_stream(message_fields(columns).values(), ()))
+    return schema_of(message_fields(columns).values())
+
+
+def schema_of(fields: Iterable[Field]) -> pyarrow.Schema:
+    """Return the schema of a table with these fields."""
+    stream = OneStream(export_stream(fields, ()))
     return import_extra("pyarrow", "arrow").table(stream).schema

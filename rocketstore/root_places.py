@@ -125,6 +125,11 @@ class RootPlaces(Generic[AnyPath]):
         return self.root / SAVED_CUTS
 
     @property
+    def broker_identity(self) -> AnyPath:
+        """The cluster, name and id of a broker in controller mode. Source: BrokerMetadata."""
+        return self.root / "brokerIdentity"
+
+    @property
     def write_intent(self) -> AnyPath:
         """The intent of a write by Spark that is not committed."""
         return self.root / "rocketstore-intent.json"

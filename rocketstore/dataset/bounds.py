@@ -11,7 +11,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import join_tags
 from rocketstore.text_values import wrong_unit
 
-TEXTS = {"topic", "tags", "uniqKey", "keys"}
+TEXTS = {"broker", "topic", "tags", "uniqKey", "keys"}
 NUMBERS = {"queueId", "phyOffset", "storeTimestamp", "storeTimestampMs"}
 OPERATORS = {  # the operators of ``compare``, by their names in pyarrow and in polars
     "equal": "==",

@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError, text_of
 from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.message_columns import BATCH_NAMES
+from rocketstore.kernels.message_columns import BATCH_NAMES, Field, message_fields
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
@@ -28,6 +28,21 @@ from rocketstore.text_values import Time, datetime_or_none, ms_or_none
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
 THREADS = min(os.cpu_count() or 1, 8)  # each holds the messages of some 32 MiB of the log
+
+
+class BoundedReader(Protocol):
+    """Reads the messages of a dataset, of one store or of several."""
+
+    def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
+        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
+
+    def describe(self) -> str:
+        """Return a text about what is read, for a repr."""
+
+    def read(
+        self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = ...
+    ) -> Iterator[MessageBatch]:
+        """Yield all messages within the bounds. ``DatasetReader.read`` has the documentation."""
 
 
 class KeyedStore(Protocol):
@@ -134,6 +149,14 @@ class DatasetReader:
     store: KeyedStore
     conditions: Conditions = field(default_factory=Conditions)
     on_corrupt: Literal["raise", "skip"] = "raise"
+
+    def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
+        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
+        return message_fields(columns)
+
+    def describe(self) -> str:
+        """Return the first line of the repr of the store, without the table of topics."""
+        return repr(self.store).partition("\n")[0]
 
     def read(
         self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = ROWS_AT_ONCE

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from rocketstore.arrow import message_schema
+from rocketstore.arrow import schema_of
 from rocketstore.dataset.arrow_filter import FilterTree, read_filter
-from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, DatasetReader
+from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, BoundedReader
 from rocketstore.dataset.store_scanner import StoreScanner
-from rocketstore.kernels.message_columns import BATCH_NAMES
+from rocketstore.kernels.message_columns import batch_fields, batch_name
 from rocketstore.messages.message_batch import MessageBatch
 
 FEW_ROWS = 256  # in a batch, if a query needs fewer
@@ -48,11 +48,11 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
     would read the only child of the union, a file that cannot be read.
     """
 
-    def __init__(self, reader: DatasetReader, columns: Iterable[str] | None = None, filter: Any = None) -> None:
+    def __init__(self, reader: BoundedReader, columns: Iterable[str] | None = None, filter: Any = None) -> None:
         """Make a dataset. Parameters: columns: as for ``CommitLog.scan``. filter: an expression; None for all rows."""
         self._reader = reader
         self._filter = filter
-        schema = message_schema(columns)
+        schema = schema_of(reader.fields_of(columns).values())
         form = ds.IpcFileFormat()
         fragment = form.make_fragment(pa.PythonFile(NoFile(), mode="r"))
         super().__init__(schema, [ds.FileSystemDataset([fragment], schema, form)])
@@ -85,7 +85,7 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
                 threads, size = 1, min(most, max(rows, FEW_ROWS))
             return self._reader.read(tree.bounds, names, threads=threads, batch_size=size)
 
-        schema = message_schema(BATCH_NAMES[name] for name in names)
+        schema = schema_of(batch_fields(map(batch_name, names)).values())
         return StoreScanner(read, schema, self.schema.names if columns is None else columns, condition)
 
     def _joined(self, filter: Any) -> Any:
@@ -122,11 +122,11 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         for column in schema:
             if column.name not in self.schema.names or self.schema.field(column.name).type != column.type:
                 raise ValueError(f"schema: the column {column.name!r} of the type {column.type} is not in this dataset")
-        return StoreDataset(self._reader, [BATCH_NAMES[name] for name in schema.names], self._filter)
+        return StoreDataset(self._reader, [*map(batch_name, schema.names)], self._filter)
 
     @property
     def _columns(self) -> list[str]:
-        return [BATCH_NAMES[name] for name in self.schema.names]
+        return [*map(batch_name, self.schema.names)]
 
     def get_fragments(self, filter: Any = None) -> Iterator[Any]:
         """Raise ``io.UnsupportedOperation``, since a store has no files that Arrow can read."""
@@ -149,8 +149,7 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", where {self._filter}"
-        store = repr(self._reader.store).partition("\n")[0]  # without the table of topics
-        return f"<StoreDataset of {store}{condition}: {', '.join(self.schema.names)}>"
+        return f"<StoreDataset of {self._reader.describe()}{condition}: {', '.join(self.schema.names)}>"
 
 
 def in_memory(dataset: Any) -> Any:

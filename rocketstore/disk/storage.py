@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
 import re
@@ -49,6 +50,20 @@ def to_path(path: Any) -> StorePath:
 
 def is_remote(path: object) -> TypeGuard[RemotePath]:
     return isinstance(path, RemotePath)
+
+
+def find_matches(path: StorePath) -> list[StorePath] | None:
+    """Return the paths that match a pattern such as ``stores/*``, sorted; None for a path that is no pattern.
+
+    The path of an existing file or directory is no pattern, whatever its name is.
+    """
+    text = str(path)
+    signs = "*[" if text.startswith("http") else "*?["  # a URL may have a query
+    if not any(sign in text for sign in signs) or path.exists():
+        return None
+    if is_remote(path):
+        return [*path.find_matches()]
+    return [Path(match) for match in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207  # pathlib matches hidden names
 
 
 def local_path(path: Any) -> Path:

@@ -45,6 +45,9 @@ MESSAGE_FIELDS = {
     "store_timestamp_ms": Field("storeTimestampMs", "l"),
 }
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
+# The column that messages of several stores have too: the name of the store. Its name is the same in batch and table.
+BROKER = "broker"
+BROKER_FIELD = Field(BROKER, "u")
 ON_REQUEST = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
 
 
@@ -66,3 +69,30 @@ def message_fields(columns: str | Iterable[str] | None = None) -> dict[str, Fiel
     if not fields:
         raise ValueError("columns: a table needs at least one")
     return fields
+
+
+def message_fields_of_brokers(columns: str | Iterable[str] | None = None) -> dict[str, Field]:
+    """Return the fields of a table of messages of several stores. ``broker`` is the first, unless ``columns`` has it.
+
+    Parameters, raises: as ``message_fields``.
+    """
+    if columns is None:
+        return {BROKER: BROKER_FIELD, **message_fields()}
+    names = [columns] if isinstance(columns, str) else [*columns]
+    others = [name for name in names if name != BROKER]
+    fields = message_fields(others) if others or not names else {}
+    names = [BATCH_NAMES.get(name, name) for name in names]
+    return {
+        name: BROKER_FIELD if name == BROKER else fields[name]
+        for name in dict.fromkeys([*({BROKER} - {*names}), *names])
+    }
+
+
+def batch_fields(names: Iterable[str]) -> dict[str, Field]:
+    """Return the fields of the columns of a batch. Parameters: names: in a batch, which may be of several stores."""
+    return {name: BROKER_FIELD if name == BROKER else MESSAGE_FIELDS[name] for name in names}
+
+
+def batch_name(name: str) -> str:
+    """Return the name in a batch of a column of a table, which may be of messages of several stores."""
+    return BATCH_NAMES.get(name, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
@@ -46,7 +46,8 @@ class Message(MessageSlots):
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
     prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body cannot be
-    decoded, or None; properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id.
+    decoded, or None; properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id. broker, the
+    name of the store, if it was read from several stores.
     Source: MessageExt, MessageDecoder.decode.
 
     Examples:
@@ -55,6 +56,7 @@ class Message(MessageSlots):
     ('Orders', ['order-1'], 'paid', b'first')
     """
 
+    broker: str
     topic: str
     raw_body: bytes
     properties: dict[str, str]
@@ -221,8 +223,12 @@ class Message(MessageSlots):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were read as a dict, with the names and the order of tables.
 
-        A body that cannot be decoded is None, and "bodyError" has the reason.
+        A body that cannot be decoded is None, and "bodyError" has the reason. ``broker`` is the first, if it is known.
         """
+        broker = own_field(self, BROKER)
+        return self._read_fields() if broker is None else {BROKER: broker, **self._read_fields()}
+
+    def _read_fields(self) -> dict[str, Any]:
         present: dict[str, Any] = {}
         for name, field in message_fields().items():
             try:
@@ -244,8 +250,8 @@ class Message(MessageSlots):
         return datetime_or_none(self.born_timestamp)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether all fields that tables have are equal. A new message has its own born_timestamp."""
-        return self.to_dict() == other.to_dict() if isinstance(other, Message) else NotImplemented
+        """Return whether all fields of the record are equal. A new message has its own born_timestamp."""
+        return self._read_fields() == other._read_fields() if isinstance(other, Message) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # the fields of a message may change
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.columns import int64_column
-from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, batch_fields
 from rocketstore.kernels.message_slots import make_messages
 from rocketstore.kernels.record_columns import RecordColumns
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn, values_of
@@ -52,7 +52,7 @@ class MessageBatch(Previewed):
     ``data``, ``valid``, ``keys`` and ``values`` of a column are its NumPy arrays and inner columns.
 
     A body that cannot be decoded is None in ``batch.body``. The column ``body_error``, if it was requested, has the
-    reason. ``batch[i].body`` raises the error.
+    reason. ``batch[i].body`` raises the error. Messages of several stores also have the column ``broker``.
 
     Attributes: columns: dict of column by name. names: of the columns.
     Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
@@ -63,6 +63,7 @@ class MessageBatch(Previewed):
     (array([0, 1, 2]), b'order 0', ['paid', 'sent'])
     """
 
+    broker: StringColumn[str]
     topic: StringColumn[str]
     queue_id: NDArray[np.int32]
     queue_offset: NDArray[np.int64]
@@ -252,6 +253,13 @@ class MessageBatch(Previewed):
             )
         return MessageBatch(columns, self._length, self._stored, self._body_errors)
 
+    def with_broker(self, broker: str) -> MessageBatch:
+        """Return the batch with the column ``broker`` before the others, which has the same name in all rows."""
+        name = np.frombuffer(broker.encode("utf-8", "replace"), np.uint8)
+        offsets = np.arange(self._length + 1, dtype=np.int32) * len(name)
+        column: StringColumn[str] = StringColumn(offsets, np.tile(name, self._length))
+        return MessageBatch({BROKER: column, **self._columns}, self._length, self._stored, self._body_errors)
+
     def split(
         self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
     ) -> Iterator[MessageBatch]:
@@ -307,7 +315,7 @@ class MessageBatch(Previewed):
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export as an Arrow record batch, with the names of tables."""
-        fields = message_fields(self.columns)
+        fields = batch_fields(self.columns)
         return export_batch(fields.values(), list(self.columns.values()), self._length)
 
     def to_arrow(self) -> pyarrow.RecordBatch:

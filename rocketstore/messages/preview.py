@@ -9,7 +9,7 @@ from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.preview import Preview, ends_of
 
-SHOWN = ("store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys", "body")
+SHOWN = ("broker", "store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys", "body")
 
 
 def preview_messages(title: str, messages: Any, names: Sequence[str]) -> Preview:

@@ -30,6 +30,15 @@ class Rows(Previewed, ArrowStream, Generic[R]):
         self._rows = rows
         self._fields = fields
 
+    @property
+    def fields(self) -> Sequence[Field]:
+        """The columns of a table of the rows."""
+        return self._fields
+
+    def cells(self) -> Sequence[tuple[Any, ...]]:
+        """Return the rows as NamedTuples with the values of ``fields``."""
+        return self._rows
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -45,7 +54,7 @@ class Rows(Previewed, ArrowStream, Generic[R]):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export as an Arrow stream of one record batch. Its columns have the names and types of message tables."""
-        return export_rows(self._fields, list(self._rows))
+        return export_rows(self.fields, self.cells())
 
     def _preview(self) -> Preview:
         if not self._rows:

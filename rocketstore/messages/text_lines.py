@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rocketstore.kernels.message_columns import BATCH_NAMES
+from rocketstore.kernels.message_columns import batch_name
 from rocketstore.kernels.text_lines import TextLines, find_utf8
 from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
 from rocketstore.messages.bodies import body_error_column
@@ -36,7 +36,7 @@ def text_columns(batch: MessageBatch, names: Sequence[str]) -> dict[str, Any]:
     A column that the batch does not have is None.
     """
     errors = batch.find_body_errors()
-    found = {name: batch.columns.get(BATCH_NAMES[BASE64.get(name, name)]) for name in names}
+    found = {name: batch.columns.get(batch_name(BASE64.get(name, name))) for name in names}
     if errors and BODY_ERROR in found:
         found[BODY_ERROR] = body_error_column(errors, len(batch))
     body = batch.columns["body"] if "body" in found or "bodyBase64" in found else None

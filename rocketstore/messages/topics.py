@@ -7,6 +7,7 @@ import os
 LIGHT_QUEUE_PREFIX = "%LMQ%"  # of light queues, which dispatch/light_queues.py explains
 DEAD_LETTER_PREFIX, RETRY_PREFIX = "%DLQ%", "%RETRY%"  # before the name of a consumer group
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"  # of topics with the bookkeeping of popped messages
+BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"  # before the name of the broker
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TRACE_TOPIC, TRACE_PREFIX = "RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_"  # what clients note about their messages
 SYSTEM_TOPIC_PREFIXES = (LIGHT_QUEUE_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user creates

@@ -93,7 +93,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
 
     def __init__(
         self,
-        log: CommitLog,
+        log: CommitLog | None,
         phy_offsets: np.ndarray,
         offsets: np.ndarray,
         complete: np.ndarray,
@@ -101,7 +101,9 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         reasons: list[str],
         messages: MessageBatch | None = None,
     ) -> None:
-        """Parameters: messages: if they are read already. Those of tiered storage have the physical offset -1."""
+        """Parameters: log: None if they are of several stores. messages: if they are read already. Those of tiered
+        storage have the physical offset -1.
+        """
         self._log = log
         self.phy_offsets = phy_offsets
         self.offsets = offsets
@@ -117,6 +119,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
 
         Messages that have expired by then are removed from ``phy_offsets`` and ``offsets`` too.
         """
+        assert self._log is not None  # else they are read already
         messages, statuses = self._log.find_messages(self.phy_offsets)
         lost = np.flatnonzero(statuses)
         if len(lost):

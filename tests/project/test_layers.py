@@ -43,6 +43,7 @@ ROOMS = [  # each imports only itself and those before it
     "dataset",
     "sql",
     "store",
+    "brokers",
     "rebuild",
     "verify",
     "salvage",

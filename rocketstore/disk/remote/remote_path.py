@@ -35,6 +35,8 @@ class FileSystem(Protocol):
 
     def invalidate_cache(self, path: str, /) -> None: ...
 
+    def glob(self, path: str, /) -> list[str]: ...
+
     def ls(self, path: str, /, *, detail: bool) -> list[Entry]: ...
 
     def info(self, path: str, /) -> Entry: ...
@@ -127,6 +129,12 @@ class RemotePath:
         """Yield the paths in this directory whose names match a pattern."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+
+    def find_matches(self) -> list[RemotePath]:
+        """Return the paths that this path matches as a pattern, sorted. Raises: OSError."""
+        with self.named():
+            found: list[str] = sorted(self.fs.glob(self.path))
+        return [RemotePath(self.fs, path, self) for path in found]
 
     def hold_lists(self) -> AbstractContextManager[None]:
         """Use each list of this store's directories until the end of a ``with`` block."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 
 from rocketstore.extras import import_extra
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, Field
 from rocketstore.messages.rows import Rows
 from rocketstore.queue.queue_source import offset_range, read_units_between
 from rocketstore.sql.statement import SqlTable
@@ -24,9 +24,10 @@ UNITS = 1 << 20  # read at once
 # `body_text` is null if the body is not UTF-8. `body_json` is null if the text is not JSON.
 MESSAGES = """SELECT *, TRY(decode(body)) AS body_text,
 CASE WHEN json_valid(TRY(decode(body))) THEN CAST(TRY(decode(body)) AS JSON) END AS body_json FROM rows_of_messages"""
-TOPICS = """SELECT topic, count(*) AS queues, sum(messages)::BIGINT AS messages FROM rows_of_topics GROUP BY topic"""
-GROUPS = """SELECT "group", count(DISTINCT topic) AS topics, count(*) AS queues, sum(lag)::BIGINT AS lag,
-min(oldestTimestamp) AS oldestTimestamp FROM lag GROUP BY "group\""""
+TOPICS = """SELECT {broker}topic, count(*) AS queues, sum(messages)::BIGINT AS messages FROM rows_of_topics
+GROUP BY {broker}topic"""
+GROUPS = """SELECT {broker}"group", count(DISTINCT topic) AS topics, count(*) AS queues, sum(lag)::BIGINT AS lag,
+min(oldestTimestamp) AS oldestTimestamp FROM lag GROUP BY {broker}"group\""""
 SPAN_FIELDS = (MESSAGE_FIELDS["topic"], MESSAGE_FIELDS["queue_id"], Field("messages", "l"))
 INDEX_FIELDS = (
     Field("path", "u"), Field("items", "l"), Field("capacity", "l"), Field("slots", "l"),
@@ -35,13 +36,19 @@ INDEX_FIELDS = (
 )  # fmt: skip
 
 
-def tables_of_store(store: ReadableStore, on_corrupt: OnCorrupt = "raise") -> dict[str, SqlTable]:
-    """Return the tables of an open store. Parameters: on_corrupt: as for ``MessageStore.dataset``."""
+def tables_of_store(
+    store: ReadableStore, on_corrupt: OnCorrupt = "raise", *, has_broker: bool = False
+) -> dict[str, SqlTable]:
+    """Return the tables of an open store.
+
+    Parameters: on_corrupt: as for ``MessageStore.dataset``. has_broker: whether the caller adds a column ``broker``.
+    """
+    broker = f"{BROKER}, " if has_broker else ""
     return {
         "messages": SqlTable(lambda: store.dataset(on_corrupt=on_corrupt), MESSAGES),
         "queues": SqlTable(lambda: read_units(store)),
-        "topics": SqlTable(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS),
-        "groups": SqlTable(None, GROUPS, ("lag",)),
+        "topics": SqlTable(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS.format(broker=broker)),
+        "groups": SqlTable(None, GROUPS.format(broker=broker), ("lag",)),
         "lag": SqlTable(store.consumer_lag),
         "index_files": SqlTable(lambda: Rows([*find_index_files(store)], INDEX_FIELDS)),
         "pending": SqlTable(store.pending),

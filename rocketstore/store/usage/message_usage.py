@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,7 @@ from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.rows import Rows, export_rows
+from rocketstore.messages.rows import Rows
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.preview import Preview, first_of
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -136,13 +137,15 @@ class MessageUsage(Rows[GroupUsage]):
             share=sum(group.share for group in self),
         )
 
-    def cells(self) -> list[tuple[Any, ...]]:
-        """Return the values of each group in the columns of the grouping."""
-        return [tuple(getattr(group, name) for name in COLUMNS[self.by]) for group in self]
+    @property
+    def fields(self) -> Sequence[Field]:
+        """The columns of the grouping."""
+        return [FIELDS[name] for name in COLUMNS[self.by]]
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export as an Arrow stream of one record batch."""
-        return export_rows([FIELDS[name] for name in COLUMNS[self.by]], self.cells())
+    def cells(self) -> Sequence[tuple[Any, ...]]:
+        """Return the values of each group in the columns of the grouping."""
+        row = row_type(self.by)
+        return [row(*(getattr(group, name) for name in COLUMNS[self.by])) for group in self]
 
     def _preview(self) -> Preview:
         rows = [None if row is None else self.cells()[row] for row in first_of(range(len(self)))]
@@ -150,6 +153,13 @@ class MessageUsage(Rows[GroupUsage]):
             f"MessageUsage: {format_count(len(self), 'row')} by {self.by}, {describe_source(is_exact=self.is_exact)}"
         )
         return Preview(title, COLUMNS[self.by], rows, [*self.notes, *self.reasons])
+
+
+@functools.cache
+def row_type(by: str) -> Any:
+    """Return the NamedTuple of the columns of a grouping."""
+    make_type: Any = namedtuple
+    return make_type(GroupUsage.__name__, COLUMNS[by])
 
 
 def describe_source(*, is_exact: bool) -> str:

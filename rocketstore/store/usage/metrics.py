@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rocketstore.kernels.message_columns import Field
+from rocketstore.kernels.message_columns import BROKER, Field
 from rocketstore.made_by import made_by
 from rocketstore.messages.rows import Rows
 from rocketstore.store.overview.lag import find_lags
@@ -103,6 +103,29 @@ def read_metrics(store: ReadableStore) -> Metrics:
                 samples[name].append(Sample(PREFIX + name, labels_of(labels), float(value)))
     samples["read_problems"].append(Sample(f"{PREFIX}read_problems", "", float(len(reasons))))
     return Metrics([sample for found in samples.values() for sample in found], reasons)
+
+
+def join_metrics(parts: Mapping[str, Metrics], problems: Sequence[str]) -> Metrics:
+    """Return the numbers of several stores, each with the label ``broker`` before the others.
+
+    Parameters: parts: by the name of the broker. problems: why the numbers of other stores are missing; ``broker`` is
+    empty in their number.
+    """
+    samples = [
+        sample._replace(labels=with_label(sample.labels, labels_of({BROKER: broker})))
+        for broker, part in parts.items()
+        for sample in part
+    ]
+    if problems:
+        samples.append(Sample(f"{PREFIX}read_problems", labels_of({BROKER: ""}), float(len(problems))))
+    order = {PREFIX + name: place for place, name in enumerate(HELP)}
+    samples.sort(key=lambda sample: order[sample.name])  # a gauge has all its samples together
+    return Metrics(samples, [*problems, *(reason for part in parts.values() for reason in part.reasons)])
+
+
+def with_label(labels: str, first: str) -> str:
+    """Return labels with another one before them. Parameters: first: of one label at least."""
+    return f"{first[:-1]},{labels[1:]}" if labels else first
 
 
 Number = tuple[str, Mapping[str, object], float]

@@ -1,0 +1,68 @@
+"""BrokerReader: the messages of several stores within bounds, for a dataset."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from rocketstore.brokers.broker_scan import raise_first
+from rocketstore.brokers.find_stores import FAILURES
+from rocketstore.dataset.bounds import Bounds
+from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, DatasetReader
+from rocketstore.errors import text_of
+from rocketstore.kernels.message_columns import BROKER, Field, batch_name, message_fields_of_brokers
+from rocketstore.log.scan import first_messages
+from rocketstore.messages.message_batch import MessageBatch
+
+ANY_COLUMN = "phyOffset"  # is read if a query needs no column of a message
+
+
+@dataclass(frozen=True)
+class BrokerReader:
+    """Reads the messages of several stores within bounds, store after store.
+
+    Attributes: readers: of each store by the name of its broker. limit: the largest number of messages; None for all.
+    skips: whether a store that cannot be read is left out, with a warning; else its error is raised after the messages
+    of the others.
+    """
+
+    readers: Mapping[str, DatasetReader]
+    limit: int | None
+    skips: bool
+
+    def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
+        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
+        return message_fields_of_brokers(columns)
+
+    def describe(self) -> str:
+        """Return the names of the brokers."""
+        return ", ".join(self.readers)
+
+    def read(
+        self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = ROWS_AT_ONCE
+    ) -> Iterator[MessageBatch]:
+        """Yield all messages within the bounds, and perhaps others. ``DatasetReader.read`` describes the parameters."""
+        batches = self._read_stores(bounds, [*names], threads, batch_size)
+        with closing(batches):
+            yield from batches if self.limit is None else first_messages(batches, self.limit)
+
+    def _read_stores(self, bounds: Bounds, names: list[str], threads: int, batch_size: int) -> Generator[MessageBatch]:
+        wanted = None if self.limit is not None else bounds.get(BROKER)  # bounds must not choose the first messages
+        of_messages = {name: values for name, values in bounds.items() if name != BROKER}
+        own = [name for name in names if name != BROKER] or [ANY_COLUMN]
+        shown = [*map(batch_name, names)]
+        errors: list[Exception] = []
+        for broker, reader in self.readers.items():
+            if wanted is not None and broker not in wanted:
+                continue
+            try:
+                for batch in reader.read(of_messages, own, threads=threads, batch_size=batch_size):
+                    yield batch.with_broker(broker).select(shown)
+            except FAILURES as error:
+                errors.append(error)
+                if self.skips:
+                    warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
+        if not self.skips:
+            raise_first(errors)
