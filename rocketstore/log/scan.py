@@ -54,6 +54,19 @@ class ReadPlan(NamedTuple):
     gaps: Sequence[tuple[int, int]]
     why: str
 
+    def within(self, begin: int, end: int) -> ReadPlan:
+        """Return the plan for a part of the range, from ``begin`` to before ``end``, physical offsets."""
+        records = None if self.records is None else self.records.between(begin, end)
+        gaps = [(max(start, begin), min(stop, end)) for start, stop in self.gaps if start < end and begin < stop]
+        return ReadPlan(records, gaps, self.why)
+
+    def find_end(self, end: int) -> int:
+        """Return where the last bytes end that are read of a range that ends at ``end``."""
+        if self.records is None:
+            return end
+        ends = [stop for _, stop in self.gaps[-1:]] + ([self.records.end] if self.records else [])
+        return max(ends, default=0)
+
 
 Planner = Callable[[int, int, int | None], ReadPlan]
 

@@ -511,13 +511,21 @@ class MessageStore(Previewed, Closable):
 
     def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
         """Let a scan of topics read only the records to which the queues lead, where that is faster and complete."""
+        planner = self.find_record_planner(conditions)
+        return scan if planner is None else scan.planned_by(planner)
+
+    def find_record_planner(self, conditions: Mapping[str, Any]) -> RecordPlanner | None:
+        """Return a planner for scans of the commit log with these conditions; None if they read the complete log.
+
+        Parameters: conditions: as for ``scan_log``.
+        """
         topics, queue_ids = text_list(conditions.get("topic"), "topic"), integer_list(conditions.get("queue_ids"))
         reads_all = conditions.get("plan", "auto") == "scan" or conditions.get("verify_crc", False)
         is_plain = self.mode == "r" and not (self.leftovers or self.reads_other_logs or is_remote(self.path))
         if topics is None or reads_all or not is_plain:
-            return scan
+            return None
         tags = split_tags(conditions.get("tag"))
-        return scan.planned_by(RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids, tags))
+        return RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids, tags)
 
     @property
     def reads_other_logs(self) -> bool:

@@ -96,6 +96,7 @@ def register(spark: SparkSession) -> None:
     | maxBatchBytes | the largest size of a batch of more than one row | 16m | 4m |
     | brokerName | the value of column brokerName | null | broker-a |
     | pushdown | true or false: accept filters from Spark | false | true |
+    | plan | auto, or scan (batch queries only): always read the complete log | auto | scan |
     | maxBytesPerTrigger | size of the log in a batch of a stream | all | 1g |
     | maxOffsetsPerTrigger | messages in a batch of a stream | all | 100000 |
     | maxFilesPerTrigger | files of the log in a batch of a stream | all | 1 |

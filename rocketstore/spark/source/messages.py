@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,8 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.log.log_chunk import LogChunk
-from rocketstore.log.scan import RowChoice, Scan, Skipped
+from rocketstore.log.scan import ReadPlan, RowChoice, Scan, Skipped
+from rocketstore.logger import logger
 from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import MAX_BATCH
@@ -55,6 +55,7 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import wrong_unit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_PLANNED = 1 << 22  # records that are read one by one: 20 bytes of each are sent to tasks
 NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
 LOG_APPEND_TIME = 1  # the value of Kafka's timestampType
 COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
@@ -67,12 +68,14 @@ class LogPart(InputPartition):  # type: ignore[misc]
 
     Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
     offset of a stream contains. They replace the options of the user. rows: the choice of messages; None for all.
+    plan: how the ranges are read; None if they are read completely.
     """
 
     ranges: list[Range]
     log: LogChunk
     starting: dict[str, Any] = field(default_factory=dict)
     rows: RowChoice | None = None
+    plan: ReadPlan | None = None
 
 
 @dataclass
@@ -93,10 +96,10 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
             rows = choose_rows_of_log(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
-            parts = [replace(part_of(store.commit_log, ranges), rows=rows) for ranges in self.plan(store)]
+            parts = [replace(part, rows=rows) for part in self.plan(store)]
             return [*parts, *plan_other_logs(store, self.options)]
 
-    def plan(self, store: MessageStore) -> list[list[Range]]:
+    def plan(self, store: MessageStore) -> list[LogPart]:
         options, log = self.options, store.commit_log
         end = find_committed_end(store, again=True)
         begin = begin_of(store, options, end)
@@ -104,10 +107,12 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
             end = min(end, options.ending_phy_offset)
         found = find_keys(store, options, begin, end)
         if found is not None:
-            return [found] if found else []
+            return [part_of(log, found)] if found else []
         # self.given does not have the times of filters. Skipping files assumes that clocks are almost right, but the
         # answer of a filter must be exact.
-        return [[part] for part in parts_of(log, self.given, begin, end)]
+        parts = [part_of(log, [part]) for part in parts_of(log, self.given, begin, end)]
+        plan = plan_by_queues(store, options, begin, end)
+        return parts if plan is None else planned_parts(parts, plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
@@ -146,6 +151,34 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
         if isinstance(condition, EqualTo | LessThan | LessThanOrEqual):
             options = replace(options, ending_timestamp=min(end, at) + 1)
     return options
+
+
+# ---- rare topics -----------------------------------------------------------------------------------------
+
+
+def plan_by_queues(store: MessageStore, options: ReadOptions, begin: int, end: int) -> ReadPlan | None:
+    """Plan to read only the records to which the queues of the topics lead. None if the range is read completely.
+
+    In mode PERMISSIVE it is: the damage in records of other topics gives rows too.
+    """
+    reads_all = options.plan == "scan" or options.mode == "PERMISSIVE"
+    given = {"verify_crc": options.verify_crc, "plan": "scan" if reads_all else "auto"}
+    planner = store.find_record_planner(conditions(options) | given)
+    plan = None if planner is None or begin >= end else planner(begin, end, None)
+    if plan is None or plan.records is None or len(plan.records) > MAX_PLANNED:
+        return None
+    logger.info("%s: %s; option plan=scan reads the complete log", options.path, plan.why)
+    return plan
+
+
+def planned_parts(parts: list[LogPart], plan: ReadPlan) -> list[LogPart]:
+    """Return the parts of which a plan reads something, each with its part of the plan."""
+    found = []
+    for part in parts:
+        own = plan.within(part.log.begin, part.log.end)
+        if own.records or own.gaps:
+            found.append(replace(part, plan=own))
+    return found
 
 
 # ---- keys ------------------------------------------------------------------------------------------------
@@ -224,10 +257,17 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         options = replace(options, **part.starting)
         with part.log.open_part() as log:
             row_filter = RowFilter(options, log)
-            adapt = methodcaller("with_rows", part.rows)
+            adapt = functools.partial(adapt_to_part, part)
             for begin, end in part.ranges:
-                yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, adapt)
+                stop = end if part.plan is None else part.plan.find_end(end)
+                yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, adapt, stop)
     bad_bodies.warn()
+
+
+def adapt_to_part(part: LogPart, scan: Scan) -> Scan:
+    """Return a scan that chooses and reads messages as the part of a task says."""
+    scan, plan = scan.with_rows(part.rows), part.plan
+    return scan if plan is None else scan.planned_by(lambda begin, end, limit: plan.within(begin, end))
 
 
 def read_range(
@@ -239,7 +279,9 @@ def read_range(
     end: int,
     bad_bodies: BadBodies,
     adapt: Callable[[Scan], Scan],
+    stop: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
+    """Read a range. Parameters: stop: where the last bytes end that the scan reads of it; None for ``end``."""
     scan = adapt(new_scan(log, options, table, row_filter, begin, end))
     reported = 0
     try:
@@ -258,7 +300,7 @@ def read_range(
         raise wrong_split(options, end)
     if scan.has_expired:
         report_loss(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
-    elif scan.position < end:
+    elif scan.position < (end if stop is None else stop):
         problem = f"the log ends at {scan.position}, before the planned end {end}"
         report_loss(options, f"{problem}: the log was cut, or this machine does not see its newest bytes yet")
 

@@ -240,6 +240,7 @@ class ReadOptions:
     compacted: bool = option(boolean, False)
     broker_name: str | None = option(str)
     pushdown: bool = option(boolean, False)
+    plan: str = option(choice("auto", "scan"), "auto")
     max_hash_slot_num: int | None = option(positive)
     max_index_num: int | None = option(positive)
 
@@ -330,7 +331,7 @@ OF_TABLES = {
     "offsets": OF_ALL_TABLES | OF_QUEUES | OF_OTHER_LOGS | {"leftovers"},
 }
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
-OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}
+OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset", "plan"}
 EXCLUSIVE = (
     ("assign", "subscribe", "subscribePattern"),
     ("assign", "queueIds"),
