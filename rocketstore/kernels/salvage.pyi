@@ -33,6 +33,7 @@ def copy_records(
     room: int,
     positions: NDArray[np.int64],
     queue_offsets: NDArray[np.int64],
+    prepared_offsets: NDArray[np.int64],
     row: int,
     moves: NDArray[np.int64],
 ) -> tuple[int, int, int, int, int]: ...

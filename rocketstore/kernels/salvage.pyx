@@ -52,6 +52,7 @@ import numpy as np
 cdef enum:
     STEP = 32 << 20  # bytes between two checks for signals
     LEAST_BLANK = 8
+    PREPARED_OFFSET = 4  # of preparedTransactionOffset, behind reconsumeTimes
     MAX_NAME = 255  # bytes of the name of a directory
     NAME_TOO_BAD = 64  # statuses of this module, after those of record.pxd
     RECORD_INSIDE = 65
@@ -392,13 +393,15 @@ cdef bint is_name(const Slice *topic) noexcept nogil:
 
 
 def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out, int64_t room,
-                 const int64_t[::1] positions, const int64_t[::1] queue_offsets, Py_ssize_t row, int64_t[:, ::1] moves):
+                 const int64_t[::1] positions, const int64_t[::1] queue_offsets,
+                 const int64_t[::1] prepared_offsets, Py_ssize_t row, int64_t[:, ::1] moves):
     """Copy records that follow each other to other offsets, without heads of entries, and correct their CRC properties.
 
     Parameters: pos, stop: the positions of the records in the source. phy_offset: the new offset of the first record.
-    room: bytes left in the target file. positions, queue_offsets: int64[n]: the positions in the source of records, in
-    order, and their new queue offsets; -1 keeps the old queue offset. row: the first row that is not done. moves:
-    int64[m, 2], filled: the position in the source of each copied record, and its new offset minus this position.
+    room: bytes left in the target file. positions, queue_offsets, prepared_offsets: int64[n]: the positions in the
+    source of records, in order, their new queue offsets, and their new prepared transaction offsets; -1 keeps the old
+    offset. row: the first row that is not done. moves: int64[m, 2], filled: the position in the source of each copied
+    record, and its new offset minus this position.
     Returns: (count, pos, size, last, row): how many records were copied; the position where the copy stopped, since
     ``out``, ``moves`` or the file is full; the bytes in ``out``, or if the copy stopped where it began, the bytes that
     the next record needs; the position of the last record in ``out``; the next row.
@@ -408,8 +411,8 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     cdef int status = RECORD_OK
     cdef int64_t size = 0, last = 0, count = 0, n_rows = positions.shape[0], most = moves.shape[0], begin = pos, head
     cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
-    if queue_offsets.shape[0] != n_rows or not 0 <= pos <= stop <= source.size:
-        raise ValueError("positions and queue_offsets differ in length, or these are not in the source")
+    if not queue_offsets.shape[0] == prepared_offsets.shape[0] == n_rows or not 0 <= pos <= stop <= source.size:
+        raise ValueError("positions and offsets differ in length, or these are not in the source")
     if most < 1 or moves.shape[1] != 2:
         raise ValueError(f"moves has the shape {most}, {moves.shape[1]}")
     source.check_file_size()
@@ -431,6 +434,9 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
                 if row < n_rows and positions[row] == pos:
                     if queue_offsets[row] >= 0:
                         rs_store_be64(&out[size + QUEUE_OFFSET], <int64_t>queue_offsets[row])
+                    if prepared_offsets[row] >= 0:
+                        rs_store_be64(&out[size + record.after_hosts + PREPARED_OFFSET],
+                                      <int64_t>prepared_offsets[row])
                     row += 1
                 if has_crc_property(&record):
                     write_crc(&out[size], record.size)

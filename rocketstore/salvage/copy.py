@@ -49,14 +49,38 @@ class LogCopy:
         self.fd = -1
 
     def copy(
-        self, source: Buffer, begin: int, end: int, base: int, places: np.ndarray, queue_offsets: np.ndarray
+        self,
+        source: Buffer,
+        begin: int,
+        end: int,
+        base: int,
+        places: np.ndarray,
+        queue_offsets: np.ndarray,
+        prepared_offsets: np.ndarray | None = None,
     ) -> int:
-        """Append the records between two physical offsets of the old log. Return how many."""
+        """Append the records between two physical offsets of the old log. Return how many.
+
+        Parameters: base: physical offset of the first byte of ``source``. places: positions in ``source`` of records
+        that change, in order, int64[n]. queue_offsets, prepared_offsets: their new queue offsets, and new prepared
+        transaction offsets; -1 keeps an offset. None: all prepared transaction offsets are kept.
+        """
+        if prepared_offsets is None:
+            prepared_offsets = np.full(len(places), -1, np.int64)
         pos, stop, row, records = begin - base, end - base, 0, 0
         while pos < stop:
             room, moves = self.size - self.phy_offset % self.size, np.empty((MAX_RECORDS, 2), np.int64)
             count, following, size, last, row = copy_records(
-                source, pos, stop, self.phy_offset, self.buffer, room, places, queue_offsets, row, moves
+                source,
+                pos,
+                stop,
+                self.phy_offset,
+                self.buffer,
+                room,
+                places,
+                queue_offsets,
+                prepared_offsets,
+                row,
+                moves,
             )
             if following == pos:
                 self.make_room(size, room)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
-import shlex
-import shutil
 import stat
 import tempfile
 import warnings
@@ -21,7 +18,7 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.descriptors import require_descriptors_to_write
-from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
+from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.topic_lives import DeletedTopics, KnownTopics, TopicLives
@@ -42,6 +39,7 @@ from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
 from rocketstore.salvage.lost_messages import count_lost_messages
+from rocketstore.salvage.new_root import is_part_of_store, new_root, require_free_root, require_outside
 from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
@@ -207,7 +205,8 @@ def salvage(
     survey = begin_entry("salvage", root, config)
     paths = _log_files(survey)
     if new is not None:
-        _check_out(root, paths, new)
+        require_outside(new, [root, *(path.parent for path in paths)])
+        require_free_root(new, WORK, is_part_of_store)
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, WORK))
@@ -222,26 +221,9 @@ def _salvage_into(
     survey: Survey, paths: list[Path], new: Path, progress: Progress | None, *, deleted: bool
 ) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
-    existed = new.is_dir()
-    try:
-        make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
-        make_directory(new / WORK)
-        report = _Salvage(survey, paths, new, progress, deleted=deleted).run()
-        places, work = StorePlaces.of(new), StorePlaces.of(new / WORK)
-        made = sorted(work.root.iterdir(), key=lambda path: (path != work.abort, path == work.default_log))
-        for child in made:  # killed here, it leaves no log, or `abort` beside it
-            child.rename(new / child.name)
-        work.root.rmdir()
-        sync_path(new)
-        places.abort.unlink()
-        sync_path(new)
-        return report
-    except BaseException:
-        for child in new.iterdir() if new.is_dir() else ():
-            shutil.rmtree(child) if child.is_dir() else child.unlink()
-        if new.is_dir() and not existed:
-            new.rmdir()
-        raise
+    mode = stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777
+    with new_root(new, WORK, mode):
+        return _Salvage(survey, paths, new, progress, deleted=deleted).run()
 
 
 def _log_files(survey: Survey) -> list[Path]:
@@ -252,19 +234,6 @@ def _log_files(survey: Survey) -> list[Path]:
     directories = [*map(local_path, list_log_directories(places, survey.settings))] or [places.root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)
-
-
-def _check_out(root: Path, paths: list[Path], out: Path) -> None:
-    real = out.resolve()
-    for directory in {root.resolve(), *(path.resolve().parent for path in paths)}:
-        if real == directory or directory in real.parents:
-            raise ValueError(f"{out} is inside {directory}, which must not change: give a directory elsewhere")
-    if out.exists() and any(out.iterdir()):
-        reason = os.strerror(errno.ENOTEMPTY)
-        if (out / WORK).is_dir():
-            remove = f"rm -r {shlex.quote(str(out))}"
-            reason += f": a salvage was killed here. Remove what it wrote ({remove}), and repeat it"
-        raise FileExistsError(errno.ENOTEMPTY, reason, str(out))
 
 
 class _Salvage:

@@ -56,10 +56,20 @@ def test_an_index_without_tags_is_one_line_whatever_its_number_of_files():
     assert_one_line(result, "index files lack entries of tags", "rocketstore cat", "--tag TagA")
 
 
-def test_a_killed_salvage_says_what_to_remove(tmp_path):
+def test_a_killed_salvage_is_run_again(tmp_path):
+    (tmp_path / "new" / "rocketstore-salvage" / "commitlog").mkdir(parents=True)
+    (tmp_path / "new" / "config").mkdir()
+    assert run("salvage", golden(BASIC), "--out", tmp_path / "new").exit_code == 0
+    assert run("verify", tmp_path / "new").exit_code == 0
+    assert not (tmp_path / "new" / "rocketstore-salvage").exists()
+
+
+@pytest.mark.parametrize("name", ["lock", "notes.txt"])
+def test_salvage_removes_no_files_of_others(tmp_path, name):
     (tmp_path / "new" / "rocketstore-salvage").mkdir(parents=True)
-    result = run("salvage", golden(BASIC), "--out", tmp_path / "new")
-    assert_one_line(result, f"a salvage was killed here. Remove what it wrote (rm -r {tmp_path / 'new'})")
+    (tmp_path / "new" / name).write_text("")
+    assert_one_line(run("salvage", golden(BASIC), "--out", tmp_path / "new"), "not empty")
+    assert (tmp_path / "new" / name).exists()
 
 
 def test_a_running_broker_is_stopped_by_the_command_in_the_error(tmp_path):

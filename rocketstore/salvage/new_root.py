@@ -1,0 +1,85 @@
+"""The root of a new store: written in a directory inside it, which marks an unfinished root."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rocketstore.disk.durable import make_directory, make_root, sync_path
+from rocketstore.survey.places import LocalPlaces, StorePlaces
+
+
+def require_outside(new: Path, directories: Iterable[Path]) -> None:
+    """Raise ValueError if a new directory is, or is inside, a directory that must not change."""
+    real = new.resolve()
+    for directory in sorted({directory.resolve() for directory in directories}):
+        if real == directory or directory in real.parents:
+            raise ValueError(f"{new} is inside {directory}, which must not change: give a directory elsewhere")
+
+
+def require_free_root(new: Path, work: str, is_ours: Callable[[Path], bool]) -> list[Path]:
+    """Return the entries that a killed call left in a new directory. None is left if the directory is missing.
+
+    Parameters: work: the name of the directory that marks an unfinished root. is_ours: returns whether the killed call
+    can have made another entry of the directory.
+    Raises: FileExistsError if the directory has other entries; OSError.
+    """
+    entries = list(new.iterdir()) if new.is_dir() else []
+    is_unfinished = (new / work).is_dir() and all(entry.name == work or is_ours(entry) for entry in entries)
+    if (entries and not is_unfinished) or (new.exists() and not new.is_dir()):
+        reason = "give a directory that is empty, or does not exist"
+        raise FileExistsError(errno.ENOTEMPTY, f"{os.strerror(errno.ENOTEMPTY)}: {reason}", str(new))
+    return sorted(entries, key=lambda entry: entry.name == work)
+
+
+def is_part_of_store(entry: Path) -> bool:
+    """Return whether a new store may have an entry of its root. No writer has opened a new store: it has no lock."""
+    places = StorePlaces.of(entry.parent)
+    parts = {*places.queue_parts, places.default_log, places.index, places.config, places.checkpoint, places.abort}
+    parts |= {places.timer_log, places.compaction, places.pop_database}
+    return not places.lock.exists() and (entry in parts or entry.name.startswith(places.timer_wheel.name))
+
+
+@contextlib.contextmanager
+def new_root(new: Path, work: str, mode: int = 0o777) -> Iterator[LocalPlaces]:
+    """Make the root of a store. Yield the places in a directory inside it, in which a ``with`` block writes the store.
+
+    At the end of the block, its parts are moved to the root, and the directory is removed. A killed process leaves the
+    directory. The next call knows the unfinished root by it, and begins anew. After an error the root is empty, or
+    missing if it was missing.
+
+    Parameters: mode: permissions of the root, less the umask. Raises: FileExistsError for a root with other entries.
+    """
+    for entry in require_free_root(new, work, is_part_of_store):
+        remove(entry)
+    existed = new.is_dir()
+    try:
+        make_root(new, mode)
+        make_directory(new / work)
+        places = StorePlaces.of(new / work)
+        yield places
+        made = sorted(places.root.iterdir(), key=lambda path: (path != places.abort, path == places.default_log))
+        for child in made:  # killed here, it leaves no log, or `abort` beside it
+            child.rename(new / child.name)
+        sync_path(new)
+        StorePlaces.of(new).abort.unlink(missing_ok=True)
+        places.root.rmdir()
+        sync_path(new)
+    except BaseException:
+        for child in new.iterdir() if new.is_dir() else ():
+            remove(child)
+        if new.is_dir() and not existed:
+            new.rmdir()
+        raise
+
+
+def remove(entry: Path) -> None:
+    """Remove a file, a link, or a directory with all that is in it."""
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
