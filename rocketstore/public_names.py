@@ -12,6 +12,9 @@ from rocketstore.compare.differences import Difference as Difference
 from rocketstore.compare.differences import DiffReport as DiffReport
 from rocketstore.compare.differences import LogRange as LogRange
 from rocketstore.config import StoreConfig as StoreConfig
+from rocketstore.convert.convert import convert as convert
+from rocketstore.convert.convert_report import ConvertReport as ConvertReport
+from rocketstore.convert.stale_ids import StaleId as StaleId
 from rocketstore.disk.mapped_file import MappedFile as MappedFile
 from rocketstore.disk.mapped_file import SelectMappedBufferResult as SelectMappedBufferResult
 from rocketstore.disk.remote.remote_path import RemotePath as RemotePath

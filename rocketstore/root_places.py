@@ -130,6 +130,11 @@ class RootPlaces(Generic[AnyPath]):
         return self.root / "brokerIdentity"
 
     @property
+    def epoch_file(self) -> AnyPath:
+        """Where the epochs of a broker with a controller begin in the log. Source: EpochFileCache."""
+        return self.root / "epochFileCheckpoint"
+
+    @property
     def write_intent(self) -> AnyPath:
         """The intent of a write by Spark that is not committed."""
         return self.root / "rocketstore-intent.json"

@@ -48,6 +48,7 @@ COMMANDS = {  # name: text, in the order of --help
     "recover": "Make a store sound after a crash.",
     "rebuild": "Build queues and index from the log alone.",
     "salvage": "Copy the sound messages of damaged files into a new store.",
+    "convert": "Write a store anew with other sizes, in plain files, or for another release.",
     "config": "Check and repair the broker's configuration.",
 }
 

@@ -292,8 +292,13 @@ def convert_text(parse: Callable[[str], int]) -> Callable[[click.Context, click.
     return callback
 
 
-def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[Command], Command]:
-    """Return an option for a number of bytes from ``least`` to ``most``, such as 4096, 64M or 2G."""
+def size_option(
+    name: str, least: int, most: int, *, field: str | None = None, **settings: Any
+) -> Callable[[Command], Command]:
+    """Return an option for a number of bytes from ``least`` to ``most``, such as 4096, 64M or 2G.
+
+    Parameters: field: the name by which the command gets it; None for that of the option.
+    """
 
     def parse(text: str) -> int:
         size = parse_size(text)
@@ -301,7 +306,28 @@ def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[
             raise ValueError(f"{text} is not from {least} to {most} bytes")
         return size
 
-    return click.option(name, metavar="SIZE", callback=convert_text(parse), **settings)
+    names = [name] if field is None else [name, field]
+    return click.option(*names, metavar="SIZE", callback=convert_text(parse), **settings)
+
+
+def new_size_options(command: Command) -> Command:
+    """Add options for the sizes of the files of a new store. The command gets them as fields of StoreConfig."""
+
+    def size(name: str, field: str, meaning: str) -> Callable[[Command], Command]:
+        return size_option(name, 1, INT_MAX, field=field, help=f"{meaning}  [default: that of STORE]")
+
+    def count(name: str, field: str, least: int, meaning: str) -> Callable[[Command], Command]:
+        return click.option(name, field, type=number(least, INT_MAX), help=f"{meaning}  [default: that of STORE]")
+
+    return with_all(
+        command,
+        size("--log-file-size", "mapped_file_size_commit_log", "New size of the log's files."),
+        size("--queue-file-size", "mapped_file_size_consume_queue", "New size of the files of queues."),
+        size("--batch-file-size", "mapper_file_size_batch_consume_queue", "New size of the files of batch queues."),
+        size("--ext-file-size", "mapped_file_size_consume_queue_ext", "New size of the ext files of queues."),
+        count("--new-slots", "max_hash_slot_num", 1, "New maxHashSlotNum of index files."),
+        count("--new-items", "max_index_num", 2, "New maxIndexNum of index files."),
+    )
 
 
 def parse_store_time(text: str) -> int:

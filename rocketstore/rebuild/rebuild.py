@@ -23,8 +23,8 @@ from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_chunks import RequestChunks
-from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives
-from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.dispatch.topic_lives import DeletedTopics, KnownTopics, TopicLives
+from rocketstore.errors import StoreError
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
@@ -55,11 +55,10 @@ from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open
 from rocketstore.recovery.unreadable import count_unreadable
 from rocketstore.state.config_values import TOPICS, TopicConfig
 from rocketstore.state.json_tables import batch_topics
-from rocketstore.state.lock_file import is_held
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
-from rocketstore.survey.requirements import begin_entry, locked
+from rocketstore.survey.requirements import a_stopped_store, begin_entry, locked
 from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, suppose_sizes, with_default_sizes
 from rocketstore.survey.survey import Survey, survey_store
 from rocketstore.text_values import find_time_zone
@@ -173,14 +172,25 @@ def staging_of(root: AnyPath) -> AnyPath:
     return root / STAGING
 
 
+class CopiedFrom(NamedTuple):
+    """What the files of a store say, if its log was copied without its queues to another place and is rebuilt there."""
+
+    known_topics: KnownTopics
+    settings: BrokerSettings[StoreConfig]
+
+
 class RebuildOptions(NamedTuple):
-    """How a rebuild works. Attributes: as the parameters of ``rebuild``; zone: of the names of index files."""
+    """How a rebuild works. Attributes: as the parameters of ``rebuild``; zone: of the names of index files.
+
+    copied_from: None if the queues of the store are beside its log.
+    """
 
     memory: int = 0
     threads: int = 1
     zone: tzinfo | None = None
     progress: Progress | None = None
     deleted: bool = False
+    copied_from: CopiedFrom | None = None
 
 
 @dataclass
@@ -203,7 +213,11 @@ class Rebuilder:
 
     def __post_init__(self) -> None:
         staged = StorePlaces.of(staging_of(self.root))
-        self.settings = find_settings(self.places, self.known, more=[staged])
+        copied_from = self.options.copied_from
+        if copied_from is None:
+            self.settings = find_settings(self.places, self.known, more=[staged])
+        else:
+            self.settings = replace(copied_from.settings, config=self.known)
         self.config = with_default_sizes(self.settings.config)
         self.assumed = Assumptions(self.settings)
         tables = open_tables(self.places, self.known)
@@ -361,11 +375,7 @@ class Rebuilder:
 
         Parameters: last_file: as for ``plan_log``.
         """
-        if is_held(self.places.lock):
-            raise StoreLockedError(
-                f"{self.root}: is being written: stop the rocketstore writer, or the "
-                "broker (sh bin/mqshutdown broker), first"
-            )
+        a_stopped_store(self.survey)
         return self._open_and_plan(last_file)
 
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
@@ -471,7 +481,10 @@ class Rebuilder:
 
     def new_lives(self, store: StoreFiles) -> TopicLives | None:
         """Return what decides which records are left out; None if none is left out."""
-        return None if self.options.deleted else TopicLives(store.known_topics)
+        if self.options.deleted:
+            return None
+        copied_from = self.options.copied_from
+        return TopicLives(store.known_topics if copied_from is None else copied_from.known_topics)
 
     def _build_parts(self, log: CommitLog, end: int, staging: Path, lives: TopicLives | None) -> DeletedTopics | None:
         """Build queues and index files. Return the deleted topics; None if a part is wrong and must be built again.

@@ -15,6 +15,7 @@ from rocketstore.kernels.layout import (
     BLANK_HEAD,
     MAGIC_BLANK,
     MIN_RECORD,
+    PROPERTIES_LENGTH,
     RECORD_HEAD,
     read_field,
     record_head,
@@ -148,21 +149,26 @@ class LogCopy:
             self.fd = -1
 
 
+def find_properties(record: bytes) -> int:
+    """Return the position of the properties of a sound record, behind their length."""
+    head = record_head(read_field(record, RECORD_HEAD, "sys_flag"))
+    at = head.itemsize + read_field(record, head, "body_length")
+    width = topic_length_size(read_field(record, head, "magic"))
+    return at + width + int.from_bytes(record[at : at + width], "big") + PROPERTIES_LENGTH.itemsize
+
+
 def with_property(record: bytes, name: str, value: str) -> bytes:
     """Return a record with another value of a property.
 
     The record is unchanged if it lacks the property, or if its properties would be too long.
     """
-    head = record_head(read_field(record, RECORD_HEAD, "sys_flag"))
-    at = head.itemsize + read_field(record, head, "body_length")
-    width = topic_length_size(read_field(record, head, "magic"))
-    at += width + int.from_bytes(record[at : at + width], "big")
-    before, separator, tail = (b"\2" + record[at + 2 :]).rpartition(b"\2" + name.encode() + b"\1")
+    at = find_properties(record)
+    before, separator, tail = (b"\2" + record[at:]).rpartition(b"\2" + name.encode() + b"\1")
     end = tail.find(b"\2")
     properties = (before + separator + value.encode() + (tail[end:] if end >= 0 else b""))[1:]
     if not separator or len(properties) > MAX_PROPERTIES:
         return record
-    new = record[:at] + len(properties).to_bytes(2, "big") + properties
+    new = record[: at - PROPERTIES_LENGTH.itemsize] + len(properties).to_bytes(2, "big") + properties
     nowhere = b"\xff" * 8  # with another physical offset `copy_records` makes the CRC property anew
     place = RECORD_HEAD.fields["phy_offset"][1]  # type: ignore[index]
     return len(new).to_bytes(4, "big") + new[4:place] + nowhere + new[place + len(nowhere) :]

@@ -14,10 +14,10 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_read, require_descriptors_to_write
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.json_tables import batch_topics
-from rocketstore.state.lock_file import StoreLock
+from rocketstore.state.lock_file import StoreLock, is_held
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.nearby import did_you_mean, find_index_files, hint_at_store, require_directory, stores_in
 from rocketstore.survey.owners import acquire_locks, hold_locks, require_log_directory
@@ -127,6 +127,15 @@ def a_found_or_new_log(survey: Survey) -> None:
         a_found_log(survey)
 
 
+def a_stopped_store(survey: Survey) -> None:
+    """No process writes the store. Raises: StoreLockedError."""
+    if is_held(survey.places.lock):
+        raise StoreLockedError(
+            f"{survey.root}: is being written: stop the rocketstore writer, or the broker (sh bin/mqshutdown broker), "
+            "first"
+        )
+
+
 def own_places(survey: Survey) -> None:
     """No directory that is changed belongs to another store, unless ``write_elsewhere``. Raises: StoreError."""
     if not survey.settings.write_elsewhere:
@@ -173,6 +182,7 @@ FILES = (a_log_in_files, queues_in_files, config_in_files)
 SIZES = (known_sizes, a_usable_batch_size)
 RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_found_log, own_places)
 BUILD = (descriptors_to_write, a_found_log, a_store)
+CONVERT = (descriptors_to_write, a_local_place, a_store, a_found_log, a_stopped_store)
 CONFIG = (a_local_place, a_store_or_its_config)
 PUT = (a_writable_log, *FILES, a_found_or_new_log, own_places)
 PUT_ANYWHERE = (descriptors_to_write, a_local_place, no_other_store_here, *PUT)
@@ -188,6 +198,8 @@ ENTRIES: dict[str, Entry] = {
     "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
     "salvage": Entry((descriptors_to_read, a_local_place)),
+    "convert": Entry(CONVERT),
+    "split": Entry(CONVERT),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
     "diff": Entry(READ),
     "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one

@@ -48,6 +48,7 @@ ROOMS = [  # each imports only itself and those before it
     "verify",
     "salvage",
     "compare",
+    "convert",
     "public_names",
     "__init__",
     "report",

@@ -17,6 +17,7 @@ CONFIGS = {"AnyConfig", "SizedConfig", "StoreConfig"}
 ENTRIES = {
     "__init__.py": {"open"},
     "cli/settings.py": {"config_with"},
+    "convert/convert.py": {"convert"},
     "rebuild/rebuild.py": {"rebuild"},
     "recovery/recover.py": {"recover"},
     "salvage/salvage.py": {"salvage"},

@@ -1,0 +1,41 @@
+"""``rocketstore convert``: a store is written anew, and ids that no longer hold are shown."""
+
+import pytest
+from support.cli import assert_one_line, rows, run
+
+import rocketstore
+from rocketstore import Message, StoreConfig
+
+SIZES = ["--log-file-size", "16K", "--queue-file-size", 4000, "--new-slots", 97, "--new-items", 400]
+
+
+def test_ids_that_no_longer_hold_are_rows(root_of, tmp_path):
+    result = run("convert", root_of("default"), tmp_path / "new", *SIZES)
+    assert {(row["topic"], row["property"]) for row in rows(result)} == {
+        ("%RETRY%G1", "ORIGIN_MESSAGE_ID"),
+        ("SCHEDULE_TOPIC_XXXX", "ORIGIN_MESSAGE_ID"),
+    }
+    assert result.stderr.startswith(f"{tmp_path / 'new'}: 714 records, 0 to ")
+    assert run("verify", tmp_path / "new").exit_code == 0
+    assert len(rows(run("cat", tmp_path / "new", "--columns", "msgId"))) == 714
+    assert (tmp_path / "new" / "commitlog" / f"{16384:020}").stat().st_size == 16384
+
+
+def test_sizes_alone_give_no_rows(tmp_path):
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("T", b"x"))
+    result = run("convert", tmp_path / "old", tmp_path / "new", "--queue-file-size", 4000)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert len((tmp_path / "new" / "consumequeue" / "T" / "0" / f"{0:020}").read_bytes()) == 4000
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [(["--log-file-size", 0], "1 to"), (["--compat", "1.0"], "release")])
+def test_impossible_values_are_wrong_usage(tmp_path, arguments, reason):
+    result = run("convert", tmp_path, tmp_path / "new", *arguments)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+
+
+def test_a_full_directory_is_one_line(root_of, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert_one_line(run("convert", root_of("default"), tmp_path), "not empty")
