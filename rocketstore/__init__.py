@@ -9,8 +9,8 @@ Five names are enough for most programs:
 * ``MessageBatch`` is many messages as columns, for NumPy, Arrow, pandas, polars and DuckDB.
 * ``StoreConfig`` says how a store is laid out and written.
 
-``recover``, ``rebuild``, ``verify`` and ``salvage`` repair a store while its broker is stopped. The other names are the
-parts of a store, the results of these methods, and errors.
+``recover``, ``rebuild``, ``verify``, ``patch`` and ``salvage`` repair a store while its broker is stopped. The other
+names are the parts of a store, the results of these methods, and errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-for name in ("convert", "rebuild", "salvage", "verify"):
+for name in ("convert", "patch", "rebuild", "salvage", "verify"):
     # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
     importlib.import_module(f"rocketstore.{name}")
     del globals()[name]

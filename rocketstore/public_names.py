@@ -38,11 +38,15 @@ from rocketstore.kernels.value_columns import MapColumn as MapColumn
 from rocketstore.kernels.value_columns import StringColumn as StringColumn
 from rocketstore.log.commit_log import CommitLog as CommitLog
 from rocketstore.log.scan import Scan as Scan
+from rocketstore.lost.lost_message import LostMessage as LostMessage
+from rocketstore.lost.plan import RefusedRange as RefusedRange
 from rocketstore.messages.message import Message as Message
 from rocketstore.messages.message_batch import MessageBatch as MessageBatch
 from rocketstore.messages.message_id import create_uniq_id as create_uniq_id
 from rocketstore.messages.put_result import PutMessageResult as PutMessageResult
 from rocketstore.messages.put_result import PutMessagesResult as PutMessagesResult
+from rocketstore.patch.patch import patch as patch
+from rocketstore.patch.patch_report import PatchReport as PatchReport
 from rocketstore.query.by_time import PhyOffsetByTime as PhyOffsetByTime
 from rocketstore.query.get_message import GetMessageResult as GetMessageResult
 from rocketstore.query.get_message import GetMessageStatus as GetMessageStatus

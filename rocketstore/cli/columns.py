@@ -148,6 +148,20 @@ DIFFERENCES = (
 FINDINGS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 FINDING_KINDS = ("kind", "severity", "meaning", "mend", "atNextStart")
 RECOVERY_STEPS = ("what", "path", "offset", "size")
+LOST_MESSAGES = (
+    "topic",
+    "queueId",
+    "queueOffset",
+    "phyOffset",
+    "size",
+    "messages",
+    "tags",
+    "keys",
+    "keyHashes",
+    "previousStoreTimestamp",
+    "nextStoreTimestamp",
+    "problem",
+)
 LOST_RANGES = ("path", "offset", "size", "phyOffset", "reason")
 BUILT = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems", "out", "backups")
 STALE_IDS = ("topic", "property", "messages", "firstPhyOffset", "firstId", "firstNewOffset")

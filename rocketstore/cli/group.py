@@ -47,6 +47,7 @@ COMMANDS = {  # name: text, in the order of --help
     "report": "Write a page with charts about a store.",
     "recover": "Make a store sound after a crash.",
     "rebuild": "Build queues and index from the log alone.",
+    "patch": "Mark lost messages in place, so that all others stay.",
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "convert": "Write a store anew with other sizes, in plain files, or for another release.",
     "config": "Check and repair the broker's configuration.",

@@ -8,6 +8,7 @@ import click
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
 from rocketstore.cli.formats import RowsView, paths_below, write_list, write_rows
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.repair.lost_messages import show_lost_places
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
@@ -45,6 +46,7 @@ def run(
         report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
     rows = [finding.to_dict() for finding in report.findings]
     write_rows(rows, view, lambda rows: for_people(rows, store), columns=FINDINGS)
+    show_lost_places(report.lost, view)
     note(summary_of(report))
     mends = (finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
     for command in mend_commands(mends, store):

@@ -11,15 +11,14 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import Why
+from rocketstore.lost.lost_units import read_units
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
-from rocketstore.queue.queue_source import StoredQueue, offset_range, ranges_to_read
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.salvage.find import RecordRun
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.places import LocalPlaces
 
-STEP = 1 << 16  # queue offsets that are read at once
 UNKNOWN = -1  # the time of a unit that has no time
 
 
@@ -65,15 +64,6 @@ def find_cut(places: LocalPlaces, config: StoreConfig) -> int:
     with MessageStore(places, config) as store:
         view = store.commit_log.look()
     return view.end if view.why == Why.CUT else LONG_MAX
-
-
-def read_units(queue: StoredQueue) -> Iterator[ConsumeQueueUnits]:
-    first, end = offset_range(queue)
-    for begin, stop in ranges_to_read(queue, first, end, STEP):
-        units = queue[begin:stop]
-        if begin > first and len(units) and units.queue_offsets[0] < begin:
-            units = units[1:]  # a batch unit that the step before had
-        yield units
 
 
 def find_lost_units(topic: str, units: ConsumeQueueUnits, runs: Sequence[RecordRun], begin: int, end: int) -> LostUnits:

@@ -197,6 +197,7 @@ ENTRIES: dict[str, Entry] = {
     "recover dry run": Entry((*RECOVER, assumed_sizes)),
     "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
+    "patch": Entry((*RECOVER, *SIZES)),
     "salvage": Entry((descriptors_to_read, a_local_place)),
     "convert": Entry(CONVERT),
     "split": Entry(CONVERT),

@@ -15,11 +15,12 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.kernels.message_columns import Field
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.lost.lost_message import LostMessage
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
 from rocketstore.text_values import format_count
-from rocketstore.verify.kinds import KINDS, SEVERITIES, find_repair_command
+from rocketstore.verify.kinds import KINDS, PATCH, SEVERITIES, find_repair_command
 
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
 SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
@@ -36,6 +37,7 @@ class Finding:
     detail : the values that were found.
     more : how many other findings of this kind in this file are not listed.
     is_dledger : whether the log of the store is DLedger's, which commands do not change.
+    can_patch : whether ``patch`` mends it: records can stand in the place of what is damaged.
 
     Examples:
     >>> import shutil
@@ -52,6 +54,7 @@ class Finding:
     detail: str
     more: int = 0
     is_dledger: bool = False
+    can_patch: bool = False
 
     @property
     def severity(self) -> str:
@@ -63,7 +66,7 @@ class Finding:
 
     @property
     def mend(self) -> str | None:
-        return find_repair_command(self.kind, is_dledger=self.is_dledger)
+        return PATCH if self.can_patch else find_repair_command(self.kind, is_dledger=self.is_dledger)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -97,6 +100,10 @@ class VerifyReport(Previewed, ArrowStream):
     last_exit_ok : the store was stopped cleanly: no file ``abort`` exists.
     is_locked : a broker, or another writer, has the store open.
     quick : only samples were checked.
+    damaged : the ranges of the log that are damaged, or have a damaged record at their begin: physical offsets, bytes.
+        An end of 2^63 - 1 is the end of the log, which was lost.
+    lost : the messages that stood in damaged bytes of the log, by the units of queues, in the order of the log. Empty
+        if ``quick``, and if the queues cannot be read.
 
     Examples:
     >>> report = rocketstore.verify("demo")
@@ -114,6 +121,8 @@ class VerifyReport(Previewed, ArrowStream):
     last_exit_ok: bool
     is_locked: bool
     quick: bool = False
+    damaged: Sequence[tuple[int, int]] = ()
+    lost: Sequence[LostMessage] = ()
 
     @property
     def ok(self) -> bool:
@@ -144,6 +153,7 @@ class VerifyReport(Previewed, ArrowStream):
 
     def to_dict(self) -> dict[str, Any]:
         fields = {**vars(self), "findings": [finding.to_dict() for finding in self.findings]}
+        fields["lost"] = [message.to_dict() for message in self.lost]
         return {**fields, "ok": self.ok}
 
 

@@ -42,6 +42,7 @@ MAKES_QUEUE = "makes it of the records that it dispatches again, and leaves out 
 GOES_PAST = "reads on behind the gap, and logs it"
 ERROR, WARNING, INFO = SEVERITIES
 SALVAGE, RECOVER, REPAIR, REBUILD = "salvage --out NEW", "recover", "config repair", "rebuild"
+PATCH = "patch"
 QUEUES, INDEX = "rebuild --consume-queue", "rebuild --index"
 REBUILD_BESIDE = "rebuild --out NEW"
 
@@ -441,6 +442,8 @@ def mend_commands(mends: Iterable[str], root: object) -> list[str]:
     left = dict.fromkeys(mends)
     if SALVAGE in left:  # it also builds new queues and a new index
         left = {SALVAGE: None}
+    if PATCH in left:  # other commands would forget what queues and index know of the lost messages
+        left = {PATCH: None}
     if REBUILD in left:
         left = {mend: None for mend in left if mend not in (QUEUES, INDEX)}
     parts = (mend.partition(" --") for mend in left)

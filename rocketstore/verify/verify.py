@@ -11,6 +11,7 @@ from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.disk.ranges import merge_ranges
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.small_file import read_file_start
@@ -50,6 +51,7 @@ from rocketstore.verify.findings import Findings, VerifyReport
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.known_files import is_known
 from rocketstore.verify.log.log_verifier import LogVerifier
+from rocketstore.verify.patches import plan_mends, with_patches
 from rocketstore.verify.queues.database_verifier import DatabaseVerifier
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.queues.unit_verifier import UnitVerifier
@@ -92,12 +94,18 @@ def verify(
     >>> report.ok, report.messages
     (True, 101)
     """
-    if threads is None:
-        threads = min(os.cpu_count() or 1, MOST_THREADS)
-    if threads < 1:
-        raise ValueError(f"threads={threads}: at least 1 is needed")
+    threads = choose_threads(threads)
     survey = begin_entry("verify", local_path(path), config)
     return Verification(survey).run(quick, threads, progress)
+
+
+def choose_threads(threads: int | None) -> int:
+    """Return how many chunks are checked at once, None for one per processor. Raises: ValueError below 1."""
+    if threads is None:
+        return min(os.cpu_count() or 1, MOST_THREADS)
+    if threads < 1:
+        raise ValueError(f"threads={threads}: at least 1 is needed")
+    return threads
 
 
 class Verification:
@@ -202,8 +210,12 @@ class Verification:
         if self.checkpoint is not None and not is_live:
             check_checkpoint(self.checkpoint, self.places.checkpoint, self.findings, log, checked, index)
         self._check_consumers(queues, quick)
+        has_lost_end = is_end_lost and self.last_exit_ok and not is_live
+        damaged = [*checked.damaged, *([(checked.end, LONG_MAX)] if has_lost_end else [])]
+        plan = None if quick or not damaged else plan_mends(self.places, self.config, log, damaged)
+        found = self.findings.sorted()
         return VerifyReport(
-            self.findings.sorted(),
+            found if plan is None else with_patches(found, plan, log),
             checked.begin,
             checked.end,
             self._count_messages(),
@@ -213,6 +225,8 @@ class Verification:
             self.last_exit_ok,
             self.is_locked,
             quick,
+            tuple(merge_ranges(damaged)),
+            () if plan is None else plan.lost,
         )
 
     def _count_messages(self) -> int:

@@ -20,6 +20,7 @@ ENTRIES = {
     "convert/convert.py": {"convert"},
     "rebuild/rebuild.py": {"rebuild"},
     "recovery/recover.py": {"recover"},
+    "patch/patch.py": {"patch"},
     "salvage/salvage.py": {"salvage"},
     "spark/build/build_index.py": {"build_index"},
     "spark/build/rebuild_consume_queue.py": {"rebuild_consume_queue"},

@@ -199,6 +199,7 @@ CALLS = {
     "rebuild into a new directory": [
         lambda root, conf: rocketstore.rebuild(root, out=root.with_name("out"), config=config_of(conf))
     ],
+    "patch": [called(rocketstore.patch), called(rocketstore.patch, dry_run=True), command("patch")],
     "salvage": [called(rocketstore.salvage, dry_run=True), command("salvage", "--dry-run")],
     "verify": [called(rocketstore.verify), command("verify")],
     "diff": [
@@ -288,6 +289,7 @@ FUNCTIONS = {
     "rocketstore.diff": ("diff",),
     "rocketstore.recover": ("recover", "recover dry run"),
     "rocketstore.rebuild": ("rebuild", "rebuild into a new directory"),
+    "rocketstore.patch": ("patch",),
     "rocketstore.salvage": ("salvage",),
     "rocketstore.scan_polars": ("scan_polars",),
     "rocketstore.verify": ("verify",),

@@ -792,6 +792,8 @@ def test_the_report_counts_the_checked_parts(sound):
         "last_exit_ok": True,
         "is_locked": False,
         "quick": False,
+        "damaged": (),
+        "lost": [],
         "ok": True,
     }
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from rocketstore.cli.formats import RowsView, is_table, write_list
+from rocketstore.cli.columns import LOST_MESSAGES
+from rocketstore.cli.formats import RowsView, is_table, write_list, write_rows
 from rocketstore.cli.text import note
+from rocketstore.lost.lost_message import LostMessage
 from rocketstore.messages.text_rows import Row
 from rocketstore.recovery.lost import LOST_FIELDS, LostMessages
 from rocketstore.text_values import format_count, format_time
@@ -22,6 +24,31 @@ def show_lost_messages(lost: Sequence[LostMessages], view: RowsView, *, is_dry_r
         return
     for row in lost:
         note(f"{row.topic}: {format_count(row.messages, 'message')}{_describe_times(row)}")
+
+
+def show_lost_places(lost: Sequence[LostMessage], view: RowsView) -> None:
+    """Write a second table of lost messages for people. In other formats, write their number to standard error."""
+    if not lost:
+        return
+    note(f"lost: {format_count(sum(message.messages for message in lost), 'message')}")
+    if is_table(view.output_format):
+        rows = [message.to_dict() for message in lost]
+        write_rows(rows, view._replace(columns=None), describe_lost_places, columns=LOST_MESSAGES)
+
+
+def describe_lost_places(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a table of lost messages: what each message was, and between which times."""
+    return [
+        {
+            **{name: row[name] for name in ("topic", "queueId", "queueOffset", "phyOffset", "size")},
+            "tags": row["tags"],
+            "keys": " ".join(row["keys"]) or ", ".join(f"hash {key_hash}" for key_hash in row["keyHashes"]),
+            "storedAfter": _time_or_none(row["previousStoreTimestamp"]),
+            "storedBefore": _time_or_none(row["nextStoreTimestamp"]),
+            "problem": row["problem"],
+        }
+        for row in rows
+    ]
 
 
 def _describe_times(row: LostMessages) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,10 @@ from rocketstore.kernels.verify import (
 )
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.damaged import DAMAGED_FLAG
 from rocketstore.verify.findings import Findings, Place, log_place
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
+from rocketstore.verify.patched_records import are_patched
 
 MAX_PLACES = 64  # findings of one kind that get a place
 FAULTS = {
@@ -150,7 +152,7 @@ class IndexVerifier:
         else:
             wanted = items if self.indexes_tags else None
             times = self._examine(result, items, wanted, without_tags, hashes, phy_offsets, parts, owners, ordinals)
-        self._check_times(result, parts, owners, ordinals, have["time_diff"].astype(np.int64), times)
+        self._check_times(result, parts, owners, ordinals, phy_offsets, have["time_diff"].astype(np.int64), times)
         return result
 
     def _are_all_of(
@@ -259,7 +261,12 @@ class IndexVerifier:
     def _classify(
         self, result: IndexDifferences, phy_offsets: np.ndarray, places: list[tuple[CheckedIndexFile, int]]
     ) -> None:
-        """Report whether an extra item leads to no record, or to a record without its key."""
+        """Report whether an extra item leads to no record, or to a record without its key.
+
+        A record in place of a lost one has no keys.
+        """
+        are_left = ~are_patched(self.log, phy_offsets)
+        phy_offsets, places = phy_offsets[are_left], list(compress(places, are_left.tolist()))
         if not places:
             return
         _, statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])
@@ -277,6 +284,7 @@ class IndexVerifier:
         parts: list[CheckedIndexFile],
         owners: np.ndarray,
         ordinals: np.ndarray,
+        phy_offsets: np.ndarray,
         diffs: np.ndarray,
         times: np.ndarray,
     ) -> None:
@@ -292,6 +300,7 @@ class IndexVerifier:
             begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
             seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
             wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))
+            wrong = wrong[~are_patched(self.log, phy_offsets[rows[wrong]])]
             places = []
             for i in wrong[:MAX_PLACES].tolist():
                 ordinal = int(ordinals[rows[i]])
@@ -379,8 +388,9 @@ class IndexVerifier:
                 self.findings.add(kind, path, offset, f"{has}, the item's record has {should}")
 
     def _store_timestamp(self, phy_offset: int) -> int | None:
+        """Return the store time of a record; None without a record, and for one in place of a lost record."""
         record = self.log.find_message(phy_offset) if phy_offset >= 0 else None
-        return None if record is None else int(record.store_timestamp)
+        return None if record is None or record.flag == DAMAGED_FLAG else int(record.store_timestamp)
 
 
 def count_items(

@@ -25,6 +25,10 @@ from rocketstore.verify.queues.queue_verifier import QueueVerifier
 CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
 SPAN = 1 << 20  # bytes to read at once if a file cannot be mapped
 SAMPLE = 64 << 10  # bytes of the log in one sample of a quick verification
+# Kinds of findings at records whose bytes changed.
+DAMAGED_RECORDS = {
+    "log-body-crc", "log-property-crc", "log-phy-offset", "log-delay", "log-inner-batch", "log-blank-size",
+}  # fmt: skip
 
 
 class LogVerifier:
@@ -32,7 +36,8 @@ class LogVerifier:
 
     Attributes: begin: physical offset of the first file. end: physical offset behind the last record or blank.
     n_records. last_phy_offset. max_store_timestamp: epoch ms. is_growing: another process is appending records.
-    is_sampled: only samples were checked.
+    is_sampled: only samples were checked. damaged: ranges of physical offsets with damage; a record must begin, or end,
+    at the begin of each.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class LogVerifier:
         self.n_records, self.last_phy_offset, self.max_store_timestamp = 0, -1, 0
         self._last_store_timestamp: int | None = None
         self.is_growing = self.is_sampled = False
+        self.damaged: list[tuple[int, int]] = []
         self._unreadable: list[tuple[int, int]] = []  # physical offsets, begin and end
 
     def run(
@@ -156,6 +162,8 @@ class LogVerifier:
             self._add_damage(begin, end, status, chunk.unreadable)
         for kind, offset, detail, count in chunk.faults:
             self._add(kind, offset, detail, count)
+            if kind in DAMAGED_RECORDS:
+                self.damaged.append((offset, offset + 1) if count == 1 else (chunk.first_record, chunk.end))
         if chunk.n_records:
             self._take_records(chunk, quick)
         self.queues.merge(chunk.rows, quick)
@@ -190,6 +198,7 @@ class LogVerifier:
     def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
         if find_overlap(unreadable, begin, end):
             return  # the finding disk-unreadable has them
+        self.damaged.append((begin, end))
         file = self.log.file_run.find(begin)
         is_last = file is not None and end >= self.log.reader.end_of(file)
         if status == END:

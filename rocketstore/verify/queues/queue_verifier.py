@@ -22,6 +22,7 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.verify.findings import Findings
+from rocketstore.verify.patched_records import are_patched
 from rocketstore.verify.queues.database_verifier import DatabaseVerifier, UnitComparison
 from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
@@ -185,6 +186,7 @@ class QueueVerifier:
             has, should = (codes if name == "tags_code" else units[name]), rows[name]
             wrong = (has != should) & ~lost
             if name == "tags_code":
+                wrong[wrong] = ~are_patched(self.log, rows["phy_offset"][wrong].astype(np.int64))
                 are_times = are_delivery_times(result.queue[0], codes, rows["store_timestamp"])
                 self._add_faults(result, "unit-delivery-time", numbers, wrong & are_times, has, should)
                 wrong &= ~are_times
@@ -207,6 +209,7 @@ class QueueVerifier:
                 should = np.full(len(units), value)
                 self._add_faults(result, "unit-batch-constant", numbers, units[name] != should, units[name], should)
         lost &= codes != rows["tags_code"]
+        lost[lost] = ~are_patched(self.log, rows["phy_offset"][lost].astype(np.int64))
         self._add_faults(result, "ext-missing", numbers, lost, codes, rows["tags_code"])
 
     def _add_faults(

@@ -1,0 +1,129 @@
+"""Find the ranges of the log whose bytes are no sound record, to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rocketstore.disk.ranges import merge_ranges
+from rocketstore.kernels.layout import BLANK_HEAD, MAGIC_BLANK, MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field
+from rocketstore.kernels.record import check_message_and_return_size
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+
+CRC_PROPERTY = b"__CRC32#\x01"  # the last property of a record, if the store has such properties
+CRC_PROPERTY_SIZE = 20  # bytes, with ten digits and the separator
+NEAR = 1 << 16  # bytes before an offset that are searched first for the record that ends there
+
+
+class BadRange(NamedTuple):
+    """Bytes of the log that are neither a sound record nor a blank. All offsets are physical offsets, in bytes.
+
+    Attributes: begin, end: ``end`` is LONG_MAX if no sound record is behind. before, after: the sound records next to
+    the range; None without one.
+    """
+
+    begin: int
+    end: int
+    before: Message | None
+    after: Message | None
+
+    @property
+    def search_begin(self) -> int:
+        """Where the record before the range begins, whose last bytes may be damaged too; else ``begin``."""
+        return self.begin if self.before is None else self.before.phy_offset
+
+
+class SoundRecords:
+    """Tells where sound records are: complete, with the right CRC of the body and, if there is one, of the record."""
+
+    def __init__(self, log: CommitLog, message_delay_level: str) -> None:
+        self.log = log
+        self._delays = message_delay_level
+
+    def find_end(self, offset: int) -> int:
+        """Return where the sound record, or the blank, that begins at a physical offset ends; 0 without one."""
+        file = self.log.file_run.find(offset)
+        if file is None:
+            return 0
+        left = file.end_offset - offset
+        head = self.log.file_run.pread(offset, BLANK_HEAD.itemsize)
+        if len(head) < BLANK_HEAD.itemsize:
+            return 0
+        size, magic = read_field(head, BLANK_HEAD, "size"), read_field(head, BLANK_HEAD, "magic")
+        if magic == MAGIC_BLANK:
+            return file.end_offset if size == left else 0
+        if magic not in RECORD_MAGICS or not MIN_RECORD <= size <= left:
+            return 0
+        return offset + size if self._is_sound(self.log.file_run.pread(offset, size), offset) else 0
+
+    def _is_sound(self, data: bytes, offset: int) -> bool:
+        if read_field(data, RECORD_HEAD, "phy_offset") != offset:
+            return False
+        checks = [False, True] if has_crc_property(data) else [False]
+        return all(
+            check_message_and_return_size(data, force_verify_prop_crc=of_record, message_delay_level=self._delays)[0]
+            for of_record in checks
+        )
+
+    def read(self, offset: int) -> Message | None:
+        """Read the sound record at a physical offset; None without one."""
+        return self.log.find_message(offset) if self.find_end(offset) else None
+
+    def find_next(self, offset: int) -> int | None:
+        """Return the physical offset of the first sound record from ``offset`` on; None without one."""
+        found = self.log.reader.find_later(offset, LONG_MAX)
+        while found is not None and not self.find_end(found):
+            found = self.log.reader.find_later(found + 1, LONG_MAX)
+        return found
+
+    def find_before(self, offset: int) -> int | None:
+        """Return the physical offset of the record that ends at ``offset``, or that is the last before the file there.
+
+        None without one.
+        """
+        file = self.log.file_run.find(offset - 1) if offset > 0 else None
+        if file is None:
+            return None
+        for place in (max(file.file_from_offset, offset - NEAR), file.file_from_offset):
+            while (found := self.log.reader.find_later(place, offset)) is not None:
+                scanner = self.log.reader.scanner(())
+                if self.log.reader.walk(scanner, found, offset) >= offset:
+                    return int(scanner.last_phy_offset)
+                place = found + 1
+        return None
+
+
+def has_crc_property(record: bytes) -> bool:
+    """Return whether the bytes of a record end in the property of its CRC."""
+    return CRC_PROPERTY in record[-CRC_PROPERTY_SIZE:]
+
+
+def find_bad_ranges(sound: SoundRecords, suspects: Iterable[tuple[int, int]]) -> list[BadRange]:
+    """Return the bad bytes in ranges of the log, in order.
+
+    Parameters: suspects: ranges of physical offsets. A record must begin, or end, at the begin of each. An end of
+    LONG_MAX stands for the end of the log.
+    """
+    found: list[BadRange] = []
+    for begin, end in merge_ranges(suspects):
+        place = begin
+        while place < end and sound.log.file_run.find(place) is not None:
+            following = sound.find_end(place)
+            if not following:
+                after = sound.find_next(place + 1)
+                following = LONG_MAX if after is None else after
+                found.append(_make_range(sound, place, following, after))
+            place = following
+    return found
+
+
+def _make_range(sound: SoundRecords, begin: int, end: int, after: int | None) -> BadRange:
+    before = sound.find_before(begin)
+    return BadRange(
+        begin,
+        end,
+        None if before is None else sound.read(before),
+        None if after is None else sound.read(after),
+    )

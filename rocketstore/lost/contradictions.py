@@ -1,0 +1,71 @@
+"""Find records next to damaged bytes whose own last bytes are damaged too: their units or the index contradict them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.lost.bad_ranges import BadRange, SoundRecords, has_crc_property
+from rocketstore.lost.lost_units import LostUnit, hash_tags
+from rocketstore.messages.damaged import DAMAGED_FLAG
+from rocketstore.messages.message import Message
+from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
+
+
+def extend_ranges(
+    sound: SoundRecords,
+    ranges: Iterable[BadRange],
+    units: Sequence[LostUnit],
+    key_hashes: Mapping[int, Collection[int]],
+) -> list[BadRange]:
+    """Return the bad ranges, with the record before a range in it if that record is contradicted.
+
+    Bytes behind the body of a record have a CRC in some stores alone. Parameters: units, key_hashes: also those that
+    lead to the records before the ranges.
+    """
+    found = []
+    for bad in ranges:
+        message = bad.before
+        if message is not None and _is_damaged(sound, message, units, key_hashes.get(message.phy_offset, ())):
+            at = sound.find_before(message.phy_offset)
+            found.append(bad._replace(begin=message.phy_offset, before=None if at is None else sound.read(at)))
+        else:
+            found.append(bad)
+    return found
+
+
+def _is_damaged(sound: SoundRecords, message: Message, units: Sequence[LostUnit], key_hashes: Collection[int]) -> bool:
+    if message.flag == DAMAGED_FLAG:  # queues and index know more of a lost message than the record in its place
+        return False
+    own = [unit for unit in units if unit.phy_offset == message.phy_offset and not unit.is_light]
+    is_contradicted = any(_differs(message, unit) for unit in own) or not set(key_hashes) <= hashes_of(message)
+    return is_contradicted or _lacks_crc(sound, message)
+
+
+def _differs(message: Message, unit: LostUnit) -> bool:
+    if unit.is_batch:
+        return False
+    place = message.topic, message.queue_id, message.queue_offset, message.size
+    has_tags_code = not unit.topic.startswith(SYSTEM_TOPIC_PREFIXES)  # else the code may be a time
+    is_other_code = has_tags_code and unit.tags_code != hash_tags(message)
+    return place != (unit.topic, unit.queue_id, unit.queue_offset, unit.size) or is_other_code
+
+
+def hashes_of(message: Message) -> set[int]:
+    """Return the hashes of the keys by which the index may have a message. Source: IndexService.buildIndex."""
+    keys = [*message.keys, *([message.uniq_key] if message.uniq_key else [])]
+    keys += [f"T#{message.tags}"] if message.tags else []
+    return set(hash_keys(keys, topic=message.topic).tolist()) if keys else set()
+
+
+def _lacks_crc(sound: SoundRecords, message: Message) -> bool:
+    """Return whether a record lacks the property of its CRC, although the record before it has one."""
+    at = sound.find_before(message.phy_offset)
+    before = None if at is None else sound.read(at)
+    if before is None or not _has_crc(sound, before):
+        return False
+    return not _has_crc(sound, message)
+
+
+def _has_crc(sound: SoundRecords, message: Message) -> bool:
+    return has_crc_property(sound.log.file_run.pread(message.phy_offset, message.size))

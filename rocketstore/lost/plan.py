@@ -1,0 +1,152 @@
+"""PatchPlan: the records that can stand in place of lost ones, and the messages that are lost; as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocketstore.config import StoreConfig
+from rocketstore.jobs.intent import WriteIntent
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.lost.bad_ranges import BadRange, SoundRecords, find_bad_ranges, has_crc_property
+from rocketstore.lost.contradictions import extend_ranges
+from rocketstore.lost.lost_message import LostMessage
+from rocketstore.lost.lost_units import LostUnit, find_keys, find_tags, read_key_hashes, read_lost_units
+from rocketstore.lost.new_records import Layout, LayoutMaker, NewBytes, Refused
+from rocketstore.lost.record_maker import NewRecord, RecordMaker
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.broker_config import open_tables
+from rocketstore.survey.compacted_topics import COMPACTION, POLICY
+from rocketstore.survey.places import LocalPlaces
+
+
+class RefusedRange(NamedTuple):
+    """Bytes of the log over which no records can be laid: ``size`` bytes at a physical offset, and the reason.
+
+    Examples:
+    >>> rocketstore.patch("demo").refused
+    ()
+    """
+
+    phy_offset: int
+    size: int
+    reason: str
+
+
+class PatchedRange(NamedTuple):
+    """A bad range, and the bytes that are written over it, in order. All offsets are physical offsets, in bytes."""
+
+    begin: int
+    end: int
+    new: tuple[NewBytes, ...]
+
+
+@dataclass(frozen=True)
+class PatchPlan:
+    """What ``patch`` writes, and which messages are lost.
+
+    Attributes: ranges: with new bytes. refused: ranges that stay as they are. lost: the messages of both. maker:
+    encodes the new records.
+    """
+
+    ranges: tuple[PatchedRange, ...]
+    refused: tuple[RefusedRange, ...]
+    lost: tuple[LostMessage, ...]
+    maker: RecordMaker
+
+    @property
+    def fillers(self) -> list[NewRecord]:
+        """The new records over bytes to which no unit leads."""
+        return [new for part in self.ranges for new in part.new if isinstance(new, NewRecord) and new.is_filler]
+
+
+def plan_patch(
+    places: LocalPlaces, config: StoreConfig, log: CommitLog, suspects: Iterable[tuple[int, int]]
+) -> PatchPlan:
+    """Plan which records can stand in damaged bytes of the log. Change nothing.
+
+    Parameters: config: as the store was written. log: with all its records. suspects: ranges with damage, physical
+    offsets; a record must begin, or end, at the begin of each. An end of LONG_MAX stands for the end of the log.
+    Raises: StoreError, OSError.
+    """
+    sound = SoundRecords(log, config.message_delay_level)
+    found = find_bad_ranges(sound, suspects)
+    if not found:
+        return PatchPlan((), (), (), RecordMaker(config, log.mapped_file_size, append_prop_crc=False))
+    with MessageStore(places, config, leftovers=True) as store:
+        units, key_hashes = read_lost_units(store, found), read_key_hashes(store, found)
+        bad_ranges = extend_ranges(sound, found, units, key_hashes)
+        tags = find_tags(store, units)
+    maker = RecordMaker(config, log.mapped_file_size, append_prop_crc=_have_crc(log, bad_ranges))
+    end_timestamp = StoreCheckpoint.open(places.checkpoint).physic_msg_timestamp
+    layouts = LayoutMaker(log, maker, tags, _find_compacted_topics(places, config), end_timestamp)
+    limit = _find_limit(places)
+    ranges: list[PatchedRange] = []
+    refused: list[RefusedRange] = []
+    lost: list[LostMessage] = []
+    for bad in bad_ranges:
+        inside = [unit for unit in units if bad.begin <= unit.phy_offset < bad.end]
+        layout = _lay_out(layouts, bad, inside, limit)
+        if isinstance(layout, Layout):
+            end = max((new.end for new in layout.new), default=bad.begin)
+            ranges += [PatchedRange(bad.begin, end, layout.new)] if layout.new else []
+        else:
+            refused.append(layout)
+        problem = layout.reason if isinstance(layout, RefusedRange) else None
+        lost += [_describe(log, bad, unit, tags, key_hashes, problem) for unit in inside if not unit.is_light]
+    return PatchPlan(tuple(ranges), tuple(refused), tuple(lost), maker)
+
+
+def _lay_out(layouts: LayoutMaker, bad: BadRange, units: Sequence[LostUnit], limit: int) -> Layout | RefusedRange:
+    try:
+        if bad.end > limit and bad.after is not None:
+            raise Refused("a write that was ended in the middle may have written here: run recover")
+        return layouts.lay_out(bad, units)
+    except Refused as refusal:
+        end = bad.end if bad.after is not None else max((unit.end for unit in units), default=bad.begin)
+        return RefusedRange(bad.begin, end - bad.begin, str(refusal))
+
+
+def _find_compacted_topics(places: LocalPlaces, config: StoreConfig) -> set[str]:
+    topics = open_tables(places, config).read_topics()
+    return {name for name, topic in topics.items() if topic.attributes.get(POLICY) == COMPACTION}
+
+
+def _find_limit(places: LocalPlaces) -> int:
+    """Return where an unfinished write began, a physical offset; LONG_MAX without one."""
+    intent = WriteIntent.read(places.root)
+    return LONG_MAX if intent is None else intent.begin
+
+
+def _have_crc(log: CommitLog, ranges: Iterable[BadRange]) -> bool:
+    """Return whether the records next to bad ranges end in the property of their CRC."""
+    near = (message for bad in ranges for message in (bad.before, bad.after) if message is not None)
+    return any(has_crc_property(log.file_run.pread(message.phy_offset, message.size)) for message in near)
+
+
+def _describe(
+    log: CommitLog,
+    bad: BadRange,
+    unit: LostUnit,
+    tags: dict[tuple[str, int], str],
+    key_hashes: dict[int, tuple[int, ...]],
+    problem: str | None,
+) -> LostMessage:
+    hashes = key_hashes.get(unit.phy_offset, ())
+    return LostMessage(
+        unit.topic,
+        unit.queue_id,
+        unit.queue_offset,
+        unit.phy_offset,
+        unit.size,
+        unit.messages,
+        tags.get((unit.topic, unit.tags_code)),
+        find_keys(log, unit, hashes),
+        hashes,
+        None if bad.before is None else bad.before.store_timestamp,
+        None if bad.after is None else bad.after.store_timestamp,
+        problem,
+    )

@@ -1,0 +1,114 @@
+"""RecordMaker: encodes the records that stand in place of lost ones, each with a size that is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import PutMessageError
+from rocketstore.kernels.appender import Appender
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.layout import BLANK_HEAD
+from rocketstore.limits import INT_MAX
+from rocketstore.log.encoding import encoder_of
+from rocketstore.messages.damaged import DAMAGED_FLAG
+from rocketstore.messages.message import Message
+from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+
+BLANK_BYTE = b" "
+NO_HOST = "0.0.0.0:0"  # nobody knows the producer
+
+
+class Neighbour(NamedTuple):
+    """What a new record has from the sound record before it: store time, epoch ms, and store host, "address:port"."""
+
+    store_timestamp: int
+    store_host: str
+
+    @classmethod
+    def of(cls, message: Message) -> Neighbour:
+        return cls(message.store_timestamp, message.store_host)
+
+
+@dataclass(frozen=True)
+class NewRecord:
+    """A record that stands in place of a lost one, or of bytes of which nothing is known.
+
+    Attributes: phy_offset, size: its place, bytes. body_size: the number of blanks in its body. is_filler: no queue
+    gets a unit of it: it is marked as the end of a transaction that was rolled back.
+    """
+
+    phy_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: Mapping[str, str]
+    body_size: int
+    neighbour: Neighbour
+    is_filler: bool
+
+    @property
+    def end(self) -> int:
+        return self.phy_offset + self.size
+
+
+class RecordMaker:
+    """Encodes new records as a store's writer does."""
+
+    def __init__(self, config: StoreConfig, file_size: int, *, append_prop_crc: bool) -> None:
+        """Make the encoder.
+
+        Parameters: file_size: of the log's files, bytes. append_prop_crc: end each record in the property of its CRC,
+        as the records of the store do.
+        """
+        any_size = replace(
+            config,
+            max_message_size=INT_MAX,
+            enabled_append_prop_crc=append_prop_crc,
+            mapped_file_size_commit_log=file_size,
+        )
+        self._encoder = encoder_of(any_size, lambda topic: 0)
+
+    def measure(self, topic: str, properties: Mapping[str, str], neighbour: Neighbour) -> int | None:
+        """Return the size of a record without a body, bytes; None if no record can have these values."""
+        try:
+            self._encoder.clear()
+            self._encoder.add(_message_of(topic, 0, properties, 0, neighbour, is_filler=False), keeps_store=True)
+        except PutMessageError:
+            return None
+        return self._encoder.size
+
+    def make(self, new: NewRecord) -> bytes:
+        """Return the bytes of a new record."""
+        values = new.topic, new.queue_id, new.properties, new.body_size, new.neighbour
+        data = bytearray(new.size + BLANK_HEAD.itemsize)  # an appender leaves room for a blank
+        with Buffer(data, writable=True) as buffer:
+            appender = Appender()
+            appender.queue_offsets[new.topic, new.queue_id] = new.queue_offset
+            appender.set_file(buffer, new.phy_offset, 0)
+            message = _message_of(*values, is_filler=new.is_filler)
+            appender.append_message(self._encoder, message, None, None, is_completed=True)
+        if int.from_bytes(data[:4], "big") != new.size:
+            raise AssertionError(f"{new}: was encoded with {int.from_bytes(data[:4], 'big')} bytes")
+        return bytes(data[: new.size])
+
+
+def _message_of(
+    topic: str, queue_id: int, properties: Mapping[str, str], body_size: int, neighbour: Neighbour, *, is_filler: bool
+) -> Message:
+    message = Message(
+        topic,
+        BLANK_BYTE * body_size,
+        queue_id=queue_id,
+        properties=dict(properties),
+        flag=DAMAGED_FLAG,
+        sys_flag=TRANSACTION_ROLLBACK if is_filler else 0,
+        born_timestamp=neighbour.store_timestamp,
+        born_host=NO_HOST,
+    )
+    message.store_timestamp = neighbour.store_timestamp
+    message.store_host = neighbour.store_host
+    return message

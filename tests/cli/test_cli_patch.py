@@ -1,0 +1,56 @@
+"""``rocketstore patch``, and what ``verify`` says of lost messages."""
+
+import random
+
+import pytest
+from support.cli import rows, run
+from support.damaged_log import make_log, overwrite
+
+COLUMNS = [
+    "topic", "queueId", "queueOffset", "phyOffset", "size", "messages", "tags", "keys", "keyHashes",
+    "previousStoreTimestamp", "nextStoreTimestamp", "problem",
+]  # fmt: skip
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A store with a damaged record, and what stood there."""
+    root = tmp_path / "store"
+    row = make_log(root, random.Random(7))[10]
+    overwrite(root, row.phy_offset, bytes(40))
+    return root, row
+
+
+def test_the_lost_messages_are_listed(damaged):
+    root, row = damaged
+    for result in (run("patch", root, "--dry-run"), run("patch", root)):
+        (found,) = rows(result, exit_code=1)
+        assert list(found) == COLUMNS
+        assert [found[name] for name in COLUMNS[:5]] == list(row.place)
+        assert "1 message lost" in result.stderr
+    assert "rocketstore-cut" in result.stderr
+    result = run("patch", root)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to patch\n")
+    assert run("verify", root).exit_code == 0
+
+
+def test_verify_shows_the_lost_messages_and_the_command(damaged):
+    root, row = damaged
+    result = run("verify", root, "--format", "table")
+    assert result.exit_code == 1
+    assert f"To mend: rocketstore patch {root}" in result.stderr
+    assert "lost: 1 message" in result.stderr
+    _, _, table = result.stdout.partition("storedAfter")
+    assert [str(value) in table for value in row.place] == [True] * 5
+
+
+def test_damage_that_stays_is_named(damaged):
+    root, row = damaged
+    with (root / "consumequeue" / row.topic / str(row.queue_id) / f"{0:020}").open("r+b") as file:
+        file.seek(row.queue_offset * 20 + 8)
+        file.write((row.size - 1).to_bytes(4, "big"))
+    result = run("patch", root)
+    (found,) = rows(result, exit_code=1)
+    assert "no record fits" in found["problem"]
+    assert "stay damaged" in result.stderr
+    assert "salvage" in result.stderr
