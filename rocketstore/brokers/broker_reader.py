@@ -12,7 +12,7 @@ from rocketstore.brokers.find_stores import FAILURES
 from rocketstore.dataset.bounds import Bounds
 from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, DatasetReader
 from rocketstore.errors import text_of
-from rocketstore.kernels.message_columns import BROKER, Field, batch_name, message_fields_of_brokers
+from rocketstore.kernels.message_columns import BROKER, Field, batch_name, lazy_fields, message_fields_of_brokers
 from rocketstore.log.scan import first_messages
 from rocketstore.messages.message_batch import MessageBatch
 
@@ -33,8 +33,8 @@ class BrokerReader:
     skips: bool
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
-        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
-        return message_fields_of_brokers(columns)
+        """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
+        return message_fields_of_brokers([BROKER, *lazy_fields()] if columns is None else columns)
 
     def describe(self) -> str:
         """Return the names of the brokers."""

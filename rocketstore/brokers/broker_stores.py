@@ -276,6 +276,7 @@ class BrokerStores(Previewed, Closable):
         until: Time | None = None,
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
+        charset: str = "utf-8",
     ) -> StoreDataset:
         """Return the messages of all stores as one ``pyarrow.dataset.Dataset``, store after store.
 
@@ -289,8 +290,8 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.dataset.store_dataset import StoreDataset
 
         asked = Conditions.of(topic, tag, key, since, until, limit)
-        self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt))  # raises errors of this argument
-        readers = {broker: DatasetReader(store, asked, on_corrupt) for broker, store in self.stores.items()}
+        self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
+        readers = {broker: DatasetReader(store, asked, on_corrupt, charset) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit, on_corrupt == "skip"), columns)
 
     def sql(

@@ -63,6 +63,7 @@ def run(
     if view.fields is not None:
         conditions["columns"] = view.fields
     conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
+    conditions["charset"] = view.charset
     if not message_filter.choices:
         conditions["limit"] = limit  # of records, each of which has at least one message
     scans: Iterable[Scan] = follow_scans(log, conditions) if follow else [scan_once(store, conditions)]

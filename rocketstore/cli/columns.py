@@ -1,8 +1,8 @@
 """The columns of the lists that commands show, by their names in JSON and CSV."""
 
-from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, lazy_fields
 
-MESSAGES = {name: field for name, field in BATCH_NAMES.items() if field in {*message_fields(), "body_error"}}
+MESSAGES = {name: field for name, field in BATCH_NAMES.items() if field in {*lazy_fields(), "body_error"}}
 
 SUMMARY = (
     "path",

@@ -28,7 +28,7 @@ from rocketstore.text_values import find_similar, find_time_zone, parse_integer,
 
 Command = Callable[..., Any]
 BODY_RULE = (
-    'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
+    'The body is in "body" if it is text of --charset, else in "bodyBase64". The other column is null. '
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
 )
 SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
@@ -230,16 +230,42 @@ def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
 message_columns_option = columns_option(*MESSAGES)
 
 
+def parse_charset(ctx: click.Context, param: click.Parameter, name: str | None) -> str:
+    """Return the name that Python gives to a charset."""
+    if name is None:
+        return "utf-8"
+    from rocketstore.messages.body_text import find_charset
+
+    try:
+        return find_charset(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+charset_option = click.option(
+    "--charset",
+    metavar="NAME",
+    callback=parse_charset,
+    help='The charset of the bodies, such as gbk: of "body" where it is text, body_text and body_json.  '
+    "[default: utf-8]",
+)
+
+
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--columns``, ``--full``, ``--containers`` and ``zone_options``. The command gets ``view``."""
+    """Add ``--columns``, ``--charset``, ``--full``, ``--containers`` and ``zone_options``.
+
+    The command gets ``view``, a MessageView.
+    """
 
     @functools.wraps(command)
-    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any) -> Any:
+    def with_view(
+        *args: Any, columns: tuple[str, ...] | None, charset: str, full: bool, containers: bool, **options: Any
+    ) -> Any:
         from rocketstore.cli.view.messages import MessageView
 
-        return command(*args, view=MessageView(columns, full, containers), **options)
+        return command(*args, view=MessageView(columns, full, containers, charset=charset), **options)
 
-    return with_all(with_view, message_columns_option, full_option, containers_option, zone_options)
+    return with_all(with_view, message_columns_option, charset_option, full_option, containers_option, zone_options)
 
 
 # ---- time zones ------------------------------------------------------------------------------------------

@@ -13,13 +13,14 @@ import numpy as np
 from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError, text_of
 from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.message_columns import BATCH_NAMES, Field, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, Field, lazy_fields
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
 from rocketstore.log.scan import Scan
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
@@ -34,7 +35,7 @@ class BoundedReader(Protocol):
     """Reads the messages of a dataset, of one store or of several."""
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
-        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
+        """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
 
     def describe(self) -> str:
         """Return a text about what is read, for a repr."""
@@ -143,16 +144,17 @@ def _as_time(timestamp: int) -> Time:
 class DatasetReader:
     """Reads the messages of a store within bounds.
 
-    Attributes: conditions: of all messages. on_corrupt: as for ``CommitLog.scan``.
+    Attributes: conditions: of all messages. on_corrupt, charset: as for ``CommitLog.scan``.
     """
 
     store: KeyedStore
     conditions: Conditions = field(default_factory=Conditions)
     on_corrupt: Literal["raise", "skip"] = "raise"
+    charset: str = UTF8
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
-        """Return the fields of a table. Parameters: columns: as for ``CommitLog.scan``. Raises: ValueError."""
-        return message_fields(columns)
+        """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
+        return lazy_fields(columns)
 
     def describe(self) -> str:
         """Return the first line of the repr of the store, without the table of topics."""
@@ -186,7 +188,8 @@ class DatasetReader:
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
         read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
-        scan = read(columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions)
+        conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset}
+        scan = read(columns=columns, threads=threads, batch_size=batch_size, **conditions)
         yield from scan
         for part in scan.skipped:
             warnings.warn(f"{text_of(part.error)}: offsets {part.begin} to {part.end} are left out", stacklevel=2)
@@ -204,7 +207,7 @@ class DatasetReader:
         offsets = offsets[statuses == 0]
         parts = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
         for part in np.split(offsets, np.flatnonzero(np.diff(parts)) + 1):
-            batch = log.find_messages(part, columns=columns)[0]
+            batch = log.find_messages(part, columns=columns, charset=self.charset)[0]
             yield from log.reader.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
         bad_bodies.warn()
 

@@ -10,12 +10,12 @@ from polars.io.plugins import register_io_source
 from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, DatasetReader
 from rocketstore.dataset.polars_filter import read_predicate
 from rocketstore.kernels.arrow_export import OneStream, export_stream
-from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.message_columns import lazy_fields
 
 
 def lazy_frame(reader: DatasetReader, columns: Iterable[str] | None) -> pl.LazyFrame:
-    """Return a lazy frame of messages. Parameters: columns: as for ``CommitLog.scan``."""
-    fields = message_fields(columns)
+    """Return a lazy frame of messages. Parameters: columns: as for ``lazy_fields``."""
+    fields = lazy_fields(columns)
     names = [field.name for field in fields.values()]
     schema = pl.DataFrame(OneStream(export_stream(fields.values(), ()))).schema
 

@@ -17,6 +17,7 @@ class Field(NamedTuple):
 # In the order of the tables. A time that Python and Spark cannot represent is null.
 # The same time in milliseconds is never null.
 # A body that cannot be decoded is null, and body_error says why; raw_body never is.
+# body_text is null if the body is no text of the charset, body_json if that text is no JSON.
 MESSAGE_FIELDS = {
     "topic": Field("topic", "u"),
     "queue_id": Field("queueId", "i"),
@@ -38,6 +39,8 @@ MESSAGE_FIELDS = {
     "uniq_key": Field("uniqKey", "u", nullable=True),
     "properties": Field("properties", "+m"),
     "body": Field("body", "z", nullable=True),
+    "body_text": Field("body_text", "u", nullable=True),
+    "body_json": Field("body_json", "u", nullable=True),
     "body_error": Field("bodyError", "u", nullable=True),
     "raw_body": Field("rawBody", "z"),
     "tags_code": Field("tagsCode", "l"),
@@ -48,7 +51,16 @@ BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
 # The column that messages of several stores have too: the name of the store. Its name is the same in batch and table.
 BROKER = "broker"
 BROKER_FIELD = Field(BROKER, "u")
-ON_REQUEST = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
+TEXTS_OF_BODY = ("body_text", "body_json")
+ON_REQUEST = {*TEXTS_OF_BODY, "body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
+
+
+def lazy_fields(columns: str | Iterable[str] | None = None) -> dict[str, Field]:
+    """Return the fields of a table whose queries name their columns, so that the others cost nothing.
+
+    Parameters: columns: as for ``message_fields``; None: also the texts of bodies.
+    """
+    return message_fields([*message_fields(), *TEXTS_OF_BODY] if columns is None else columns)
 
 
 def message_fields(columns: str | Iterable[str] | None = None) -> dict[str, Field]:

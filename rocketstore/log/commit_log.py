@@ -39,6 +39,7 @@ from rocketstore.log.scan import Scan
 from rocketstore.log.standalone_writer import StandaloneLogWriter
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import integer_list, split_tags, text_list
+from rocketstore.messages.body_text import UTF8, find_charset
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -278,11 +279,17 @@ class CommitLog(Closable):
         return (END, None) if offset >= self.end_finder.find_readable_end(offset) else self.reader.read_record(offset)
 
     def get_messages(
-        self, phy_offsets: Any, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
+        self,
+        phy_offsets: Any,
+        *,
+        columns: str | Iterable[str] | None = None,
+        verify_crc: bool = False,
+        charset: str = "utf-8",
     ) -> MessageBatch:
         """Read the messages at many physical offsets, int64[n], bytes. The batch has the order of the offsets.
 
         Parameters: columns: names of Message's fields, None for all columns of tables. verify_crc: check the bodies.
+        charset: as for ``scan``.
         Returns: MessageBatch. Raises: IndexError for an offset outside the log; CorruptFileError for an offset at which
         no message begins. Source: CommitLog.lookMessageByOffset, for each.
         """
@@ -290,14 +297,19 @@ class CommitLog(Closable):
         require_sound_buffers(phy_offsets, "phy_offsets")
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
-        batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc)
+        batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc, charset=charset)
         if statuses.any():
             row = int(statuses.argmax())
             raise self.error(int(offsets[row]), int(statuses[row]))
         return batch
 
     def find_messages(
-        self, phy_offsets: np.ndarray, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
+        self,
+        phy_offsets: np.ndarray,
+        *,
+        columns: str | Iterable[str] | None = None,
+        verify_crc: bool = False,
+        charset: str = UTF8,
     ) -> tuple[MessageBatch, np.ndarray]:
         """Read the messages at physical offsets int64[n], and leave out offsets without a message.
 
@@ -320,7 +332,7 @@ class CommitLog(Closable):
             scanner = self.reader.scanner(fields, verify_crc=verify_crc)
             scanner.gather(windows, window_of, offsets, statuses, at_rest=True)
             statuses[half[is_written]] = HALF
-        return lazy_batch_of(scanner.take(), fields), statuses
+        return lazy_batch_of(scanner.take(), fields, find_charset(charset)), statuses
 
     def pickup_store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return the store time, epoch ms, of the record at an offset; -1 if no record of ``size`` bytes is there.
@@ -355,6 +367,7 @@ class CommitLog(Closable):
         threads: int = 1,
         limit: int | None = None,
         plan: Literal["auto", "scan"] = "auto",
+        charset: str = "utf-8",
     ) -> Scan:
         """Read all messages, or the messages that meet all conditions, in the order of the log.
 
@@ -381,6 +394,8 @@ class CommitLog(Closable):
             to which no queue leads, if these are few bytes. ``Scan.explain`` says whether it does. Then it notices no
             damage in records of other topics, and with ``tag`` no message whose unit has the hash of another tag.
             "scan": read the complete range of the log. A log alone always does so.
+        charset : of the bodies, such as "gbk", for the columns ``body_text`` and ``body_json``, which must be named in
+            ``columns``. ``body_text`` is null if a body is no text of the charset, ``body_json`` if that is no JSON.
 
         Returns
         -------
@@ -417,6 +432,7 @@ class CommitLog(Closable):
             batch_size,
             threads,
             limit,
+            find_charset(charset),
         )
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordRead
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
 from rocketstore.text_values import format_count
 
@@ -121,6 +122,7 @@ class Scan(ArrowStream):
         batch_size: int,
         threads: int,
         limit: int | None = None,
+        charset: str = UTF8,
     ) -> None:
         self.skipped: list[Skipped] = []
         self.has_expired = False
@@ -144,6 +146,7 @@ class Scan(ArrowStream):
         self._batch_size = batch_size if limit is None else max(min(batch_size, limit), 1)
         self._threads = threads
         self._limit = limit
+        self._charset = charset
         self._stop = 0
 
     def __iter__(self) -> Iterator[MessageBatch]:
@@ -297,7 +300,7 @@ class Scan(ArrowStream):
         if not scanner.rows:
             return iter(())
         columns = scanner.take()
-        batch = lazy_batch_of(choose_rows(columns, self._choices), self._fields)
+        batch = lazy_batch_of(choose_rows(columns, self._choices), self._fields, self._charset)
         if self._choose is not None:
             batch = self._choose(batch)
         found = self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
-from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
 from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.messages.body_text import UTF8, decode_body, json_or_none
 from rocketstore.messages.compression import (
     BODY_ERRORS,
     COMPRESSED,
@@ -38,6 +39,7 @@ SHOWN_BYTES = 200
 SHOWN_TEXT = 4 * SHOWN_BYTES + 1  # characters: those of bytes as \xff, and an ellipsis
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
 MADE_OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
+NOT_OF_INNER = {*MADE_OF_PROPERTIES, *TEXTS_OF_BODY}  # fields that an inner message makes of its own ones
 
 
 class Message(MessageSlots):
@@ -45,9 +47,10 @@ class Message(MessageSlots):
 
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
-    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body cannot be
-    decoded, or None; properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id. broker, the
-    name of the store, if it was read from several stores.
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_text, the body as text, None if
+    it is not UTF-8; body_json, that text, None if it is no JSON; body_error, why the body cannot be decoded, or None;
+    properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id. broker, the name of the store,
+    if it was read from several stores.
     Source: MessageExt, MessageDecoder.decode.
 
     Examples:
@@ -78,6 +81,8 @@ class Message(MessageSlots):
     keys: list[str]
     uniq_key: str | None
     body: bytes
+    body_text: str | None
+    body_json: str | None
     body_error: str | None
     tags_code: int
     born_timestamp_ms: int
@@ -179,6 +184,9 @@ class Message(MessageSlots):
         if name == "body" and not BODY_SOURCES.isdisjoint(own_fields(self)):
             self.body = self._decompressed()
             return self.body
+        if name in TEXTS_OF_BODY and (has_fields(self, "body") or not BODY_SOURCES.isdisjoint(own_fields(self))):
+            text = decode_body(self.body, UTF8) if self.find_body_error() is None else None
+            return text if name == "body_text" else json_or_none(text)
         if name == "body_error" and (has_fields(self, "body") or not BODY_SOURCES.isdisjoint(own_fields(self))):
             error = self.find_body_error()
             return None if error is None else body_error_text(error)
@@ -214,7 +222,7 @@ class Message(MessageSlots):
         base, _ = find_inner_batch(self)
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
-            fields = {name: value for name, value in own_fields(self).items() if name not in MADE_OF_PROPERTIES}
+            fields = {name: value for name, value in own_fields(self).items() if name not in NOT_OF_INNER}
             fields |= {"flag": flag, "raw_body": body, "body": body, "properties": properties}
             fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
             messages.append(Message.of_fields(fields))

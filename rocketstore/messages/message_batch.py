@@ -20,6 +20,7 @@ from rocketstore.limits import INT_MAX
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_import import join_columns, read_columns
 from rocketstore.messages.bodies import BadBodies, Bodies, body_error_column, decompress_bodies
+from rocketstore.messages.body_text import UTF8, body_text_columns
 from rocketstore.messages.compression import COMPRESSED, BodyError
 from rocketstore.messages.message import Message
 from rocketstore.messages.preview import preview_messages
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 CHUNK = 256  # messages that are made at once
 MESSAGES_TOGETHER = 4096  # of an iterator that are put together
 STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # columns that bodies are made from
-MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUMNS
+MADE_COLUMNS = {"body", "body_text", "body_json", "body_error"}  # columns that are made from STORED_COLUMNS
 
 
 @made_by("store.scan()")
@@ -84,6 +85,8 @@ class MessageBatch(Previewed):
     uniq_key: StringColumn[str | None]
     properties: MapColumn
     body: BinaryColumn[bytes | None]
+    body_text: StringColumn[str | None]
+    body_json: StringColumn[str | None]
     body_error: StringColumn[str | None]
     raw_body: BinaryColumn[bytes]
     tags_code: NDArray[np.int64]
@@ -96,16 +99,18 @@ class MessageBatch(Previewed):
         length: int,
         stored: dict[str, Any] | None = None,
         body_errors: dict[int, BodyError] | None = None,
+        charset: str = UTF8,
     ) -> None:
         """Hold columns.
 
         Parameters: stored: the columns from which bodies are made when their column is first used. body_errors: the
-        error of each body that could not be decoded, by row.
+        error of each body that could not be decoded, by row. charset: of the bodies, for their text.
         """
         self._columns = columns
         self._length = length
         self._stored = stored
         self._body_errors = body_errors or {}
+        self._charset = charset
 
     @classmethod
     def of_arrow(cls, table: Any) -> Self:
@@ -155,7 +160,7 @@ class MessageBatch(Previewed):
             bodies = next(decompress_bodies(self._stored, self._length, INT_MAX))
             if bodies.rows is not None:
                 raise MemoryError("the bodies of a batch have more than 2 GiB decompressed: read fewer at once")
-            self._columns = with_made_columns(self._columns, bodies, self._length)
+            self._columns = with_made_columns(self._columns, bodies, self._length, self._charset)
             self._body_errors = bodies.errors
             self._stored = None
             bad_bodies = BadBodies()
@@ -211,7 +216,8 @@ class MessageBatch(Previewed):
 
     def _messages(self, start: int, count: int) -> Iterator[Message]:
         stop = min(start + count, self._length)
-        columns = {name: values_of(column, start, stop) for name, column in self._columns.items() if column is not None}
+        shown = self._columns if self._charset == UTF8 else self.columns  # a message makes texts of UTF-8 only
+        columns = {name: values_of(column, start, stop) for name, column in shown.items() if column is not None}
         if self._stored is not None:
             stored = [values_of(self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
@@ -242,7 +248,7 @@ class MessageBatch(Previewed):
         if self._body_errors:
             old = self._body_errors
             errors = {new: old[row] for new, row in enumerate(chosen.tolist()) if row in old}
-        return MessageBatch(taken, len(chosen), stored or None, errors)
+        return MessageBatch(taken, len(chosen), stored or None, errors, self._charset)
 
     def without_phy_offsets(self) -> MessageBatch:
         """Return the batch with null in place of each physical offset, of messages that are in another log."""
@@ -251,14 +257,15 @@ class MessageBatch(Previewed):
             columns["phy_offset"] = np.ma.MaskedArray(
                 np.full(self._length, -1, np.int64), np.ones(self._length, np.bool_)
             )
-        return MessageBatch(columns, self._length, self._stored, self._body_errors)
+        return MessageBatch(columns, self._length, self._stored, self._body_errors, self._charset)
 
     def with_broker(self, broker: str) -> MessageBatch:
         """Return the batch with the column ``broker`` before the others, which has the same name in all rows."""
         name = np.frombuffer(broker.encode("utf-8", "replace"), np.uint8)
         offsets = np.arange(self._length + 1, dtype=np.int32) * len(name)
         column: StringColumn[str] = StringColumn(offsets, np.tile(name, self._length))
-        return MessageBatch({BROKER: column, **self._columns}, self._length, self._stored, self._body_errors)
+        columns = {BROKER: column, **self._columns}
+        return MessageBatch(columns, self._length, self._stored, self._body_errors, self._charset)
 
     def split(
         self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
@@ -275,7 +282,7 @@ class MessageBatch(Previewed):
             named = bodies._replace(errors={row: name_file(error) for row, error in bodies.errors.items()})
             bad_bodies.add(named.errors.values())
             length = self._length if named.rows is None else len(named.rows)
-            columns = with_made_columns(self._columns, named, length)
+            columns = with_made_columns(self._columns, named, length, self._charset)
             yield MessageBatch(columns, length, body_errors=named.errors)
 
     def select(self, names: str | Iterable[str]) -> MessageBatch:
@@ -355,11 +362,11 @@ def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | 
     return iter(lambda: list(islice(iterator, MESSAGES_TOGETHER)), [])
 
 
-def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
+def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str], charset: str = UTF8) -> MessageBatch:
     """Make a batch of these fields. Bodies are decompressed when their column is first used."""
     shown = {name: None if name in MADE_COLUMNS else columns[name.removesuffix("_ms")] for name in fields}
     stored = None if MADE_COLUMNS.isdisjoint(shown) else {name: columns[name] for name in STORED_COLUMNS}
-    return MessageBatch(shown, row_count(columns), stored)
+    return MessageBatch(shown, row_count(columns), stored, charset=charset)
 
 
 def empty_batch(fields: Iterable[str]) -> MessageBatch:
@@ -368,12 +375,15 @@ def empty_batch(fields: Iterable[str]) -> MessageBatch:
     return lazy_batch_of(RecordColumns(names).take(), fields)
 
 
-def with_made_columns(columns: dict[str, Any], bodies: Bodies, length: int) -> dict[str, Any]:
-    """Return all columns with the rows of ``bodies``; ``body`` and ``body_error`` are made from ``bodies``."""
+def with_made_columns(columns: dict[str, Any], bodies: Bodies, length: int, charset: str) -> dict[str, Any]:
+    """Return all columns with the rows of ``bodies``; MADE_COLUMNS are made from ``bodies``."""
     made: dict[str, Any] = {}
+    texts = body_text_columns(bodies.column, columns, charset)
     for name, column in columns.items():
         if name == "body":
             made[name] = bodies.column
+        elif name in texts:
+            made[name] = texts[name]
         elif name == "body_error":
             made[name] = body_error_column(bodies.errors, length)
         else:

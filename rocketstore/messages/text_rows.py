@@ -1,4 +1,4 @@
-"""Messages as rows of JSON and CSV. Bytes are base64, except for a body that is UTF-8 text.
+"""Messages as rows of JSON and CSV. Bytes are base64, except for a body that is text of its charset.
 
 A row is a dict from the names of columns to values of JSON. In CSV, lists and maps are written as JSON.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, message_fields
 from rocketstore.messages.arrow_import import check_names
+from rocketstore.messages.body_text import UTF8, decode_body, json_or_none
 from rocketstore.messages.message import Message
 from rocketstore.text_values import epoch_ms, parse_integer
 
@@ -31,20 +32,27 @@ EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 # ---- writing ---------------------------------------------------------------------------------------------
 
 
-def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list[Row]:
+def message_rows(
+    messages: Iterable[Message], *, raw_body: bool = False, charset: str = UTF8, texts: Iterable[str] = ()
+) -> list[Row]:
     """Return messages as rows. A body that was not read is null.
 
-    Parameters: raw_body: add the bodies as they are stored.
+    Parameters: raw_body: add the bodies as they are stored. charset: of the bodies, as ``find_charset`` returns it.
+    texts: add these ones of the columns body_text and body_json.
     """
     rows: list[Row] = []
     for message in messages:
         row = message.to_dict()
         body: Any = row.get("body")
         body_error = row.pop(BODY_ERROR, None) if "body" in row else getattr(message, "body_error", None)
-        try:
-            row["body"], row["bodyBase64"] = None if body is None else body.decode(), None
-        except UnicodeDecodeError:
-            row["body"], row["bodyBase64"] = None, base64.b64encode(body).decode()
+        text = None if body is None else decode_body(body, charset)
+        is_binary = body is not None and text is None
+        row["body"], row["bodyBase64"] = text, base64.b64encode(body).decode() if is_binary else None
+        for name in texts:
+            if body is None:  # the message has the text if it was read
+                row[name] = getattr(message, name, None)
+            else:
+                row[name] = text if name == "body_text" else json_or_none(text)
         row[BODY_ERROR] = body_error
         if raw_body:
             row["rawBodyBase64"] = base64.b64encode(message.raw_body).decode()

@@ -573,16 +573,19 @@ class MessageStore(Previewed, Closable):
         until: Time | None = None,
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
+        charset: str = "utf-8",
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
 
         A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp or
         uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
 
-        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. topic, tag,
-        key, since, until: conditions of all messages of the dataset, as for ``scan``. With topic and key the index is
-        used. limit: the dataset has only the first messages that meet them. on_corrupt: as for ``scan``;
-        what is skipped gives a UserWarning.
+        Parameters: columns: as for ``scan``; None: also ``body_text``, which is null if a body is no text, and
+        ``body_json``, which is null if that text is no JSON. Both cost nothing unless a query reads them. The names in
+        the dataset are those of tables, such as queueId. topic, tag, key, since, until: conditions of all messages of
+        the dataset, as for ``scan``. With topic and key the index is used. limit: the dataset has only the first
+        messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
+        bodies, for both columns.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
@@ -599,8 +602,8 @@ class MessageStore(Previewed, Closable):
         from rocketstore.dataset.store_dataset import StoreDataset
 
         conditions = Conditions.of(topic, tag, key, since, until, limit)
-        self.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
-        return StoreDataset(DatasetReader(self, conditions, on_corrupt), columns)
+        self.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
+        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset), columns)
 
     def sql(
         self,

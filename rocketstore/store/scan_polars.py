@@ -33,6 +33,7 @@ def scan_polars(
     until: Time | None = None,
     limit: int | None = None,
     on_corrupt: Literal["raise", "skip"] = "raise",
+    charset: str = "utf-8",
     config: StoreConfig | None = None,
     leftovers: bool = False,
     tiered: bool = False,
@@ -44,9 +45,8 @@ def scan_polars(
     or keys reads fewer messages; polars computes any other filter. A filter on topic and keys, or topic and uniqKey,
     uses the index. Each ``collect`` reads the messages that the store has then.
 
-    Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt: as for
-    ``MessageStore.scan``; the names in the frame are those of tables, such as queueId. topic, tag, key, since, until,
-    limit: conditions of all messages of the frame, as for ``MessageStore.dataset``.
+    Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt,
+    charset, topic, tag, key, since, until, limit: as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -70,5 +70,5 @@ def scan_polars(
     conditions = Conditions.of(topic, tag, key, since, until, limit)
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
-    store.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
-    return lazy_frame(DatasetReader(store, conditions, on_corrupt), columns)
+    store.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
+    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset), columns)

@@ -49,7 +49,16 @@ DEFAULT = ["topic", "brokerName", "queueId", "queueOffset", "phyOffset", "size",
            "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "msgId",
            "tags", "keys", "uniqKey", "body"]  # fmt: skip
 TOPICS = ["TopicTest", "主题", "T#1"]
-ON_REQUEST = ["bodyError", "rawBody", "tagsCode", "bornTimestampMs", "storeTimestampMs", "properties"]
+ON_REQUEST = [
+    "body_text",
+    "body_json",
+    "bodyError",
+    "rawBody",
+    "tagsCode",
+    "bornTimestampMs",
+    "storeTimestampMs",
+    "properties",
+]
 
 
 @pytest.fixture(

@@ -9,6 +9,7 @@ import pytest
 from reference.commit_log import read_files
 from reference.record import parse_record
 from support import stores
+from support.text_reference import body_texts
 
 from rocketstore import CommitLog
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
@@ -60,6 +61,8 @@ def stored_body(files, row):
 def fields_of(row, raw_body):
     """One dumped message, and the bytes of its body, as the fields of a Message."""
     properties = row["properties"]
+    body = plain_body(raw_body, row["sysFlag"])
+    body_text, body_json = body_texts(body)
     return {
         "phy_offset": row["physicalOffset"],
         "size": row["totalSize"],
@@ -82,7 +85,9 @@ def fields_of(row, raw_body):
         "properties": properties,
         "tags_code": row["dispatch"]["tagsCode"],
         "raw_body": raw_body,
-        "body": plain_body(raw_body, row["sysFlag"]),
+        "body": body,
+        "body_text": body_text,
+        "body_json": body_json,
         "body_error": None,
         "born_timestamp_ms": row["bornTimestamp"],
         "store_timestamp_ms": row["storeTimestamp"],

@@ -41,3 +41,21 @@ def with_body(row):
     if "rawBody" in row:
         row["rawBodyBase64"] = base64.b64encode(row.pop("rawBody")).decode()
     return row
+
+
+def body_texts(body, charset="utf-8"):
+    """Return body_text and body_json of a body, or of None, by Python's decoder and parser."""
+    try:
+        text = None if body is None else body.decode(charset)
+        value = json.loads(text or "", parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
+    except UnicodeDecodeError:
+        return None, None
+    except ValueError:
+        return text, None
+    return text, text
+
+
+def refuse(name):
+    """Raise ValueError: NaN and Infinity are no JSON."""
+    raise ValueError(name)

@@ -9,6 +9,7 @@ from rocketstore.cli.options import (
     BODY_RULE,
     PATH,
     SAFE_CSV_RULE,
+    charset_option,
     compacted_option,
     containers_option,
     deleted_option,
@@ -63,6 +64,7 @@ format_option = click.option(
     help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.",
 )
 @message_columns_option
+@charset_option
 @zone_options
 @click.option(
     "--compression",
@@ -94,6 +96,8 @@ def export(**options: Any) -> None:
     names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and
     named. A message whose body cannot be decoded is written. A warning gives
     the number of these messages.
+
+    With --charset, JSON and CSV have bodies as text, which an import would store as UTF-8.
     """
     from rocketstore.cli.transfer.export import run
 

@@ -83,6 +83,7 @@ def run(
     raw_body: bool,
     containers: bool,
     columns: tuple[str, ...] | None,
+    charset: str,
     compression: str | None,
     partition_by: tuple[str, ...],
     deleted: bool,
@@ -122,7 +123,7 @@ def run(
     note_elsewhere(store, conditions["topic"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
     chosen = [MESSAGES[name] for name in columns or ()]
-    conditions["columns"] = chosen or [*message_fields(), *extra]
+    conditions |= {"columns": chosen or [*message_fields(), *extra], "charset": charset}
     has_containers = containers or raw_body
     by_topic = bool(conditions["topic"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
@@ -140,7 +141,12 @@ def run(
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
         write = text_writer(
-            partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True, is_terminal=sys.stdout.isatty()
+            partial(write_utf8, sys.stdout),
+            form,
+            conditions["columns"],
+            charset,
+            is_first=True,
+            is_terminal=sys.stdout.isatty(),
         )
         report_results(source, target, [copy_messages(source, source.scans(), write)], problems)
 
@@ -165,7 +171,7 @@ class ExportSource:
     @property
     def _scanned(self) -> dict[str, Any]:
         """The arguments of a scan of the messages."""
-        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", *self.message_filter.columns]
+        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", "store_timestamp", *self.message_filter.columns]
         names += LIVES_COLUMNS if self.lives is not None else ()
         wanted = {"columns": list(dict.fromkeys(names)), "on_corrupt": "skip", "batch_size": BATCH_SIZE}
         return self.conditions | wanted
@@ -270,7 +276,8 @@ def export_partitions(
     result: Result = {}
     messages = read_messages(source, source.scans(), result)
     try:
-        write_partitions(work, messages, form, source.conditions["columns"], names, compression)
+        columns, charset = source.conditions["columns"], source.conditions["charset"]
+        write_partitions(work, messages, form, columns, names, compression, charset)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -470,16 +477,16 @@ def open_rows(
     os.truncate(path, size)
     if asked["format"] in TABLES:
         rows_of = ParquetRows if asked["format"] == "parquet" else ArrowRows
-        return rows_of(path, columns, asked["compression"], ends)
-    return TextRows(path, asked["format"], columns)
+        return rows_of(path, columns, asked["compression"], ends, asked["charset"])
+    return TextRows(path, asked["format"], columns, asked["charset"])
 
 
 class TextRows:
     """Append messages to a file of JSON lines or CSV."""
 
-    def __init__(self, path: Path, form: str, columns: list[str]) -> None:
+    def __init__(self, path: Path, form: str, columns: list[str], charset: str) -> None:
         self._file = path.open("ab")
-        self.write = text_writer(self._file.write, form, columns, is_first=self._file.tell() == 0)
+        self.write = text_writer(self._file.write, form, columns, charset, is_first=self._file.tell() == 0)
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
@@ -498,13 +505,14 @@ def text_writer(
     write: Callable[[bytes | memoryview], object],
     form: str,
     columns: list[str],
+    charset: str,
     *,
     is_first: bool,
     is_terminal: bool = False,
 ) -> Write:
     """Return the function that writes a batch as lines. A CSV file begins with the header.
 
-    Parameters: write: writes UTF-8. columns: their names in a batch.
+    Parameters: write: writes UTF-8. columns: their names in a batch. charset: of the bodies.
     """
     names = row_names(raw_body="raw_body" in columns)
     if columns[: len(message_fields())] != [*message_fields()]:
@@ -514,7 +522,7 @@ def text_writer(
         write(csv_line(names).encode())
 
     def write_lines(messages: MessageBatch | Sequence[Message]) -> None:
-        for text in message_lines(messages, names, form, is_terminal):
+        for text in message_lines(messages, names, form, is_terminal, charset):
             write(text)
 
     return write_lines

@@ -22,11 +22,13 @@ def write_partitions(
     columns: list[str],
     names: Sequence[str],
     compression: str | None,
+    charset: str,
 ) -> None:
     """Make a directory, write messages to it, and sync it. Without a message it is empty.
 
     Parameters: columns: of the files, by their names in a batch. names: some of ``PARTITIONS``, outermost first; they
     are in the names of the directories: ``topic=Orders/day=2026-11-21``. A day is of the store time in UTC.
+    charset: of the bodies.
     """
     pyarrow, dataset = import_extra("pyarrow", "arrow"), import_extra("pyarrow.dataset", "arrow")
     schema = with_partitions(message_schema(columns), names)
@@ -35,7 +37,7 @@ def write_partitions(
     options = file_format.make_write_options(compression=codec_of(form, compression))
     directory.mkdir()
     dataset.write_dataset(
-        (partitioned(batch, columns, schema) for batch in batches if len(batch)),
+        (partitioned(batch, columns, charset, schema) for batch in batches if len(batch)),
         directory,
         schema=schema,
         format=file_format,
@@ -60,10 +62,10 @@ def with_partitions(schema: Any, names: Sequence[str]) -> Any:
     return schema
 
 
-def partitioned(messages: MessageBatch | Sequence[Message], columns: list[str], schema: Any) -> Any:
+def partitioned(messages: MessageBatch | Sequence[Message], columns: list[str], charset: str, schema: Any) -> Any:
     """Return a record batch with the columns of a schema that has partitions."""
     pyarrow, compute = import_extra("pyarrow", "arrow"), import_extra("pyarrow.compute", "arrow")
-    batch = to_arrow(messages, list(dict.fromkeys([*columns, "topic", "store_timestamp"])))
+    batch = to_arrow(messages, list(dict.fromkeys([*columns, "topic", "store_timestamp"])), charset)
     arrays = {name: batch.column(name) for name in batch.schema.names}
     arrays["day"] = compute.strftime(batch.column("storeTimestamp"), format=DAY_FORMAT)
     return pyarrow.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)

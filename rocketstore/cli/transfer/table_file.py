@@ -13,7 +13,9 @@ from rocketstore.cli.transfer.forms import COMPRESSIONS
 from rocketstore.cli.transfer.parquet_footer import MAGIC, footer_of, move_footer
 from rocketstore.disk.durable import sync
 from rocketstore.extras import import_extra
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY
+from rocketstore.kernels.message_slots import has_fields
+from rocketstore.messages.body_text import decode_body, json_or_none
 from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -30,11 +32,13 @@ class ParquetRows:
     are one Parquet file. The rows of a part are written once, also if the export is interrupted.
     """
 
-    def __init__(self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int]) -> None:
+    def __init__(
+        self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int], charset: str
+    ) -> None:
         """Parameters: columns: their names in a batch. compression: one of ``COMPRESSIONS``, or None. ends: the sizes
-        of the file at the ends of its parts, bytes.
+        of the file at the ends of its parts, bytes. charset: of the bodies.
         """
-        self._path, self._columns, self._ends = path, columns, list(ends)
+        self._path, self._columns, self._ends, self._charset = path, columns, list(ends), charset
         self._arrow, self._parquet = import_extra("pyarrow", "arrow"), import_extra("pyarrow.parquet", "arrow")
         self._schema, self._codec = message_schema(columns), codec_of("parquet", compression)
         self._file = path.open("ab")
@@ -46,7 +50,7 @@ class ParquetRows:
 
         Messages for one row group wait while more of them are written. So the last row group of a part is large, too.
         """
-        self._waiting.append(self._arrow.Table.from_batches([to_arrow(messages, self._columns)]))
+        self._waiting.append(self._arrow.Table.from_batches([to_arrow(messages, self._columns, self._charset)]))
         if is_large(self._waiting, groups=2):
             rows = self._arrow.concat_tables(self._waiting)
             half = (rows.num_rows + 1) // 2
@@ -109,12 +113,14 @@ class ArrowRows:
     batches are passed to it again. Their bytes are compared with those of the file, and not written.
     """
 
-    def __init__(self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int]) -> None:
+    def __init__(
+        self, path: Path, columns: list[str], compression: str | None, ends: Sequence[int], charset: str
+    ) -> None:
         """Parameters: as for ``ParquetRows``."""
         pyarrow = import_extra("pyarrow", "arrow")
         size = ends[-1] if ends else 0
         options = pyarrow.ipc.IpcWriteOptions(compression=codec_of("arrow", compression))
-        self._columns, self._file = columns, KnownFile(path, size)
+        self._columns, self._charset, self._file = columns, charset, KnownFile(path, size)
         self._writer = pyarrow.ipc.new_file(self._file, message_schema(columns), options=options)
         try:
             for batch in self._earlier_batches(path, size):
@@ -131,7 +137,7 @@ class ArrowRows:
             yield from pyarrow.ipc.open_stream(data[len(ARROW_MAGIC) :])
 
     def write(self, messages: MessageBatch | Sequence[Message]) -> None:
-        self._writer.write_batch(to_arrow(messages, self._columns))
+        self._writer.write_batch(to_arrow(messages, self._columns, self._charset))
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
@@ -190,18 +196,24 @@ def codec_of(form: str, compression: str | None) -> str | None:
     return None if form == "arrow" and codec == "none" else codec
 
 
-def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str]) -> Any:
-    """Return messages as a record batch of pyarrow. Parameters: columns: their names in a batch."""
+def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str], charset: str) -> Any:
+    """Return messages as a record batch of pyarrow.
+
+    Parameters: columns: their names in a batch. charset: of the bodies; a batch was read with it.
+    """
     if isinstance(messages, MessageBatch):
         return messages.select(columns).to_arrow()
     names = {MESSAGE_FIELDS[name].name: name for name in columns}
-    rows = [{name: value_of(message, field) for name, field in names.items()} for message in messages]
+    rows = [{name: value_of(message, field, charset) for name, field in names.items()} for message in messages]
     return import_extra("pyarrow", "arrow").RecordBatch.from_pylist(rows, message_schema(columns))
 
 
-def value_of(message: Message, field: str) -> Any:
+def value_of(message: Message, field: str, charset: str) -> Any:
     """Return a field of a message; None for a body that cannot be decoded, as in a batch."""
     try:
-        return getattr(message, field)
+        if field not in TEXTS_OF_BODY or has_fields(message, field):
+            return getattr(message, field)
+        text = decode_body(message.body, charset)
     except BODY_ERRORS:
         return None
+    return text if field == "body_text" else json_or_none(text)

@@ -10,9 +10,11 @@ from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batch
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
 from rocketstore.cli.times import has_iso_times
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
+from rocketstore.kernels.message_columns import TEXTS_OF_BODY
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
+from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_lines import batch_lines
@@ -31,7 +33,8 @@ class MessageView(NamedTuple):
 
     Attributes: columns: the columns that the user chose, by their names in tables; None without a choice. is_full:
     whether tables show complete values. has_containers: whether an inner batch is one message. constant: columns that
-    have the same value in all rows, since a condition allows only this value. Tables show them last.
+    have the same value in all rows, since a condition allows only this value. Tables show them last. charset: of the
+    bodies, as ``find_charset`` returns it.
     """
 
     columns: tuple[str, ...] | None
@@ -39,6 +42,7 @@ class MessageView(NamedTuple):
     has_containers: bool
     constant: tuple[str, ...] = ()
     message_filter: MessageFilter = NO_CONDITIONS
+    charset: str = UTF8
 
     def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
@@ -69,7 +73,8 @@ class MessageView(NamedTuple):
         return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
 
     def rows(self, messages: Iterable[Message]) -> list[Row]:
-        rows = message_rows(messages)
+        texts = [name for name in TEXTS_OF_BODY if self.columns is not None and name in self.columns]
+        rows = message_rows(messages, charset=self.charset, texts=texts)
         return rows if self.columns is None else [{name: row[name] for name in self.names} for row in rows]
 
     def for_people(self, rows: Sequence[Row]) -> list[Row]:
@@ -87,7 +92,7 @@ class MessageView(NamedTuple):
     def cell(self, row: Row, name: str) -> Any:
         """Return a value for a table, without the end of a long body or of many keys."""
         value = self.value(row, name)
-        if self.is_full or name not in (BODY, "keys"):
+        if self.is_full or name not in (BODY, "keys", *TEXTS_OF_BODY) or value is None:
             return value
         return shorten(value if isinstance(value, str) else ", ".join(value), MOST)
 
@@ -118,18 +123,20 @@ def phy_offsets_of(messages: MessageBatch | Sequence[Message]) -> list[int]:
 
 
 def message_lines(
-    messages: MessageBatch | Sequence[Message], names: Sequence[str], form: str, terminal: bool
+    messages: MessageBatch | Sequence[Message], names: Sequence[str], form: str, terminal: bool, charset: str = UTF8
 ) -> Iterator[bytes | memoryview]:
     """Yield messages as lines of UTF-8, some lines at a time. Use a text before the next one is made.
 
     Parameters: names: of the columns, as ``row_names`` returns them. form: "json", "csv" or "csv-safe". terminal: as
-    for ``csv_line``.
+    for ``csv_line``. charset: of the bodies, as ``find_charset`` returns it.
     """
     if isinstance(messages, MessageBatch) and not (terminal and form in CSV_FORMS) and not has_iso_times():
-        yield from batch_lines(messages, names, is_csv=form in CSV_FORMS, is_safe=form == SAFE_CSV)
+        is_csv, is_safe = form in CSV_FORMS, form == SAFE_CSV
+        yield from batch_lines(messages, names, is_csv=is_csv, is_safe=is_safe, charset=charset)
         return
     line = line_writer(form, terminal)
-    for row in message_rows(messages, raw_body="rawBodyBase64" in names):
+    texts = [name for name in TEXTS_OF_BODY if name in names]
+    for row in message_rows(messages, raw_body="rawBodyBase64" in names, charset=charset, texts=texts):
         yield line({name: row[name] for name in names}).encode("utf-8", "backslashreplace")
 
 
@@ -165,7 +172,7 @@ def write_messages(
     for messages in filter(len, batches):
         sys.stdout.write(header)
         header = ""
-        for text in message_lines(messages, view.names, form, terminal):
+        for text in message_lines(messages, view.names, form, terminal, view.charset):
             write_utf8(sys.stdout, text)
         sys.stdout.flush()
     sys.stdout.write(header)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 OnCorrupt = Literal["raise", "skip"]
 UNITS = 1 << 20  # read at once
-# `body_text` is null if the body is not UTF-8. `body_json` is null if the text is not JSON.
-MESSAGES = """SELECT *, TRY(decode(body)) AS body_text,
-CASE WHEN json_valid(TRY(decode(body))) THEN CAST(TRY(decode(body)) AS JSON) END AS body_json FROM rows_of_messages"""
+MESSAGES = "SELECT * REPLACE (CAST(body_json AS JSON) AS body_json) FROM rows_of_messages"
 TOPICS = """SELECT {broker}topic, count(*) AS queues, sum(messages)::BIGINT AS messages FROM rows_of_topics
 GROUP BY {broker}topic"""
 GROUPS = """SELECT {broker}"group", count(DISTINCT topic) AS topics, count(*) AS queues, sum(lag)::BIGINT AS lag,
