@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 
 BEGIN = "SELECT (\n"
 PROPERTY, BODY = "property", "body"  # before a dot, name the place of a field
@@ -98,7 +98,7 @@ def parse_condition(connection: Any, text: str) -> ParsedCondition:
     return ParsedCondition(
         sql,
         tuple(parts),
-        tuple(name for name in names if name in MESSAGE_FIELDS),
+        tuple(name for name in names if name in MESSAGE_FIELDS and name not in TEXTS_OF_BODY),
         tuple(typing.fields),
         BODY_TEXT in names,
         BODY_JSON in names,

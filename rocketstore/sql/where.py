@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocketstore.extras import import_extra
-from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS
-from rocketstore.kernels.text_lines import find_utf8
+from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, TEXTS_OF_BODY
 from rocketstore.kernels.value_columns import MapColumn, StringColumn
 from rocketstore.limits import INT_MAX
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.body_text import UTF8, body_text_columns
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.sql.condition import (
     BODY,
@@ -119,15 +119,8 @@ class Where:
         """Remove the fields from ``unseen`` that a row of the batch has."""
         uses = {use.text: use._replace(type=TEXT) for use in self._condition.fields if use.text in self.unseen}
         counts = ", ".join(f"count({value_of(use)})" for use in uses.values())
-        [seen] = cursor.execute(f"SELECT {counts} FROM {self._texts}").fetchall()
+        [seen] = cursor.execute(f"SELECT {counts} FROM batch").fetchall()
         self.unseen -= {text for text, count in zip(uses, seen, strict=True) if count}
-
-    @property
-    def _texts(self) -> str:
-        """The select that adds the valid JSON of a body to a batch."""
-        if not (self._condition.has_json or any(use.place != PROPERTY for use in self._condition.fields)):
-            return "batch"
-        return f'(SELECT *, CASE WHEN json_valid({BODY_TEXT}) THEN {BODY_TEXT} END AS "{VALID_JSON}" FROM batch)'
 
     @property
     def _source(self) -> str:
@@ -135,7 +128,7 @@ class Where:
         added = [f"{value_of(use)} AS {quoted(use.column)}" for use in self._condition.fields]
         if self._condition.has_json:
             added.append(f'"{VALID_JSON}"::JSON AS {BODY_JSON}')
-        return f"(SELECT *, {', '.join(added)} FROM {self._texts})" if added else self._texts
+        return f"(SELECT *, {', '.join(added)} FROM batch)" if added else "batch"
 
     def _cursor(self) -> Any:
         """Return the cursor of this thread. Threads of a scan evaluate batches at the same time."""
@@ -174,11 +167,9 @@ class Where:
         for name in property_names(self._condition.fields):
             table = table.append_column(PROPERTY_COLUMN + name, self._array(property_column(batch.properties, name)))
         if BODY in self.columns:
-            body = batch.body
-            texts: StringColumn[str | None] = StringColumn(
-                body.offsets, body.data, find_utf8(body.offsets, body.data) & body.is_valid
-            )
-            table = table.append_column(BODY_TEXT, self._array(texts))
+            texts = body_text_columns(batch.body, TEXTS_OF_BODY, UTF8)
+            table = table.append_column(BODY_TEXT, self._array(texts[BODY_TEXT]))
+            table = table.append_column(VALID_JSON, self._array(texts[BODY_JSON]))
         return table
 
     def _named(self, batch: MessageBatch) -> list[str]:
