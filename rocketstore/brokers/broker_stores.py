@@ -368,7 +368,8 @@ class BrokerStores(Previewed, Closable):
         for event in (event for part in found.parts.values() for event in part):
             if event.timestamp is not None:
                 first[event.uniq_key] = min(event.timestamp, first.get(event.uniq_key, event.timestamp))
-        rows = BrokerRows(found.parts, found.problems, lambda event: trace_order(event, first))
+        order = lambda event: trace_order(event.uniq_key, event.timestamp, first)  # noqa: E731
+        rows = BrokerRows(found.parts, found.problems, order)
         self._warn_if_empty(rows, options)
         return rows
 
@@ -402,11 +403,13 @@ class BrokerStores(Previewed, Closable):
         return join_metrics(found.parts, found.problems)
 
 
-def trace_order(event: Any, first: Mapping[str | None, int]) -> tuple[Any, ...]:
-    """Return the key by which events are sorted. Parameters: first: when the first event of each message happened."""
-    begin = first.get(event.uniq_key)
-    message = begin is None, begin or 0, event.uniq_key or ""
-    return *message, event.timestamp is None, event.timestamp or 0
+def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str | None, int]) -> tuple[Any, ...]:
+    """Return the key by which events are sorted: message after message, those of a message by time.
+
+    Parameters: uniq_key, timestamp: of the event. first: the time of the first event of each message, epoch ms.
+    """
+    begin = first.get(uniq_key)
+    return begin is None, begin or 0, uniq_key or "", timestamp is None, timestamp or 0
 
 
 def join_newest_first(batches: Mapping[str, MessageBatch]) -> MessageBatch:

@@ -94,7 +94,8 @@ def run(
     note_unseen(message_filter)
     note_leftovers(log)
     places = conditions["topic"], conditions["queue_ids"]
-    finish(or_nothing_found(store, found + gaps, unknown_topics(store, sorted(unseen)), *places))
+    unknown = [*unknown_topics(store, sorted(unseen)).values()]
+    finish(or_nothing_found(store, found + gaps, unknown, *places))
     if gaps:
         raise click.exceptions.Exit(1)
 

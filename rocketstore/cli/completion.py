@@ -20,14 +20,17 @@ def completer(find: Callable[[click.Context, "MessageStore"], Iterable[str]]) ->
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
             # click reads no argument if the value of the last option is missing.
-            place: Any = (
-                ctx.params.get("store") or ctx.params.get("path") or ctx.params.get("a") or next(iter(ctx.args), None)
-            )
-            if place is not None:
-                from rocketstore.cli.settings import open_store
+            names = "store", "stores", "path", "a"
+            takes_several = any(parameter.name == "stores" for parameter in ctx.command.params)
+            words = ctx.args if takes_several else ctx.args[:1]
+            given: Any = next(filter(None, map(ctx.params.get, names)), words)
+            places = given if isinstance(given, list | tuple) else [given]
+            if places:
+                from rocketstore.cli.several import open_stores
 
-                with open_store(ctx, place) as store:
-                    return sorted(name for name in set(find(ctx, store)) if name.startswith(incomplete))
+                stores = open_stores(ctx, places).stores.values()
+                found = {name for store in stores for name in find(ctx, store)}
+                return sorted(name for name in found if name.startswith(incomplete))
         return []
 
     return complete

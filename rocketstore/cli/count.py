@@ -1,6 +1,7 @@
 """``rocketstore count``: count messages by topic, time, tag and so on."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -8,13 +9,14 @@ import numpy as np
 
 from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
-from rocketstore.cli.store_notes import note_elsewhere, or_nothing_found
+from rocketstore.cli.several import AskedStores, RowsAnswer
+from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.unconsumed import are_given, find_rest
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.usage.counts import Counts, count_messages, make_counts, parse_groupings
+from rocketstore.store.usage.counts import Counts, columns_of, count_messages, make_counts, parse_groupings
 from rocketstore.store.usage.group_counter import GroupCounter
 from rocketstore.store.usage.message_usage import columns_to_count, count_batch, scan_options
 
@@ -23,7 +25,7 @@ AT_ONCE = 8192  # messages
 
 
 def run(
-    store: MessageStore,
+    stores: AskedStores,
     by: str,
     rest: dict[str, Any] | None,
     message_filter: MessageFilter,
@@ -35,12 +37,33 @@ def run(
         groupings = parse_groupings(by)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
+    if rest is not None and (message_filter.choices or are_given(options)):
+        raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
+    conditions = scan_conditions(**options)
+    asked: dict[str, Any] = {
+        "groupings": groupings,
+        "rest": rest,
+        "conditions": conditions,
+        "message_filter": message_filter,
+    }
+    found = stores.ask(partial(count_store, **asked))
+    columns = stores.columns(columns_of(groupings))
+    write_rows(found.rows, view, with_bars, columns=columns)
+    note_unseen(message_filter)
+    finish(stores.or_nothing_found(len(found.rows), found.problems, options["topic"] or None))
+
+
+def count_store(
+    store: MessageStore,
+    groupings: Sequence[str],
+    rest: dict[str, Any] | None,
+    conditions: dict[str, Any],
+    message_filter: MessageFilter,
+) -> RowsAnswer:
+    """Count the messages of a store. Parameters: rest: as of ``count_rest``; None to count by the conditions."""
     if rest is not None:
-        if message_filter.choices or are_given(options):
-            raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         counts = count_rest(store, groupings, rest)
     else:
-        conditions = scan_conditions(**options)
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
         note_elsewhere(store, conditions["topic"] or None)
@@ -48,9 +71,7 @@ def run(
         scan = source.scan(**conditions, **scan_options(GroupCounter(groupings)))
         counts = count_messages(store, groupings, scan, message_filter)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
-    write_rows(rows, view, with_bars, columns=counts.columns)
-    note_unseen(message_filter)
-    finish(or_nothing_found(store, len(rows), counts.reasons, options["topic"] or None))
+    return RowsAnswer(rows, problems=counts.reasons)
 
 
 def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, Any]) -> Counts:

@@ -2,18 +2,20 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
 from rocketstore.cli.formats import RowsView, finish, write_rows_and_totals
+from rocketstore.cli.several import AskedStores, RowsAnswer, unknown_names
 from rocketstore.cli.store_notes import note_built_queues
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.known_names import explain_unknown_names
 
 
 def run(
-    store: MessageStore,
+    stores: AskedStores,
     topic: tuple[str, ...],
     group: tuple[str, ...],
     since: int | None,
@@ -23,24 +25,31 @@ def run(
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
-    with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
-        found = store.dead_letters(topic=topic or None, group=group or None, since=since, until=until, retry=retry)
-    note_built_queues(store)
-    problems = [*found.reasons, *([] if found else explain_unknown_names(store, topic, group))]
-    rows: list[Row] = [dict(zip(DEAD, row, strict=True)) | {"keys": [*row.keys]} for row in found]
-    sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]
+    asked = {"topic": topic or None, "group": group or None, "since": since, "until": until, "retry": retry}
+    found = stores.ask(partial(dead_letters_of, asked=asked))
     write_rows_and_totals(
-        rows,
-        sums,
+        found.rows,
+        found.sums,
         view,
-        for_people,
-        columns=DEAD,
-        total_columns=DEAD_TOTALS,
+        stores.for_people(for_people),
+        columns=stores.columns(DEAD),
+        total_columns=stores.columns(DEAD_TOTALS),
         only_totals=totals,
     )
-    if not found and not problems:
-        note(f"{store.path}: no {'message in retry topics' if retry else 'dead letter'}")
-    finish(problems)
+    if not found.rows and not found.problems:
+        note(f"{stores}: no {'message in retry topics' if retry else 'dead letter'}")
+    finish(found.problems)
+
+
+def dead_letters_of(store: MessageStore, asked: dict[str, Any]) -> RowsAnswer:
+    """Return the dead letters of a store. Parameters: asked: the arguments of ``MessageStore.dead_letters``."""
+    with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
+        found = store.dead_letters(**asked)
+    note_built_queues(store)
+    unknown = {} if found else unknown_names(store, asked["topic"] or (), asked["group"] or ())
+    rows: list[Row] = [dict(zip(DEAD, row, strict=True)) | {"keys": [*row.keys]} for row in found]
+    sums: list[Row] = [dict(zip(DEAD_TOTALS, total, strict=True)) for total in found.totals()]
+    return RowsAnswer(rows, sums, found.reasons, unknown)
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

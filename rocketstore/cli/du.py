@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,16 @@ import click
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE_TOTALS
 from rocketstore.cli.conditions import Condition, require_columns
 from rocketstore.cli.formats import RowsView, finish_checked, is_table, paths_below, write_rows, write_rows_and_totals
+from rocketstore.cli.several import AskedStores, RowsAnswer, unknown_names
 from rocketstore.cli.text import note
+from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.known_names import explain_unknown_names
 from rocketstore.store.usage.message_usage import COLUMNS, FIELDS, describe_source
 
 
 def run(
-    store: MessageStore,
+    stores: AskedStores,
     by: Any,
     topic: tuple[str, ...],
     exact: bool,
@@ -34,9 +36,9 @@ def run(
         raise click.UsageError("--disks shows no messages and no sums: give it alone")
     require_columns(fail_if, *columns_of(by))
     if by is None:
-        show_parts(store, view, fail_if, totals=totals, disks=disks)
+        show_parts(stores, view, fail_if, totals=totals, disks=disks)
     else:
-        show_messages(store, by, topic, view, fail_if, exact=exact, totals=totals)
+        show_messages(stores, by, topic, view, fail_if, exact=exact, totals=totals)
 
 
 def columns_of(by: Any) -> tuple[Sequence[str], str]:
@@ -52,31 +54,41 @@ def columns_of(by: Any) -> tuple[Sequence[str], str]:
     )
 
 
-def show_parts(store: MessageStore, view: RowsView, fail_if: Sequence[Condition], *, totals: bool, disks: bool) -> None:
-    """Write the parts of a store, their sums and its disks."""
-    usage = store.du()
-    total = dict(zip(PARTS, usage.total(), strict=True))
-    total_row = {name: total[name] for name in PART_TOTALS}
-    parts = [dict(zip(PARTS, part, strict=True)) for part in usage]
-    space = [dict(zip(DISKS, disk, strict=True)) for disk in usage.disks]
-    below = paths_below(Path(str(store.path)))
+def show_parts(stores: AskedStores, view: RowsView, fail_if: Sequence[Condition], *, totals: bool, disks: bool) -> None:
+    """Write the parts of stores, their sums and their disks."""
+    found = stores.ask(parts_of)
+    sums = stores.with_total(found.sums)
+    below = {broker: paths_below(Path(str(store.path))) for broker, store in stores.stores.items()}
+
+    def for_people(rows: Sequence[Row]) -> list[Row]:
+        return in_percent([below[row.get(BROKER, "")]([row])[0] for row in rows])
+
     if not disks:
         write_rows_and_totals(
-            parts,
-            [total_row],
+            found.rows,
+            sums,
             view,
-            lambda rows: in_percent(below(rows)),
-            columns=PARTS,
-            total_columns=PART_TOTALS,
+            for_people,
+            columns=stores.columns(PARTS),
+            total_columns=stores.columns(PART_TOTALS),
             only_totals=totals,
         )
     if disks or (not totals and is_table(view.output_format) and view.columns is None):
-        write_rows(space, view, in_percent, columns=DISKS)
-    finish_checked(usage.reasons, fail_if, parts, [total_row], space)
+        write_rows(found.others, view, in_percent, columns=stores.columns(DISKS))
+    finish_checked(found.problems, fail_if, found.rows, sums, found.others)
+
+
+def parts_of(store: MessageStore) -> RowsAnswer:
+    """Return the parts of a store, their sums and, as other rows, its disks."""
+    usage = store.du()
+    total = dict(zip(PARTS, usage.total(), strict=True))
+    parts: list[Row] = [dict(zip(PARTS, part, strict=True)) for part in usage]
+    space: list[Row] = [dict(zip(DISKS, disk, strict=True)) for disk in usage.disks]
+    return RowsAnswer(parts, [{name: total[name] for name in PART_TOTALS}], usage.reasons, {}, space)
 
 
 def show_messages(
-    store: MessageStore,
+    stores: AskedStores,
     by: Any,
     topics: tuple[str, ...],
     view: RowsView,
@@ -86,6 +98,24 @@ def show_messages(
     totals: bool,
 ) -> None:
     """Write what the messages of each group take, and the sums."""
+    found = stores.ask(partial(messages_of, by=by, topics=topics, exact=exact))
+    sums = stores.with_total(found.sums)
+    write_rows_and_totals(
+        found.rows,
+        sums,
+        view,
+        in_percent,
+        columns=stores.columns(FIELDS[name].name for name in COLUMNS[by]),
+        total_columns=stores.columns(USAGE_TOTALS),
+        only_totals=totals,
+    )
+    for row in found.others:
+        note(row["note"])
+    finish_checked(found.problems, fail_if, found.rows, sums)
+
+
+def messages_of(store: MessageStore, by: Any, topics: tuple[str, ...], *, exact: bool) -> RowsAnswer:
+    """Return what the messages of each group of a store take, the sums, and, as other rows, notes."""
     with warnings.catch_warnings(action="ignore"):  # unknown topics are among the problems
         usage = store.du(by=by, topic=topics or None, exact=exact)
     columns = [FIELDS[name].name for name in COLUMNS[by]]
@@ -93,19 +123,9 @@ def show_messages(
     sums = total.messages, total.log_bytes, total.queue_bytes, usage.other_bytes, usage.is_exact
     rows: list[Row] = [dict(zip(columns, cells, strict=True)) for cells in usage.cells()]
     totals_row: Row = dict(zip(USAGE_TOTALS, sums, strict=True))
-    write_rows_and_totals(
-        rows,
-        [totals_row],
-        view,
-        in_percent,
-        columns=columns,
-        total_columns=USAGE_TOTALS,
-        only_totals=totals,
-    )
-    for text in (f"counted {describe_source(is_exact=exact)}", *usage.notes):
-        note(f"{store.path}: {text}")
-    problems = [*usage.reasons, *explain_unknown_names(store, topics, ())]
-    finish_checked(problems, fail_if, rows, [totals_row])
+    texts = f"counted {describe_source(is_exact=exact)}", *usage.notes
+    notes: list[Row] = [{"note": f"{store.path}: {text}"} for text in texts]
+    return RowsAnswer(rows, [totals_row], usage.reasons, unknown_names(store, topics, ()), notes)
 
 
 def in_percent(rows: Sequence[Row]) -> list[Row]:

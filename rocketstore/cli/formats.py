@@ -265,18 +265,27 @@ def write_parts(
     *,
     columns: Sequence[str] = (),
 ) -> None:
-    """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read.
+    """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read."""
+    found = read_parts(parts, view.limit)
+    write_rows(found.rows, view, columns=columns)
+    finish([*problems, *found.problems])  # reading a part may have added to problems
 
-    No part is read after those that have more rows than the view shows.
-    """
-    rows: list[Row] = []
-    found: list[object] = []
+
+class ReadParts(NamedTuple):
+    """The rows of the parts that can be read, and the errors of the others."""
+
+    rows: list[Row]
+    problems: list[object]
+
+
+def read_parts(parts: Iterable[Callable[[], Iterable[Row]]], limit: int | None) -> ReadParts:
+    """Read the rows of all parts. No part is read after those that have more rows than ``limit``."""
+    found = ReadParts([], [])
     for part in parts:
-        if view.limit is not None and len(rows) > view.limit:
+        if limit is not None and len(found.rows) > limit:
             break
         try:
-            rows += part()
+            found.rows.extend(part())
         except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
-            found.append(error)
-    write_rows(rows, view, columns=columns)
-    finish([*problems, *found])  # reading a part may have added to problems
+            found.problems.append(error)
+    return found

@@ -3,14 +3,16 @@
 import time
 import warnings
 from collections.abc import Collection, Sequence
-from itertools import groupby
+from functools import partial
 
 from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.conditions import Condition
-from rocketstore.cli.formats import RowsView, finish, finish_checked, is_table, write_rows
+from rocketstore.cli.formats import RowsView, finish_checked, is_table, write_rows
+from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
 from rocketstore.errors import StoreError
+from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.queue_source import offset_range
@@ -22,38 +24,55 @@ from rocketstore.text_values import find_similar, format_count, format_duration
 
 
 def run(
-    store: MessageStore, group: tuple[str, ...], totals: bool, fail_if: tuple[Condition, ...], view: RowsView
+    stores: AskedStores, group: tuple[str, ...], totals: bool, fail_if: tuple[Condition, ...], view: RowsView
 ) -> None:
     """Run the command with the values of its options."""
+    now = time.time_ns() // 1_000_000
+    found = stores.ask(partial(lags_of, groups=group, now=now))
+    sums = [
+        *found.sums,
+        *([total | {BROKER: None} for total in total_rows(found.rows, now)] if stores.is_several else []),
+    ]
+    sums = [{name: row[name] for name in stores.columns(LAG_TOTALS)} for row in sums]
+    shown = stores.for_people(for_people)
+    if found.others:
+        write_rows(found.others, view, shown, columns=stores.columns(LAGS))
+    if not totals and (found.rows or not found.others):
+        write_rows(found.rows, view, shown, columns=stores.columns(LAGS))
+    if (totals and not found.others) or (found.rows and is_table(view.output_format) and view.columns is None):
+        write_rows(sums, view, stores.for_people(totals_for_people), columns=stores.columns(LAG_TOTALS))
+    finish_checked(found.problems, fail_if, found.rows, sums)
+
+
+def lags_of(store: MessageStore, groups: tuple[str, ...], now: int) -> RowsAnswer:
+    """Return the lags of a store and the sums of each group; as other rows the queues, if no offsets can be read.
+
+    Parameters: groups: empty for all. now: epoch ms.
+    """
     config = store.broker_config
     name = config.offsets_file
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
     if not config.consumer_offsets and problems and name not in (OFFSETS, LMQ_OFFSETS):
-        show_queues(store, problems, view)
-        return
-    for unknown in sorted({*group} - config.consumer_offsets.keys()):
-        similar = find_similar(unknown, config.consumer_offsets)
+        return RowsAnswer([], problems=problems, others=queues_of(store))
+    unknown: dict[str, str] = {}
+    for group in sorted({*groups} - config.consumer_offsets.keys()):
+        similar = find_similar(group, config.consumer_offsets)
         hint = f"did you mean {similar!r}?" if similar else f"{command('lag', store.path)} shows all"
-        problems.append(f"{store.path}: no group {unknown!r} in {name}: {hint}")
+        unknown[group] = f"{store.path}: no group {group!r} in {name}: {hint}"
     with warnings.catch_warnings(action="ignore"):  # the unknown group is among the problems
-        lags = list(store.consumer_lag(group or None))
+        lags = list(store.consumer_lag(groups or None))
     note_other_offsets(store, name)
-    note_queues_not_read(config, group)
+    note_queues_not_read(config, groups)
     note_elsewhere(store, {entry.topic for entry in lags})
-    now = time.time_ns() // 1_000_000
-    rows, sums = [row_of(entry, now) for entry in lags], total_rows(lags, now)
-    if not totals:
-        write_rows(rows, view, for_people, columns=LAGS)
-    if totals or (is_table(view.output_format) and view.columns is None):
-        write_rows(sums, view, totals_for_people, columns=LAG_TOTALS)
+    rows = [row_of(entry, now) for entry in lags]
     problems += describe_problems(store, lags)
-    if not lags and not problems:
-        text = f"{store.path}: {nothing_saved(config, group)}"
+    if not lags and not problems and not unknown:
+        text = f"{store.path}: {nothing_saved(config, groups)}"
         if is_empty(store):
             problems = [text]
         else:
             note(text)
-    finish_checked(problems, fail_if, rows, sums)
+    return RowsAnswer(rows, total_rows(rows, now), problems, unknown)
 
 
 def describe_problems(store: MessageStore, lags: Sequence[ConsumerLag]) -> list[str]:
@@ -69,8 +88,8 @@ def is_unread_light_queue(lag: ConsumerLag) -> bool:
     return lag.max_offset is None and lag.topic.startswith(LIGHT_QUEUE_PREFIX)
 
 
-def show_queues(store: MessageStore, problems: Sequence[object], view: RowsView) -> None:
-    """Show the queues without consumer groups, whose offsets cannot be read. Parameters: problems: why."""
+def queues_of(store: MessageStore) -> list[Row]:
+    """Return the queues without consumer groups, whose offsets cannot be read, and write a note about this."""
     nothing: Row = dict.fromkeys(LAGS)
     rows = []
     for topic, queue_id in store.queues():
@@ -78,10 +97,9 @@ def show_queues(store: MessageStore, problems: Sequence[object], view: RowsView)
         least, end = offset_range(queue)
         known = {"topic": topic, "queueId": queue_id, "minOffset": least, "maxOffset": end, "topicExists": True}
         rows.append(nothing | known)
-    write_rows(rows, view, for_people, columns=LAGS)
     note_elsewhere(store, {str(row["topic"]) for row in rows})
     note(f"{store.path}: only the queues are shown, since consumer groups and their offsets are not known")
-    finish(problems)
+    return rows
 
 
 def is_empty(store: MessageStore) -> bool:
@@ -137,16 +155,16 @@ def age(timestamp: int | None, now: int) -> int | None:
     return None if timestamp is None else max(now - timestamp, 0) // 1000
 
 
-def total_rows(lags: Sequence[ConsumerLag], now: int) -> list[Row]:
-    """Return a row for each group. A queue whose lag is unknown does not count."""
-    rows = []
-    for group, entries in groupby(lags, key=lambda entry: entry.group):
-        own = list(entries)
-        oldest = min((entry.oldest_timestamp for entry in own if entry.oldest_timestamp is not None), default=None)
-        lag = sum(entry.lag or 0 for entry in own)
-        values = group, len({entry.topic for entry in own}), len(own), lag, oldest, age(oldest, now)
-        rows.append(dict(zip(LAG_TOTALS, values, strict=True)))
-    return rows
+def total_rows(rows: Sequence[Row], now: int) -> list[Row]:
+    """Return a row for each group, sorted. A queue whose lag is unknown does not count."""
+    totals = []
+    for group in sorted({row["group"] for row in rows}):
+        own = [row for row in rows if row["group"] == group]
+        oldest = min((row["oldestTimestamp"] for row in own if row["oldestTimestamp"] is not None), default=None)
+        lag = sum(row["lag"] or 0 for row in own)
+        values = group, len({row["topic"] for row in own}), len(own), lag, oldest, age(oldest, now)
+        totals.append(dict(zip(LAG_TOTALS, values, strict=True)))
+    return totals
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

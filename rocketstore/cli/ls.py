@@ -3,7 +3,8 @@
 from functools import partial
 
 from rocketstore.cli.columns import QUEUES
-from rocketstore.cli.formats import RowsView, write_parts
+from rocketstore.cli.formats import RowsView, finish, read_parts, write_rows
+from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.messages.text_rows import Row
 from rocketstore.queue.queue_source import offset_range
@@ -11,17 +12,24 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
 
-def run(store: MessageStore, topic: tuple[str, ...], view: RowsView) -> None:
+def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView) -> None:
     """Run the command with the values of its options."""
-    queues = [queue for queue in store.queues() if not topic or queue[0] in topic]
-    parts = (partial(rows_of, store, *queue) for queue in queues)
+    found = stores.ask(partial(queues_of, topics=topic, limit=view.limit))
+    write_rows(found.rows, view, columns=stores.columns(QUEUES))
+    finish(found.problems)
+
+
+def queues_of(store: MessageStore, topics: tuple[str, ...], limit: int | None) -> RowsAnswer:
+    """Return the queues of a store. Parameters: limit: of the rows that are shown."""
+    queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     lost = None if queues else describe_lost_queues(store)
-    problems = [lost] if lost else unknown_topics(store, topic)
+    unknown = {} if lost else unknown_topics(store, topics)
     note_elsewhere(store, [topic for topic, _ in queues])
-    problems += store.formats.problems()
-    if not queues and not problems:
+    problems = [*([lost] if lost else []), *store.formats.problems()]
+    if not queues and not problems and not unknown:
         problems = [f"{store.path}: has no queues"]
-    write_parts(parts, view, problems, columns=QUEUES)
+    found = read_parts((partial(rows_of, store, *queue) for queue in queues), limit)
+    return RowsAnswer(found.rows, problems=[*problems, *found.problems], unknown=unknown)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:

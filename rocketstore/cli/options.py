@@ -1,6 +1,7 @@
 """Options and arguments that several commands share. What their callbacks need is imported when they run."""
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from datetime import UTC
@@ -30,6 +31,10 @@ Command = Callable[..., Any]
 BODY_RULE = (
     'The body is in "body" if it is text of --charset, else in "bodyBase64". The other column is null. '
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
+)
+SEVERAL_RULE = (
+    "Give several, or a pattern in quotes, such as 'stores/*', to ask the stores of several brokers: the column broker "
+    "has their names. A store that cannot be read hides no other; the exit status is then 1."
 )
 SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
 
@@ -162,11 +167,14 @@ def full_option(command: Command) -> Command:
     return click.option("--full", is_flag=True, help=text)(command)
 
 
-def rows_options(*columns: str, has_limit: bool = True, has_zone: bool = True) -> Callable[[Command], Command]:
+def rows_options(
+    *columns: str, has_limit: bool = True, has_zone: bool = True, has_broker: bool = False
+) -> Callable[[Command], Command]:
     """Return ``--columns``, ``--full``, ``--limit`` and ``--format``. The command gets them as ``view``, a RowsView.
 
     Parameters: columns: of all lists that the command may show. has_limit: False for a command that changes a store,
     since a user could take ``--limit`` for a limit of the changes. has_zone: False for a command with another ``--tz``.
+    has_broker: whether rows have the column ``broker`` if the command asks several stores.
     """
 
     def decorate(command: Command) -> Command:
@@ -186,7 +194,8 @@ def rows_options(*columns: str, has_limit: bool = True, has_zone: bool = True) -
         limit_option = click.option("--limit", type=COUNT, help="Largest number of rows to show.")
         limits = [limit_option] if has_limit else []
         zone = [zone_options] if has_zone else [iso_option]
-        return with_all(with_view, columns_option(*columns), full_option, *limits, format_option, *zone)
+        names = ("broker", *columns) if has_broker else columns
+        return with_all(with_view, columns_option(*names), full_option, *limits, format_option, *zone)
 
     return decorate
 
@@ -228,6 +237,7 @@ def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 message_columns_option = columns_option(*MESSAGES)
+messages_columns_option = columns_option("broker", *MESSAGES)  # of a command that asks several stores
 
 
 def parse_charset(ctx: click.Context, param: click.Parameter, name: str | None) -> str:
@@ -399,6 +409,28 @@ def open_argument(ctx: click.Context, param: click.Parameter, path: Path) -> Any
     return ctx.with_resource(open_store(ctx, path))
 
 
+def open_arguments(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return stores, open, as AskedStores; the paths themselves while a shell completes a word."""
+    if ctx.resilient_parsing:
+        return value
+    from rocketstore.cli.several import open_stores
+
+    return open_stores(ctx, value if isinstance(value, tuple) else [value])
+
+
+def open_arguments_if_stores(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]) -> Any:
+    """Return stores, open, as AskedStores; the path itself if it is no store."""
+    if ctx.resilient_parsing:
+        return paths
+    from rocketstore.brokers.find_stores import has_pattern
+    from rocketstore.cli.several import one_store, open_stores
+
+    if len(paths) > 1 or has_pattern(paths):
+        return open_stores(ctx, paths)
+    found = open_argument_if_store(ctx, param, paths[0])
+    return found if isinstance(found, type(paths[0])) else one_store(found)
+
+
 def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Path) -> Any:
     """Return a store, open; the path itself if it is no store."""
     if ctx.resilient_parsing:
@@ -520,6 +552,29 @@ allow_unreadable_option = click.option(
 def store_argument(command: Command) -> Command:
     """Add STORE and the options with which it is opened. The command gets STORE as an open MessageStore."""
     argument = click.argument("store", type=STORE, callback=open_argument)
+    return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
+
+
+def stores_argument(*, nargs: int = -1) -> Callable[[Command], Command]:
+    """Return ``store_argument`` for a command that asks several stores, and gets them as AskedStores.
+
+    Parameters: nargs: 1 for a command whose next argument may be left out. Then only a pattern names several stores.
+    """
+
+    def decorate(command: Command) -> Command:
+        metavar = "STORE" if nargs == 1 else "STORE..."
+        settings: dict[str, Any] = {"nargs": nargs, "required": True, "metavar": metavar, "callback": open_arguments}
+        argument = click.argument("stores", type=STORE, **settings)
+        command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
+        return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
+
+    return decorate
+
+
+def stores_or_index_argument(command: Command) -> Command:
+    """As ``store_or_index_argument``, for a command that asks several stores, and gets them as AskedStores."""
+    argument = click.argument("path", type=STORE, nargs=-1, required=True, callback=open_arguments_if_stores)
+    command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
     return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
 

@@ -142,7 +142,7 @@ def query_store(store: MessageStore, question: Question, view: MessageView, outp
     note_elsewhere(store, question.topics or None)
     note_leftovers(store.commit_log)
     problems = [*answer.problems, *(text for scan in answer.scans for text in left_out(scan))]
-    unknown = [] if shown.count else unknown_topics(store, question.topics)
+    unknown = [] if shown.count else [*unknown_topics(store, question.topics).values()]
     finish(or_nothing_found(store, shown.count, unknown or problems))
 
 

@@ -106,9 +106,10 @@ def or_nothing_found(
     return problems or [f"{store.path}: no message was found"]
 
 
-def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:
-    """Return an error text for each topic without a queue. Return no text if the queues cannot be read."""
+def unknown_topics(store: MessageStore, topics: Iterable[str]) -> dict[str, str]:
+    """Return an error text for each topic without a queue, by its name. Return none if the queues cannot be read."""
     try:
-        return [text for topic in topics if (text := describe_unknown_topic(store, topic)) is not None]
+        found = {topic: describe_unknown_topic(store, topic) for topic in topics}
     except UnsupportedFormatError:
-        return []
+        return {}
+    return {topic: text for topic, text in found.items() if text is not None}

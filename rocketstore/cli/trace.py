@@ -2,34 +2,56 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import click
 
+from rocketstore.brokers.broker_stores import trace_order
 from rocketstore.cli.columns import TRACE
-from rocketstore.cli.formats import RowsView, finish, write_list
-from rocketstore.cli.store_notes import note_built_queues, or_nothing_found, unknown_topics
+from rocketstore.cli.formats import RowsView, finish, write_rows
+from rocketstore.cli.several import AskedStores, RowsAnswer
+from rocketstore.cli.store_notes import note_built_queues, unknown_topics
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 
 
-def run(store: MessageStore, topic: tuple[str, ...], view: RowsView, **names: str | None) -> None:
+def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView, **names: str | None) -> None:
     """Run the command with the values of its options. Parameters: names: of the message; one of them is given."""
     if sum(name is not None for name in names.values()) != 1:
         raise click.UsageError("give one of --key, --unique-key and --id")
     if topic and names["key"] is None:
         raise click.UsageError("--topic is for --key: an id names one message")
+    asked = {"uniq_key": names["unique_key"], "msg_id": names["id"], "topic": topic or None}
     try:
-        with warnings.catch_warnings(action="ignore"):  # unknown topics are among the problems
-            found = store.trace(names["key"], uniq_key=names["unique_key"], msg_id=names["id"], topic=topic or None)
+        found = stores.ask(partial(trace_of, key=names["key"], asked=asked))
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
+    rows = sort_events(found.rows) if stores.is_several else found.rows
+    write_rows(rows, view, stores.for_people(for_people), columns=stores.columns(TRACE))
+    for row in found.others:
+        note(row["note"])
+    finish(stores.or_nothing_found(len(rows), found.problems))
+
+
+def trace_of(store: MessageStore, key: str | None, asked: dict[str, Any]) -> RowsAnswer:
+    """Return the events of a store. Parameters: key, asked: the arguments of ``MessageStore.trace``."""
+    with warnings.catch_warnings(action="ignore"):  # unknown topics are among the problems
+        found = store.trace(key, **asked)
     note_built_queues(store)
-    write_list(TRACE, found, view, for_people)
-    for text in found.notes:
-        note(f"{store.path}: {text}")
-    problems = [*found.reasons, *([] if found else unknown_topics(store, topic))]
-    finish(or_nothing_found(store, len(found), problems))
+    rows: list[Row] = [dict(zip(TRACE, event, strict=True)) for event in found]
+    notes: list[Row] = [{"note": f"{store.path}: {text}"} for text in found.notes]
+    return RowsAnswer(rows, [], found.reasons, {} if found else unknown_topics(store, asked["topic"] or ()), notes)
+
+
+def sort_events(rows: Sequence[Row]) -> list[Row]:
+    """Return the events of several stores: message after message, those of a message by time, without a time last."""
+    first: dict[str | None, int] = {}
+    for row in rows:
+        if row["eventTimestamp"] is not None:
+            first[row["uniqKey"]] = min(row["eventTimestamp"], first.get(row["uniqKey"], row["eventTimestamp"]))
+    return sorted(rows, key=lambda row: trace_order(row["uniqKey"], row["eventTimestamp"], first))
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

@@ -10,14 +10,14 @@ from rocketstore.cli.options import (
     filter_options,
     rows_options,
     selection_options,
-    store_argument,
+    stores_argument,
     tier_options,
     unconsumed_options,
 )
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @click.option(
     "--by",
     required=True,
@@ -29,7 +29,7 @@ from rocketstore.cli.options import (
 @selection_options
 @filter_options
 @unconsumed_options
-@rows_options(*COUNTS)
+@rows_options(*COUNTS, has_broker=True)
 def count(**options: Any) -> None:
     """Count the messages of STORE that meet all conditions, and the bytes of their records.
 

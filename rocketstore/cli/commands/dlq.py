@@ -6,11 +6,11 @@ import click
 
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
-from rocketstore.cli.options import rows_options, store_argument, time_options
+from rocketstore.cli.options import rows_options, stores_argument, time_options
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @click.option(
     "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to this topic. May be repeated."
 )
@@ -20,7 +20,7 @@ from rocketstore.cli.options import rows_options, store_argument, time_options
 @time_options
 @click.option("--retry", is_flag=True, help="Show the messages of retry topics instead, also those that were consumed.")
 @click.option("--totals", is_flag=True, help="Only show the number of messages by group and topic.")
-@rows_options(*dict.fromkeys([*DEAD, *DEAD_TOTALS]))
+@rows_options(*dict.fromkeys([*DEAD, *DEAD_TOTALS]), has_broker=True)
 def dlq(**options: Any) -> None:
     """Show the messages that consumer groups could not process: those of %DLQ% topics.
 

@@ -6,7 +6,7 @@ import click
 
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTALS
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import fail_if_option, rows_options, store_argument
+from rocketstore.cli.options import fail_if_option, rows_options, stores_argument
 
 NUMBERS = (
     "totalBytes", "usedBytes", "freeBytes", "usedShare", "files", "messages", "items", "preallocatedBytes", "fileBytes",
@@ -16,7 +16,7 @@ GROUPINGS = "topic", "queue", "day", "hour", "tag"
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @click.option("--by", type=click.Choice(GROUPINGS), help="Show the messages of each of these instead of the parts.")
 @click.option(
     "--topic", multiple=True, shell_complete=complete_topics, help="With --by: only this topic. May be repeated."
@@ -25,7 +25,7 @@ GROUPINGS = "topic", "queue", "day", "hour", "tag"
 @click.option("--totals", is_flag=True, help="Only show the sums.")
 @click.option("--disks", is_flag=True, help="Only show the disks, and the space that they have left.")
 @fail_if_option(*NUMBERS)
-@rows_options(*dict.fromkeys([*PARTS, *PART_TOTALS, *DISKS, *USAGE, *USAGE_TOTALS]))
+@rows_options(*dict.fromkeys([*PARTS, *PART_TOTALS, *DISKS, *USAGE, *USAGE_TOTALS]), has_broker=True)
 def du(**options: Any) -> None:
     """Show what takes the space of STORE, the largest first.
 

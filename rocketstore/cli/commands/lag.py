@@ -6,18 +6,18 @@ import click
 
 from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.options import fail_if_option, rows_options, store_argument, tier_options
+from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, tier_options
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @tier_options
 @click.option(
     "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
 )
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
 @fail_if_option("lag", AGE)
-@rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]))
+@rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]), has_broker=True)
 def lag(**options: Any) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
 

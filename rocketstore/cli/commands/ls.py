@@ -6,14 +6,14 @@ import click
 
 from rocketstore.cli.columns import QUEUES
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import rows_options, store_argument, tier_options
+from rocketstore.cli.options import rows_options, stores_argument, tier_options
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @tier_options
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
-@rows_options(*QUEUES)
+@rows_options(*QUEUES, has_broker=True)
 def ls(**options: Any) -> None:
     """List the topics and queues of STORE, with their queue offsets.
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.options import PATH, store_argument
+from rocketstore.cli.options import PATH, stores_argument
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @click.option("-o", "--output", type=PATH, help="Replace this file atomically.  [default: standard output]")
 def metrics(**options: Any) -> None:
     """Write numbers of STORE in the text format of OpenMetrics: messages, disk, consumer lag, pending messages.

@@ -6,13 +6,13 @@ import click
 
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
-from rocketstore.cli.options import fail_if_option, rows_options, store_argument, time_option
+from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, time_option
 
 KINDS = "delay", "timer", "half", "pop", "retry"
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
 @click.option(
     "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
@@ -23,7 +23,7 @@ KINDS = "delay", "timer", "half", "pop", "retry"
 @click.option("--overdue", is_flag=True, help="Only messages that are due before now.")
 @click.option("--totals", is_flag=True, help="Only show the number of messages by kind, topic and hour.")
 @fail_if_option("messages", "checkTimes")
-@rows_options(*dict.fromkeys([*PENDING, *PENDING_TOTALS, "age"]))
+@rows_options(*dict.fromkeys([*PENDING, *PENDING_TOTALS, "age"]), has_broker=True)
 def pending(**options: Any) -> None:
     """Show the messages that wait, and until when.
 

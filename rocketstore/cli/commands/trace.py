@@ -6,11 +6,11 @@ import click
 
 from rocketstore.cli.columns import TRACE
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import compacted_option, once_option, rows_options, store_argument, tier_options
+from rocketstore.cli.options import compacted_option, once_option, rows_options, stores_argument, tier_options
 
 
 @click.command()
-@store_argument
+@stores_argument()
 @tier_options
 @compacted_option
 @once_option("--key", help="A key of the message, or the unique key.")
@@ -22,7 +22,7 @@ from rocketstore.cli.options import compacted_option, once_option, rows_options,
     shell_complete=complete_topics,
     help="With --key: only messages sent to this topic. May be repeated.",
 )
-@rows_options(*TRACE)
+@rows_options(*TRACE, has_broker=True)
 def trace(**options: Any) -> None:
     """Show the life of a message, one row for each event.
 

@@ -336,7 +336,7 @@ def report_results(source: ExportSource, target: Path, results: Collection[Resul
     found = [*problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
-    found += unknown_topics(store, sorted(unseen))
+    found += unknown_topics(store, sorted(unseen)).values()
     finish(or_nothing_found(store, rows, found, conditions["topic"], conditions["queue_ids"]))
     note(f"{target}: {format_count(rows, 'message')}")
 

@@ -48,7 +48,7 @@ class Counts(Rows[Any]):
     """
 
     def __init__(self, rows: Sequence[Any], by: Sequence[str], reasons: Sequence[str]) -> None:
-        super().__init__(rows, [*(FIELDS[name][1] for name in by), *SIZES])
+        super().__init__(rows, fields_of(by))
         self.by = tuple(by)
         self.reasons = list(reasons)
 
@@ -65,6 +65,16 @@ class Counts(Rows[Any]):
     def _preview(self) -> Preview:
         title = f"Counts: {format_count(len(self), 'row')} by {', '.join(self.by)}"
         return replace(super()._preview(), title=title, notes=self.reasons)
+
+
+def fields_of(by: Sequence[str]) -> list[Field]:
+    """Return the fields of counts by some groupings."""
+    return [*(FIELDS[name][1] for name in by), *SIZES]
+
+
+def columns_of(by: Sequence[str]) -> list[str]:
+    """Return the names of the columns of counts by some groupings."""
+    return [field.name for field in fields_of(by)]
 
 
 def parse_groupings(by: str | Iterable[str]) -> list[str]:

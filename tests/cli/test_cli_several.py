@@ -1,0 +1,227 @@
+"""Commands that ask several stores: the rows of a loop over single stores, each with its broker."""
+
+import json
+import shutil
+
+import pytest
+from support import states
+from support.cli import on_terminal, rows, run
+from support.several_stores import draw_stores
+
+import rocketstore
+from rocketstore import Message
+
+QUESTIONS = [
+    ("lag",),
+    ("lag", "--group", "billing"),
+    ("ls",),
+    ("ls", "--topic", "T", "--topic", "U"),
+    ("du",),
+    ("du", "--disks", "--columns", "broker,path,totalBytes"),
+    ("du", "--by", "queue"),
+    ("du", "--by", "hour", "--exact"),
+    ("count", "--by", "topic,tag"),
+    ("count", "--by", "queue", "--key", "k1"),
+    ("count", "--by", "topic", "--unconsumed", "--group", "billing"),
+    ("dlq",),
+    ("dlq", "--retry", "--totals"),
+    ("pending", "--totals"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Three stores in directories of their own, with a dead letter, a retry and a delayed message in the first."""
+    roots = draw_stores(tmp_path_factory.mktemp("several"))
+    with rocketstore.open(roots["a"], "r+") as store:
+        for topic in ("%DLQ%billing", "%RETRY%billing"):
+            properties = {"RETRY_TOPIC": "T", "RECONSUME_TIME": "3"}
+            store.put_message(Message(topic, b"dead", keys=["k1"], uniq_key="dead", properties=properties, queue_id=0))
+    return roots
+
+
+@pytest.fixture
+def roots(made, tmp_path):
+    """Copies of the stores that a test may change."""
+    return {name: shutil.copytree(root, tmp_path / "stores" / name) for name, root in made.items()}
+
+
+def pattern_of(roots):
+    return f"{roots['a'].parent.parent}/*/store"
+
+
+def without_ages(found):
+    """Rows without the values that change while a test runs."""
+    changing = {"oldestAgeSeconds"}
+    return [{name: value for name, value in row.items() if name not in changing} for row in found]
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_rows_are_those_of_each_store_with_its_broker(made, question):
+    command, *options = question
+    wanted = []
+    for broker, root in made.items():
+        single = run(command, root, *(option.replace("broker,", "") for option in options))
+        wanted += ({"broker": broker} | json.loads(line) for line in single.stdout.splitlines())
+    by_pattern = run(command, pattern_of(made), *options)
+    assert without_ages(rows(by_pattern)) == without_ages(wanted)
+    by_names = run(command, *made.values(), *options)
+    assert without_ages(rows(by_names)) == without_ages(wanted)
+    assert all(line.startswith('{"broker": ') for line in by_names.stdout.splitlines())
+
+
+def test_lag_has_the_sums_of_each_broker_and_of_all(made):
+    found = rows(run("lag", pattern_of(made), "--totals"))
+    single = [{"broker": broker} | row for broker, root in made.items() for row in rows(run("lag", root, "--totals"))]
+    assert without_ages(found[: len(single)]) == without_ages(single)
+    totals = {row["group"]: row for row in found[len(single) :]}
+    assert sorted(totals) == sorted({row["group"] for row in single})
+    for group, total in totals.items():
+        own = [row for row in single if row["group"] == group]
+        assert total["broker"] is None
+        assert total["lag"] == sum(row["lag"] for row in own)
+        assert total["queues"] == sum(row["queues"] for row in own)
+        assert total["oldestTimestamp"] == min(row["oldestTimestamp"] for row in own)
+    assert totals["billing"]["topics"] == 1
+    status, text = on_terminal("lag", pattern_of(made))
+    assert status == 0
+    assert text.split().count("total") == len(totals)
+    lag = totals["billing"]["lag"]
+    assert run("lag", pattern_of(made), "--fail-if", f"lag >= {lag}").exit_code == 3
+    assert run("lag", pattern_of(made), "--fail-if", f"lag > {lag}").exit_code == 0
+
+
+def test_du_has_the_total_of_all_brokers(made):
+    *parts, total = rows(run("du", pattern_of(made), "--totals"))
+    assert [row["broker"] for row in parts] == [*"abc"]
+    assert total == {"broker": None} | {name: sum(row[name] for row in parts) for name in parts[0] if name != "broker"}
+    *_, total = rows(run("du", pattern_of(made), "--by", "topic", "--totals"))
+    assert (total["broker"], total["messages"], total["isExact"]) == (None, 182, False)
+
+
+def test_pending_messages_of_all_stores_are_by_due_time(made, tmp_path):
+    root = states.unpack("pending", tmp_path)
+    copy = shutil.copytree(root, tmp_path / "copy")
+    found = run("pending", root, copy, made["a"])
+    due = [row["dueTimestamp"] for row in map(json.loads, found.stdout.splitlines())]
+    assert due == sorted(due, key=lambda at: (at is None, at or 0))
+    single = rows(run("pending", root), exit_code=found.exit_code)
+    assert len(due) == 2 * len(single) > 0
+
+
+def test_trace_shows_the_events_of_all_stores_message_after_message(made):
+    found = rows(run("trace", pattern_of(made), "--key", "k1", "--topic", "T"))
+    single = [
+        {"broker": broker} | row
+        for broker, root in made.items()
+        for row in rows(run("trace", root, "--key", "k1", "--topic", "T"))
+    ]
+    assert sorted(map(repr, found)) == sorted(map(repr, single))
+    begins = [row["eventTimestamp"] for row in found if row["kind"] == "produced"]
+    assert begins == sorted(begins)
+    keys = [row["uniqKey"] for row in found]
+    assert [key for i, key in enumerate(keys) if keys.index(key) == i] == [*dict.fromkeys(keys)]
+    missing = run("trace", pattern_of(made), "--key", "none")
+    assert (missing.exit_code, missing.stderr) == (1, "Error: 3 stores: no message was found\n")
+
+
+def test_metrics_have_the_label_broker_and_each_gauge_once(made):
+    result = run("metrics", pattern_of(made))
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if line.startswith("rocketstore_running")] == [
+        f'rocketstore_running{{broker="{broker}"}} 0' for broker in "abc"
+    ]
+    assert sum(line.startswith("# TYPE rocketstore_messages ") for line in lines) == 1
+    assert lines[-1] == "# EOF"
+
+
+def test_a_chosen_column_can_be_the_broker(made):
+    found = rows(run("count", pattern_of(made), "--by", "topic", "--columns", "broker,messages"))
+    assert [*found[0]] == ["broker", "messages"]
+    single = run("count", made["a"], "--by", "topic", "--columns", "broker")
+    assert (single.exit_code, "there is no 'broker' here" in single.stderr) == (2, True)
+    header = run("dlq", pattern_of(made), "--group", "none", "--format", "csv").stdout
+    assert header.startswith("broker,group,")
+
+
+# ---- which stores ----------------------------------------------------------------------------------------------
+
+
+def test_matches_that_are_no_stores_are_skipped_with_a_note(roots):
+    parent = roots["a"].parent
+    (parent / "broker.log").touch()
+    result = run("ls", f"{parent}/*")
+    assert {row["broker"] for row in rows(result)} == {*"abc"}
+    assert result.stderr == f"{parent / 'broker.log'}: is no store, and is left out\n"
+
+
+@pytest.mark.parametrize("command", ["lag", "ls", "du", "dlq", "pending", "metrics"])
+def test_a_pattern_that_matches_nothing_is_one_clear_sentence(tmp_path, command):
+    result = run(command, f"{tmp_path}/x*")
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {tmp_path}/x*: no file or directory matches this pattern\n"
+    (tmp_path / "x.txt").touch()
+    result = run(command, f"{tmp_path}/x*")
+    assert result.stderr == f"Error: {tmp_path}/x*: no store matches this pattern, only x.txt\n"
+
+
+def test_one_store_that_a_pattern_matches_has_a_column_broker_too(roots):
+    assert {row["broker"] for row in rows(run("ls", f"{roots['a'].parent}/b*"))} == {"b"}
+    assert "broker" not in rows(run("ls", roots["b"]))[0]
+
+
+def test_options_of_one_broker_are_refused_for_several_stores(made, tmp_path):
+    (tmp_path / "broker.conf").touch()
+    for option in (["--broker-conf", tmp_path / "broker.conf"], ["--tier", tmp_path]):
+        result = run("ls", pattern_of(made), *option)
+        assert (result.exit_code, "are of one broker: give one STORE" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["count", "--by", "topic"], ["du"], ["metrics"], ["trace", "--key", "k1"]])
+def test_a_damaged_store_hides_no_other_and_the_exit_status_is_1(roots, command):
+    (roots["b"] / "commitlog").rename(roots["b"] / "elsewhere")
+    result = run(*command, f"{roots['a'].parent}/*")
+    assert result.exit_code == 1
+    assert str(roots["b"]) in result.stderr
+    if command[0] != "metrics":
+        assert {json.loads(line)["broker"] for line in result.stdout.splitlines()} >= {"a", "c"}
+    else:
+        assert 'rocketstore_messages{broker="c"}' in result.stdout
+
+
+def test_a_named_path_that_is_no_store_is_said_and_hides_no_store(roots):
+    result = run("ls", roots["a"], roots["a"].parent / "missing", roots["c"])
+    assert result.exit_code == 1
+    assert {json.loads(line)["broker"] for line in result.stdout.splitlines()} == {"a", "c"}
+    assert f"Error: {roots['a'].parent / 'missing'}: No such file or directory" in result.stderr
+
+
+def test_a_topic_or_group_is_unknown_only_if_no_store_has_it(made):
+    assert run("dlq", pattern_of(made), "--group", "a-only").stderr == "3 stores: no dead letter\n"
+    result = run("lag", pattern_of(made), "--group", "a-only")
+    assert {row["broker"] for row in rows(result)} == {"a"}
+    result = run("lag", pattern_of(made), "--group", "billin")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.count("no group 'billin'") == 1
+    assert "did you mean 'billing'?" in result.stderr
+    assert {row["broker"] for row in rows(run("ls", pattern_of(made), "--topic", "U"))} == {"a", "b"}
+    result = run("ls", pattern_of(made), "--topic", "W")
+    assert (result.exit_code, result.stderr.count("'W'")) == (1, 1)
+
+
+def test_a_shell_completes_the_names_of_all_stores(made, capsys):
+    from click.shell_completion import BashComplete
+
+    from rocketstore.cli.group import rocketstore as group
+
+    def complete(*words):
+        completer = BashComplete(group, {}, "rocketstore", "_ROCKETSTORE_COMPLETE")
+        return {item.value for item in completer.get_completions([str(word) for word in words], "")}
+
+    assert {"T", "U", "V"} <= complete("ls", pattern_of(made), "--topic")
+    assert complete("lag", made["a"], made["b"], "--group") == {"billing", "a-only", "b-only"}
+    assert capsys.readouterr().err == ""
