@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import errno
+import mmap
 import operator
 import stat
 import time
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
+from rocketstore.disk.page_cache import stop_read_ahead
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import identity, is_remote, scandir, to_path
 from rocketstore.disk.store_path import StorePath
@@ -24,6 +26,7 @@ from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
+NEAR_PARTS = 1 << 15  # bytes between parts that are read ahead as one
 MAX_MAPPED = 64  # files of one run that are mapped at a time
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped
@@ -321,6 +324,21 @@ class FileRunReader:
         """
         return self.read(offset, size, "random")
 
+    def read_ahead(self, offsets: np.ndarray, sizes: np.ndarray) -> None:
+        """Let the system begin to read many parts of local files. It has no effect on results.
+
+        Parameters: offsets: int64[n], ascending; sizes: int32[n], bytes.
+        """
+        for file in self.between(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else ():
+            part = slice(*offsets.searchsorted((file.file_from_offset, file.end_offset)))
+            begins = offsets[part] - file.file_from_offset
+            ends = np.minimum(begins + sizes[part], file.size)
+            begins -= begins % mmap.PAGESIZE
+            is_first = np.append(True, begins[1:] > ends[:-1] + NEAR_PARTS)[: len(begins)]
+            is_last = np.append(is_first[1:], True)[: len(begins)]
+            with contextlib.suppress(OSError):  # the file has just expired, or the system refuses a mapping
+                self.map(file, "random").read_ahead(begins[is_first], ends[is_last])
+
     def limit_to(self, begin: int, end: int) -> None:
         """Read only blocks with bytes from ``begin`` to before ``end``, if the files are remote."""
 
@@ -330,6 +348,7 @@ class FileRunReader:
         if file is None:
             return b""
         with file.path.open("rb", buffering=0) as stream:
+            stop_read_ahead(stream.fileno())
             size = min(size, file.end_offset - offset)
             return read_at(stream.fileno(), size, offset - file.file_from_offset, file.path)
 

@@ -67,6 +67,9 @@ class RecordScanner:
         statuses: NDArray[np.uint8],
         *,
         at_rest: bool = False,
+        expected: RecordFilter | None = None,
+        sizes: NDArray[np.int32] | None = None,
+        queue_offsets: NDArray[np.int64] | None = None,
     ) -> None: ...
 
 def checked_framing(framing: int) -> int: ...

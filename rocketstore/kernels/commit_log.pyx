@@ -189,12 +189,14 @@ cdef class RecordScanner:
         return self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
 
     def gather(self, windows, const int32_t[::1] window_of,
-               const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False):
+               const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False,
+               RecordFilter expected=None, const int32_t[::1] sizes=None, const int64_t[::1] queue_offsets=None):
         """Collect the wanted records at ``offsets``, in this order. Leave out an offset without a record.
 
         Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1
         without one. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or the reason why the offset
-        has no record. at_rest: as for ``scan``.
+        has no record. at_rest: as for ``scan``. expected, sizes, int32[n], bytes, and queue_offsets, int64[n]: a record
+        that does not meet these conditions, wanted or not, counts as END. Give all three, or none.
         Raises: as ``scan``.
         """
         cdef Py_ssize_t first = 0, n = offsets.shape[0], stop
@@ -202,13 +204,16 @@ cdef class RecordScanner:
         cdef Windows held = Windows(windows, window_of)
         if statuses.shape[0] != n or window_of.shape[0] != n:
             raise ValueError("window_of, offsets and statuses differ in length")
+        if expected is not None and not sizes.shape[0] == queue_offsets.shape[0] == n:
+            raise ValueError("sizes, queue_offsets and offsets differ in length")
         while first < n and room:
             PyErr_CheckSignals()
             stop = min(first + GATHERED, n)
             held.enter()
             try:
                 with nogil:
-                    room = self.gather_piece(held, offsets, first, stop, statuses, at_rest)
+                    room = self.gather_piece(held, offsets, first, stop, statuses, at_rest, expected, sizes,
+                                             queue_offsets)
                     if first == 0 and stop < n:
                         room = room and self.columns.expect(1.1 * n / stop)
             finally:
@@ -218,7 +223,8 @@ cdef class RecordScanner:
             raise MemoryError(TOO_LARGE)
 
     cdef bint gather_piece(self, Windows windows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t stop,
-                           uint8_t[::1] statuses, bint at_rest) noexcept nogil:
+                           uint8_t[::1] statuses, bint at_rest, RecordFilter expected, const int32_t[::1] sizes,
+                           const int64_t[::1] queue_offsets) noexcept nogil:
         cdef Py_ssize_t i, n = 0
         cdef int64_t remaining
         cdef const uint8_t *data
@@ -230,6 +236,11 @@ cdef class RecordScanner:
                 continue
             statuses[i] = parse_at(data, 0, remaining, offsets[i], 0, self.todo, at_rest, &self.reader,
                                    &self.delays, &self.block[n])
+            if statuses[i] == RECORD_OK and expected is not None and not (
+                    self.block[n].size == sizes[i]
+                    and <int64_t>rs_load_be64(self.block[n].data + QUEUE_OFFSET) == queue_offsets[i]
+                    and expected.matches_fixed(&self.block[n])):
+                statuses[i] = RECORD_END
             if statuses[i] == RECORD_OK and (self.record_filter is None or self.wants(&self.block[n])):
                 n += 1
             if n == BLOCK:

@@ -14,6 +14,7 @@ from posix.mman cimport (
     MAP_FIXED,
     MAP_PRIVATE,
     MAP_SHARED,
+    MADV_WILLNEED,
     MS_SYNC,
     PROT_READ,
     PROT_WRITE,
@@ -145,6 +146,21 @@ cdef class Mapping:
             raise ValueError(f"{self.path}: bytes {start} to {start + n} are not mapped")
         if madvise(self.data + start, n, option) != 0:
             PyErr_SetFromErrno(OSError)
+
+    def read_ahead(self, const int64_t[::1] begins, const int64_t[::1] ends):
+        """Let the system begin to read many ranges, int64[n], bytes; each begin is a multiple of the page size.
+
+        Raises: ValueError for a range that is not mapped.
+        """
+        cdef Py_ssize_t i, n = begins.shape[0]
+        if ends.shape[0] != n:
+            raise ValueError("begins and ends differ in length")
+        for i in range(n):
+            if self.data == NULL or not 0 <= begins[i] <= ends[i] <= self.size:
+                raise ValueError(f"{self.path}: bytes {begins[i]} to {ends[i]} are not mapped")
+        with nogil:
+            for i in range(n):
+                madvise(self.data + begins[i], <size_t>(ends[i] - begins[i]), MADV_WILLNEED)  # the system may refuse
 
     def flush(self):
         """Write the changes of the mapping to the disk. Raises: OSError."""

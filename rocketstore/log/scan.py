@@ -386,7 +386,7 @@ class Scan(ArrowStream):
         If a record is not as the units of its queue describe it, the log is read completely from there on.
         """
         for gap_begin, gap_end in chain(gaps, [(end, end)]):
-            for part in records.between(begin, gap_begin).split(self._batch_size):
+            for part in self._read_parts_ahead(records.between(begin, gap_begin)):
                 scanner = self._gather(part)
                 if scanner is None:
                     yield from self._walk(int(part.phy_offsets[0]), end)
@@ -399,19 +399,33 @@ class Scan(ArrowStream):
                     return
             begin = gap_end
 
+    def _read_parts_ahead(self, records: ChosenRecords) -> Iterator[ChosenRecords]:
+        """Yield parts of the records. The system reads the following part while the caller uses one."""
+        previous: ChosenRecords | None = None
+        for part in records.split(self._batch_size):
+            self._log.file_run.read_ahead(part.phy_offsets, part.sizes)
+            if previous is not None:
+                yield previous
+            previous = part
+        if previous is not None:
+            yield previous
+
     def _gather(self, records: ChosenRecords) -> RecordScanner | None:
         """Collect the wanted ones of chosen records. Return None if a record is not as its unit describes it."""
         windows, window_of = self._log.windows_of(records.phy_offsets)
         statuses = np.zeros(len(records), np.uint8)
-        checker = self._log.scanner(["queue_offset", "size"], record_filter=records.expected)
         scanner = self._new_scanner(self._scanned)
-        for each in (checker, scanner):  # a unit is written when its record is complete, also if that ends in zeros
-            each.gather(windows, window_of, records.phy_offsets, statuses, at_rest=True)
-            if statuses.any():
-                return None
-        found = checker.take()
-        is_right = np.array_equal(found["queue_offset"], records.queue_offsets)
-        return scanner if is_right and np.array_equal(found["size"], records.sizes) else None
+        scanner.gather(
+            windows,
+            window_of,
+            records.phy_offsets,
+            statuses,
+            at_rest=True,  # a unit is written when its record is complete, also if that ends in zeros
+            expected=records.expected,
+            sizes=records.sizes,
+            queue_offsets=records.queue_offsets,
+        )
+        return None if statuses.any() else scanner
 
     # ---- several threads -----------------------------------------------------------------------------------
 

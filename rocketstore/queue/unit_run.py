@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import mmap
 import operator
 import os
@@ -18,6 +19,7 @@ from rocketstore.disk.file_run_reader import (
     RunFile,
     Window,
 )
+from rocketstore.disk.page_cache import read_file_ahead
 from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import identity, to_path
 from rocketstore.disk.store_path import StorePath
@@ -146,6 +148,12 @@ class UnitRun:
                 reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self.file_size} are expected"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
         return self._file_run
+
+    def read_ahead(self) -> None:
+        """Let the system begin to read the files. It has no effect on results."""
+        for file in self.files:
+            with contextlib.suppress(OSError):
+                read_file_ahead(file.path, file.size)
 
     def list_again(self) -> None:
         """List the files as they are now, also if they were planned. Call it if one of them is missing."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ MIN_RATIO = 5  # the log must have so many times the bytes that are read
 MAX_GAPS = 1024  # each gap takes some 50 microseconds
 MAX_KEPT_PATHS = 1024  # files of log and queues, and directories of queues, that are checked for changes
 UNITS_AT_ONCE = 1 << 20
+QUEUES_AHEAD = 16
 COVERED = "covered ranges"  # the key of a kept value
 
 
@@ -109,7 +110,8 @@ class RecordPlanner:
         """Return the records of a range to which the queues of the topics lead. Some may have other tags."""
         codes = None if self.tags is None else java_hash_codes(list(self.tags))
         columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
-        for name, queue in open_queues(source, choose_queues(source.queues(), self.topics, self.queue_ids)):
+        names = [QueueId(topic, queue_id) for topic in {*self.topics} for queue_id in source.queue_ids(topic)]
+        for name, queue in open_queues(source, choose_queues(names, None, self.queue_ids)):
             for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
                 wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
                 if codes is not None and name.topic != SCHEDULE_TOPIC:  # its units have times of delivery
@@ -144,12 +146,22 @@ class RecordPlanner:
 
 
 def open_queues(source: FileQueues, names: Sequence[QueueId]) -> Iterator[tuple[QueueId, ConsumeQueue]]:
-    """Yield queues, each open until the next one is requested."""
-    for name in names:
-        queue = source.open(*name)
-        if queue is not None:
-            with closing(queue):
-                yield name, queue
+    """Yield queues, each open until the next one is requested. The system reads the following queues meanwhile."""
+    waiting: deque[tuple[QueueId, ConsumeQueue]] = deque()
+    try:
+        for name in names:
+            if (queue := source.open(*name)) is not None:
+                waiting.append((name, queue))
+                queue.run.read_ahead()
+            if len(waiting) > QUEUES_AHEAD:
+                yield waiting[0]
+                waiting.popleft()[1].close()
+        while waiting:
+            yield waiting[0]
+            waiting.popleft()[1].close()
+    finally:
+        for _, queue in waiting:
+            queue.close()
 
 
 def may_have_tags(tags_codes: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -114,6 +114,9 @@ class RemoteFileRunReader(FileRunReader):
             self.list_again()
             return None
 
+    def read_ahead(self, offsets: np.ndarray, sizes: np.ndarray) -> None:
+        """Do nothing: ``read_entries`` reads the blocks of many entries at once."""
+
     def limit_to(self, begin: int, end: int) -> None:
         self.part = begin, end
 
