@@ -218,6 +218,13 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def snake_case(name: str) -> str:
+    """Return a name in camelCase in snake_case: queue_id for queueId. Any other name is returned unchanged."""
+    if not re.fullmatch("[a-z][A-Za-z0-9]*", name):
+        return name
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
 def find_similar(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to an unknown one, in any case; None if no name is similar."""
     from difflib import get_close_matches  # only errors need it

@@ -19,6 +19,7 @@ from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
+from rocketstore.kernels.column_names import Names
 from rocketstore.kernels.message_columns import BROKER, message_fields_of_brokers
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
@@ -277,6 +278,7 @@ class BrokerStores(Previewed, Closable):
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
+        names: Names = "rocketmq",
     ) -> StoreDataset:
         """Return the messages of all stores as one ``pyarrow.dataset.Dataset``, store after store.
 
@@ -292,7 +294,7 @@ class BrokerStores(Previewed, Closable):
         asked = Conditions.of(topic, tag, key, since, until, limit)
         self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
         readers = {broker: DatasetReader(store, asked, on_corrupt, charset) for broker, store in self.stores.items()}
-        return StoreDataset(BrokerReader(readers, limit, on_corrupt == "skip"), columns)
+        return StoreDataset(BrokerReader(readers, limit, on_corrupt == "skip"), columns, names=names)
 
     def sql(
         self,

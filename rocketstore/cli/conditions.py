@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.cli.columns import AGE
-from rocketstore.text_values import UNITS, find_similar, parse_size
+from rocketstore.text_values import UNITS, find_similar, parse_size, snake_case
 
 FAILED = 3  # the exit status if a condition is met
 
@@ -63,7 +63,7 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
     if match is None:
         raise ValueError(f"{text!r:.80}: give a column, a comparison and a number, such as '{columns[0]} > 1000'")
     name, comparison, number, unit = match.groups()
-    known = {ROWS: ROWS} | {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", column): column for column in columns}
+    known = {ROWS: ROWS} | {snake_case(column): column for column in columns}
     known |= {column: column for column in columns}
     known |= {"age": AGE} if AGE in columns else {}
     if name not in known:

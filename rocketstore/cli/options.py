@@ -25,7 +25,15 @@ from rocketstore.cli.text import (
     ZONE,
 )
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from rocketstore.text_values import find_similar, find_time_zone, parse_integer, parse_size, parse_time, wrong_unit
+from rocketstore.text_values import (
+    find_similar,
+    find_time_zone,
+    parse_integer,
+    parse_size,
+    parse_time,
+    snake_case,
+    wrong_unit,
+)
 
 Command = Callable[..., Any]
 BODY_RULE = (
@@ -143,7 +151,7 @@ def columns_option(*columns: str) -> Callable[[Command], Command]:
     def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
         if text is None:
             return None
-        by_any_name = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for name in columns}
+        by_any_name = {snake_case(name): name for name in columns}
         by_any_name |= {name: name for name in columns}
         names = list(filter(None, map(str.strip, text.split(","))))
         for name in names:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import join_tags
 from rocketstore.text_values import wrong_unit
@@ -46,8 +47,9 @@ def compare(column: str, operator: str, value: object) -> Bounds:
     """Return the bounds of ``column operator value``.
 
     Parameters: operator: "==", "<", "<=", ">" or ">=". value: str, or a number; of a column of times in milliseconds
-    since the epoch, as a Fraction if the literal has a smaller unit.
+    since the epoch, as a Fraction if the literal has a smaller unit. column: its name in a table or in a batch.
     """
+    column = MESSAGE_FIELDS[column].name if column in MESSAGE_FIELDS else column
     if isinstance(value, str):
         return {column: frozenset([value])} if column in TEXTS and operator == "==" else {}
     if column not in NUMBERS or isinstance(value, bool) or not isinstance(value, int | Fraction):

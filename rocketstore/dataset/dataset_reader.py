@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError, text_of
 from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.message_columns import BATCH_NAMES, Field, lazy_fields
+from rocketstore.kernels.message_columns import Field, batch_name, lazy_fields
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
@@ -165,10 +165,10 @@ class DatasetReader:
     ) -> Iterator[MessageBatch]:
         """Yield all messages within the bounds, and perhaps others, in the order of the log.
 
-        Parameters: names: of columns in tables. threads, batch_size: as for ``CommitLog.scan``.
+        Parameters: names: of columns, in tables or in batches. threads, batch_size: as for ``CommitLog.scan``.
         Raises: as a scan; errors of reading come with the batches.
         """
-        columns = [BATCH_NAMES[name] for name in names]
+        columns = [*map(batch_name, names)]
         if is_impossible(bounds):
             return
         own = self.conditions

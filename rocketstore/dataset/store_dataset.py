@@ -13,8 +13,8 @@ from rocketstore.arrow import schema_of
 from rocketstore.dataset.arrow_filter import FilterTree, read_filter
 from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, BoundedReader
 from rocketstore.dataset.store_scanner import StoreScanner
+from rocketstore.kernels.column_names import Names, named, named_fields
 from rocketstore.kernels.message_columns import batch_fields, batch_name
-from rocketstore.messages.message_batch import MessageBatch
 
 FEW_ROWS = 256  # in a batch, if a query needs fewer
 NO_FILES = "a store has no files that Arrow can read: use to_table, to_batches or scanner of the dataset"
@@ -48,11 +48,18 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
     would read the only child of the union, a file that cannot be read.
     """
 
-    def __init__(self, reader: BoundedReader, columns: Iterable[str] | None = None, filter: Any = None) -> None:
+    def __init__(
+        self,
+        reader: BoundedReader,
+        columns: Iterable[str] | None = None,
+        filter: Any = None,
+        names: Names = "rocketmq",
+    ) -> None:
         """Make a dataset. Parameters: columns: as for ``CommitLog.scan``. filter: an expression; None for all rows."""
         self._reader = reader
         self._filter = filter
-        schema = schema_of(reader.fields_of(columns).values())
+        self._names = names
+        schema = schema_of(named_fields(reader.fields_of(columns).values(), names))
         form = ds.IpcFileFormat()
         fragment = form.make_fragment(pa.PythonFile(NoFile(), mode="r"))
         super().__init__(schema, [ds.FileSystemDataset([fragment], schema, form)])
@@ -79,13 +86,14 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         names = self._needed(columns, tree)
         most = max(1, min(batch_size, ROWS_AT_ONCE))
 
-        def read(rows: int | None) -> Iterator[MessageBatch]:
+        def read(rows: int | None) -> Iterator[Any]:
             threads, size = THREADS if use_threads else 1, most
             if rows is not None:  # threads would read ahead
                 threads, size = 1, min(most, max(rows, FEW_ROWS))
-            return self._reader.read(tree.bounds, names, threads=threads, batch_size=size)
+            batches = self._reader.read(tree.bounds, names, threads=threads, batch_size=size)
+            return (batch.to_arrow(names=self._names) for batch in batches)
 
-        schema = schema_of(batch_fields(map(batch_name, names)).values())
+        schema = schema_of(named_fields(batch_fields(map(batch_name, names)).values(), self._names))
         return StoreScanner(read, schema, self.schema.names if columns is None else columns, condition)
 
     def _joined(self, filter: Any) -> Any:
@@ -107,7 +115,7 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
             needed = None
         names: list[str] = self.schema.names
         found = names if needed is None else [name for name in names if name in needed]
-        return found or ["phyOffset"]
+        return found or named(["phyOffset"], self._names)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """Return the number of rows. Parameters: as ``scanner``."""
@@ -115,14 +123,14 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def filter(self, expression: Any) -> StoreDataset:
         """Return a dataset of the rows of this dataset for which an expression of pyarrow is true."""
-        return StoreDataset(self._reader, self._columns, self._joined(expression))
+        return StoreDataset(self._reader, self._columns, self._joined(expression), self._names)
 
     def replace_schema(self, schema: Any) -> StoreDataset:
         """Return a dataset of some columns. Raises: ValueError for a column that this dataset does not have."""
         for column in schema:
             if column.name not in self.schema.names or self.schema.field(column.name).type != column.type:
                 raise ValueError(f"schema: the column {column.name!r} of the type {column.type} is not in this dataset")
-        return StoreDataset(self._reader, [*map(batch_name, schema.names)], self._filter)
+        return StoreDataset(self._reader, [*map(batch_name, schema.names)], self._filter, self._names)
 
     @property
     def _columns(self) -> list[str]:
@@ -145,7 +153,7 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         return in_memory(self).join_asof(in_memory(right_dataset), *arguments, **options)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        return type(self), (self._reader, self._columns, self._filter)
+        return type(self), (self._reader, self._columns, self._filter, self._names)
 
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", where {self._filter}"

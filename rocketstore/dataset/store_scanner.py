@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from rocketstore.messages.message_batch import MessageBatch
-
 
 class StoreScanner:
     """Some columns of the messages of a store that pass a filter. Each method reads the store again.
@@ -21,12 +19,10 @@ class StoreScanner:
     Attributes: dataset_schema: of the columns that are read. projected_schema: of the result.
     """
 
-    def __init__(
-        self, read: Callable[[int | None], Iterator[MessageBatch]], schema: Any, columns: Any, condition: Any
-    ) -> None:
+    def __init__(self, read: Callable[[int | None], Iterator[Any]], schema: Any, columns: Any, condition: Any) -> None:
         """Make a scanner.
 
-        Parameters: read: yields messages with the columns of ``schema``; its argument is the number of rows that the
+        Parameters: read: yields record batches of ``schema``; its argument is the number of rows that the
         query needs, None for all. columns, condition: as ``pyarrow.dataset.Dataset.scanner``.
         Raises: errors of pyarrow for columns and a condition that do not fit the schema.
         """
@@ -43,7 +39,7 @@ class StoreScanner:
     def to_batches(self, rows: int | None = None) -> Iterator[Any]:
         """Yield record batches. Parameters: rows: how many rows the caller needs; None for all."""
         for batch in self._read(rows):
-            yield from self._scanner_of(batch.to_arrow()).to_batches()
+            yield from self._scanner_of(batch).to_batches()
 
     def scan_batches(self) -> Iterator[Any]:
         """Yield batches of type ``pyarrow.dataset.TaggedRecordBatch``, without a fragment."""
@@ -93,4 +89,4 @@ class StoreScanner:
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return sum(self._scanner_of(batch.to_arrow()).count_rows() for batch in self._read(None))
+        return sum(self._scanner_of(batch).count_rows() for batch in self._read(None))

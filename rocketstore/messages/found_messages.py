@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, overload
 
+from rocketstore.kernels.column_names import Names
 from rocketstore.lazy import lazy_property
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -53,17 +54,17 @@ class FoundMessages(Previewed):
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages if self._rows is None else self._rows)
 
-    def to_arrow(self) -> pyarrow.RecordBatch:
-        """Return a pyarrow.RecordBatch, without a copy."""
-        return self.messages.to_arrow()
+    def to_arrow(self, *, names: Names = "rocketmq") -> pyarrow.RecordBatch:
+        """Return a pyarrow.RecordBatch, without a copy. Parameters, raises: as ``MessageBatch.to_arrow``."""
+        return self.messages.to_arrow(names=names)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas.DataFrame."""
-        return self.messages.to_pandas()
+    def to_pandas(self, *, names: Names = "rocketmq") -> pandas.DataFrame:
+        """Return a pandas.DataFrame. Parameters, raises: as ``MessageBatch.to_arrow``."""
+        return self.messages.to_pandas(names=names)
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return a polars.DataFrame."""
-        return self.messages.to_polars()
+    def to_polars(self, *, names: Names = "rocketmq") -> polars.DataFrame:
+        """Return a polars.DataFrame. Parameters, raises: as ``MessageBatch.to_arrow``."""
+        return self.messages.to_polars(names=names)
 
     def _title(self) -> str:
         """Return the line about the answer in a repr."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
+from rocketstore.kernels.column_names import Names, named_fields
 from rocketstore.kernels.columns import int64_column
-from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, batch_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, Field, batch_fields
 from rocketstore.kernels.message_slots import make_messages
 from rocketstore.kernels.record_columns import RecordColumns
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn, values_of
@@ -322,30 +324,51 @@ class MessageBatch(Previewed):
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export as an Arrow record batch, with the names of tables."""
-        fields = batch_fields(self.columns)
-        return export_batch(fields.values(), list(self.columns.values()), self._length)
+        return self._named("rocketmq").__arrow_c_array__(requested_schema)
 
-    def to_arrow(self) -> pyarrow.RecordBatch:
-        """Return a pyarrow.RecordBatch, without a copy."""
-        return import_extra("pyarrow", "arrow").record_batch(self)
+    def to_arrow(self, *, names: Names = "rocketmq") -> pyarrow.RecordBatch:
+        """Return a pyarrow.RecordBatch, without a copy.
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas.DataFrame."""
+        Parameters: names: of the columns: "rocketmq": such as queueId; "python": such as queue_id, as in this batch.
+        Raises: ValueError for other names.
+        """
+        return import_extra("pyarrow", "arrow").record_batch(self._named(names))
+
+    def to_pandas(self, *, names: Names = "rocketmq") -> pandas.DataFrame:
+        """Return a pandas.DataFrame. Parameters, raises: as ``to_arrow``."""
         import_extra("pandas", "pandas")
-        return import_extra("pyarrow", "pandas").record_batch(self).to_pandas()
+        return import_extra("pyarrow", "pandas").record_batch(self._named(names)).to_pandas()
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return a polars.DataFrame.
+    def to_polars(self, *, names: Names = "rocketmq") -> polars.DataFrame:
+        """Return a polars.DataFrame. Parameters, raises: as ``to_arrow``.
 
         Examples:
         >>> rocketstore.open("demo").scan(columns=["topic", "body"]).head(2).to_polars().columns
         ['topic', 'body']
         """
-        frame: polars.DataFrame = import_extra("polars", "polars").DataFrame(self)
+        frame: polars.DataFrame = import_extra("polars", "polars").DataFrame(self._named(names))
         return frame
+
+    def _named(self, names: Names) -> NamedBatch:
+        """Return an object that exports this batch to Arrow with the names of a convention."""
+        fields = named_fields(batch_fields(self.columns).values(), names)
+        return NamedBatch(fields, list(self.columns.values()), self._length)
 
     def _preview(self) -> Preview:
         return preview_messages(f"MessageBatch: {format_count(self._length, 'message')}", self, self.names)
+
+
+@dataclass(frozen=True)
+class NamedBatch:  # no tuple, since pyarrow would take a tuple for a list of columns
+    """Columns that export themselves as an Arrow record batch. Attributes: fields: of the columns, in their order."""
+
+    fields: Sequence[Field]
+    columns: Sequence[Any]
+    length: int
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export as an Arrow record batch."""
+        return export_batch(self.fields, self.columns, self.length)
 
 
 def is_arrow(value: object) -> bool:

@@ -26,6 +26,7 @@ from rocketstore.errors import StoreClosedError, StoreError
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
 from rocketstore.index.key_lookup import KeyIndex
+from rocketstore.kernels.column_names import Names
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
@@ -574,6 +575,7 @@ class MessageStore(Previewed, Closable):
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
+        names: Names = "rocketmq",
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
 
@@ -585,7 +587,8 @@ class MessageStore(Previewed, Closable):
         the dataset are those of tables, such as queueId. topic, tag, key, since, until: conditions of all messages of
         the dataset, as for ``scan``. With topic and key the index is used. limit: the dataset has only the first
         messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
-        bodies, for both columns.
+        bodies, for both columns. names: of the columns, also in filters: "rocketmq": such as queueId; "python": such as
+        queue_id.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
@@ -603,7 +606,7 @@ class MessageStore(Previewed, Closable):
 
         conditions = Conditions.of(topic, tag, key, since, until, limit)
         self.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset), columns)
+        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset), columns, names=names)
 
     def sql(
         self,

@@ -10,6 +10,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
 from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
+from rocketstore.kernels.column_names import Names
 from rocketstore.keywords import suggests_keywords
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import Time
@@ -34,6 +35,7 @@ def scan_polars(
     limit: int | None = None,
     on_corrupt: Literal["raise", "skip"] = "raise",
     charset: str = "utf-8",
+    names: Names = "rocketmq",
     config: StoreConfig | None = None,
     leftovers: bool = False,
     tiered: bool = False,
@@ -46,7 +48,7 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt,
-    charset, topic, tag, key, since, until, limit: as for ``MessageStore.dataset``.
+    charset, names, topic, tag, key, since, until, limit: as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -71,4 +73,4 @@ def scan_polars(
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     store.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset), columns)
+    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset), columns, names)
