@@ -130,6 +130,7 @@ COUNTS = (
     "logBytes",
 )
 
+COPIED_PARTS = ("part", "files", "size", "written")
 DIFFERENCES = (
     "kind",
     "name",

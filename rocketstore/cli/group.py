@@ -43,6 +43,7 @@ COMMANDS = {  # name: text, in the order of --help
     "hexdump": "Show a record byte by byte.",
     "verify": "Check a store and show each problem.",
     "diff": "Compare two stores.",
+    "copy": "Copy a store, also while a broker writes it.",
     "metrics": "Write numbers of a store for a monitoring system.",
     "report": "Write a page with charts about a store.",
     "recover": "Make a store sound after a crash.",

@@ -14,7 +14,7 @@ from rocketstore.compare.log_bytes import LogComparison, ViewedLog
 from rocketstore.compare.queue_messages import MessagePairs
 from rocketstore.compare.queue_units import OpenedQueue, QueueComparison, UnitPairs
 from rocketstore.config import StoreConfig
-from rocketstore.disk.ranges import intersect_ranges
+from rocketstore.disk.ranges import Range, intersect_ranges
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.queue_id import QueueId
@@ -80,11 +80,31 @@ def diff(
         return StoreComparison(stores[0], stores[1], topics, by_content=by_content).run(progress)
 
 
+def compare_copy(
+    a: MessageStore, b: MessageStore, begin: int, end: int, progress: Progress | None = None
+) -> DiffReport:
+    """Compare the messages at a range of physical offsets of a store and its copy, but not the configuration.
+
+    A store that a broker writes may have more messages, and may have deleted old ones. Parameters: begin, end: bytes.
+    """
+    begin = max(begin, a.commit_log.min_phy_offset)
+    return StoreComparison(a, b, None, by_content=False, window=(begin, end)).run(progress)
+
+
 class StoreComparison:
     """One comparison of two stores."""
 
-    def __init__(self, a: MessageStore, b: MessageStore, topics: Collection[str] | None, *, by_content: bool) -> None:
-        self.a, self.b, self.topics, self.by_content = a, b, topics, by_content
+    def __init__(
+        self,
+        a: MessageStore,
+        b: MessageStore,
+        topics: Collection[str] | None,
+        *,
+        by_content: bool,
+        window: Range | None = None,
+    ) -> None:
+        """Parameters: window: compare only messages at these physical offsets, and no configuration; None for all."""
+        self.a, self.b, self.topics, self.by_content, self.window = a, b, topics, by_content, window
         self.differences = Differences()
 
     def run(self, progress: Progress | None) -> DiffReport:
@@ -96,8 +116,9 @@ class StoreComparison:
             with self.differences.noting_errors(LOG):
                 ranges, sizes = self._compare_logs(report)
         messages = self._compare_queues(report)
-        with self.differences.noting_errors("config"):
-            self._compare_config()
+        if self.window is None:
+            with self.differences.noting_errors("config"):
+                self._compare_config()
         found = self.differences
         return DiffReport(
             self.a.path, self.b.path, found.listed(), found.counted(), tuple(ranges), sizes, messages, self.by_content
@@ -105,7 +126,7 @@ class StoreComparison:
 
     def _compare_logs(self, report: Progress) -> tuple[list[LogRange], dict[str, int]]:
         """Compare logs and indexes by physical offset."""
-        logs = ViewedLog(self.a.commit_log), ViewedLog(self.b.commit_log)
+        logs = ViewedLog(self.a.commit_log, self.window), ViewedLog(self.b.commit_log, self.window)
         comparison = LogComparison(*logs, self.differences)
         common = intersect_ranges(logs[0].ranges, logs[1].ranges)
         done, total = 0, sum(end - begin for begin, end in common)
@@ -156,8 +177,10 @@ class StoreComparison:
         """Compare a queue, and of a compacted topic also the queue from which consumers are served."""
         name = name_queue(queue_id)
         with self.differences.noting_errors(name):
-            found = [find_log_queue(store, queue_id) for store in (self.a, self.b)]
+            found = [find_log_queue(store, queue_id, self.window) for store in (self.a, self.b)]
             comparison.compare(queue_id, name, *found)
+        if self.window is not None:
+            return
         with self.differences.noting_errors(f"{name}, compacted"):
             compacted = [find_compacted_queue(store, queue_id) for store in (self.a, self.b)]
             if compacted != [None, None]:
@@ -171,10 +194,11 @@ class StoreComparison:
         compare_tables(a, b, self.differences)
 
 
-def find_log_queue(store: MessageStore, queue_id: QueueId) -> OpenedQueue | None:
+def find_log_queue(store: MessageStore, queue_id: QueueId, window: Range | None) -> OpenedQueue | None:
     """Open the queue of all messages, with its messages in tiered storage if these are read; None without one."""
     with contextlib.suppress(KeyError):
-        return OpenedQueue(store, store.consume_queue(*queue_id) if store.tiered else store.log_queue(*queue_id))
+        queue = store.consume_queue(*queue_id) if store.tiered else store.log_queue(*queue_id)
+        return OpenedQueue(store, queue, window)
     return None
 
 

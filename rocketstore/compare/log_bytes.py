@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.compare.differences import LISTED, LOG, Difference, Differences, LogRange
-from rocketstore.disk.ranges import Range, merge_ranges
+from rocketstore.disk.ranges import Range, intersect_ranges, merge_ranges
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.message import Message
@@ -35,12 +35,14 @@ class Records(NamedTuple):
 class ViewedLog:
     """A log with the ranges of physical offsets that its files had, up to its last record, when it was opened."""
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, window: Range | None = None) -> None:
+        """Parameters: window: the physical offsets that are compared; None for all."""
         log.refresh()
         end = log.look(again=True).records_end
         found = ((log.reader.begin_in(file), min(file.end_offset, end)) for file in log.file_run.files)
         self.log = log
-        self.ranges = merge_ranges(part for part in found if part[0] < part[1])
+        ranges = merge_ranges(part for part in found if part[0] < part[1])
+        self.ranges = ranges if window is None else intersect_ranges(ranges, [window])
         self._record_end = 0  # of the last record that was read
 
     def first_message(self, begin: int, end: int) -> Message | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rocketstore.compare.differences import Difference, Differences
+from rocketstore.disk.ranges import Range
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -44,8 +45,10 @@ class OpenedQueue:
     Attributes: begin, end: the first queue offset, and the one behind the last. count: of messages.
     """
 
-    def __init__(self, store: MessageStore, queue: StoredQueue) -> None:
+    def __init__(self, store: MessageStore, queue: StoredQueue, window: Range | None = None) -> None:
+        """Parameters: window: compare only units that lead to these physical offsets; None for all."""
         self._store = store
+        self._window = window
         self._parts = [(part, *offset_range(part)) for part in parts_of(queue)]
         self.begin, self.end = self._parts[0][1], self._parts[-1][2]
         self.count = sum(len(part) for part, _, _ in self._parts)
@@ -57,7 +60,18 @@ class OpenedQueue:
                 log = log_of(self._store, part)
                 is_of_store = log is self._store.find_commit_log()
                 for units in read_units_between(part, begin, end, STEP):
-                    yield Step(units, log, is_of_store)
+                    yield Step(self._inside(units), log, is_of_store)
+
+    def _inside(self, units: ConsumeQueueUnits) -> ConsumeQueueUnits:
+        """Return the units that lead into the window."""
+        if self._window is None:
+            return units
+        begin, end = self._window
+        return units.where((units.phy_offsets >= begin) & (units.phy_offsets < end))
+
+    def has_units(self) -> bool:
+        """Return whether a unit leads into the window. True without a window."""
+        return self._window is None or any(len(step.units) for step in self.steps())
 
 
 class StepStream:
@@ -174,7 +188,7 @@ class QueueComparison:
     def _add_missing(self, queue_id: QueueId, name: str, a: OpenedQueue | None, b: OpenedQueue | None) -> None:
         """Add a queue that only one store has."""
         queue = a or b
-        if queue is None:
+        if queue is None or not queue.has_units():
             return
         kind = "queue-only-in-a" if b is None else "queue-only-in-b"
         message = first_message(next(queue.steps(), None)) if self.differences.is_listed(kind) else None

@@ -64,22 +64,27 @@ def data_ranges(path: StorePath, begin: int, end: int, most: int = sys.maxsize) 
     """
     if is_remote(path):
         return [(begin, end)]
-    found: list[tuple[int, int]] = []
     with path.open("rb", buffering=0) as file:
-        while begin < end and len(found) < most:
-            try:
-                first = os.lseek(file.fileno(), begin, os.SEEK_DATA)
-                last = os.lseek(file.fileno(), first, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # only a hole follows
-                    break
-                if error.errno not in UNSUPPORTED:
-                    raise
-                first, last = begin, end
-            if first >= end:
+        return data_ranges_of(file.fileno(), begin, end, most)
+
+
+def data_ranges_of(fd: int, begin: int, end: int, most: int = sys.maxsize) -> list[tuple[int, int]]:
+    """Return the ranges of an open local file, as ``data_ranges`` does."""
+    found: list[tuple[int, int]] = []
+    while begin < end and len(found) < most:
+        try:
+            first = os.lseek(fd, begin, os.SEEK_DATA)
+            last = os.lseek(fd, first, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole follows
                 break
-            found.append((first, min(last, end)))
-            begin = last
+            if error.errno not in UNSUPPORTED:
+                raise
+            first, last = begin, end
+        if first >= end:
+            break
+        found.append((first, min(last, end)))
+        begin = last
     return found
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 
+# Files and directories that a copy may have in its root, besides the parts of every store.
+# Source: EpochFileCache, BrokerMetadata, IndexStoreService of tiered storage.
+COPIED = frozenset({"epochFileCheckpoint", "brokerIdentity", "tiered_index_file", "transaction"})
+
 
 def require_outside(new: Path, directories: Iterable[Path]) -> None:
     """Raise ValueError if a new directory is, or is inside, a directory that must not change."""
@@ -40,8 +44,9 @@ def is_part_of_store(entry: Path) -> bool:
     """Return whether a new store may have an entry of its root. No writer has opened a new store: it has no lock."""
     places = StorePlaces.of(entry.parent)
     parts = {*places.queue_parts, places.default_log, places.index, places.config, places.checkpoint, places.abort}
-    parts |= {places.timer_log, places.compaction, places.pop_database}
-    return not places.lock.exists() and (entry in parts or entry.name.startswith(places.timer_wheel.name))
+    parts |= {places.timer_log, places.compaction, places.pop_database, *places.queue_databases, places.rocksdb}
+    is_named = entry.name in COPIED or entry.name.startswith((places.timer_wheel.name, "dledger-"))
+    return not places.lock.exists() and (entry in parts or is_named)
 
 
 @contextlib.contextmanager

@@ -203,6 +203,7 @@ ENTRIES: dict[str, Entry] = {
     "split": Entry(CONVERT),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
     "diff": Entry(READ),
+    "copy": Entry(READ),
     "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one
     # commands; those that call a function above have its row
     "cat": Entry(READ),

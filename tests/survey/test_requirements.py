@@ -202,6 +202,10 @@ CALLS = {
     "patch": [called(rocketstore.patch), called(rocketstore.patch, dry_run=True), command("patch")],
     "salvage": [called(rocketstore.salvage, dry_run=True), command("salvage", "--dry-run")],
     "verify": [called(rocketstore.verify), command("verify")],
+    "copy": [
+        called(rocketstore.copy, new="/nowhere/else/new"),
+        lambda root, conf: command("copy", after=(root.with_name("new"),))(root, conf),
+    ],
     "diff": [
         lambda root, conf: rocketstore.diff(root, root, config=config_of(conf)),
         lambda root, conf: command("diff", after=(root,))(root, conf),
@@ -286,6 +290,7 @@ FUNCTIONS = {
     "rocketstore.open": ("open r", "open r+", "open a"),
     "rocketstore.MessageStore.open": ("open r", "open r+", "open a"),
     "rocketstore.BrokerConfig.open": ("BrokerConfig.open",),
+    "rocketstore.copy": ("copy",),
     "rocketstore.diff": ("diff",),
     "rocketstore.recover": ("recover", "recover dry run"),
     "rocketstore.rebuild": ("rebuild", "rebuild into a new directory"),

@@ -1,0 +1,347 @@
+"""copy: copy a store, also one that a broker is writing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from rocketstore.backup.config_files import ConfigFiles, limit_offsets, read_config_files
+from rocketstore.backup.copy_report import CopyReport, count_parts
+from rocketstore.backup.databases import copy_database
+from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
+from rocketstore.compare.diff import compare_copy
+from rocketstore.config import StoreConfig
+from rocketstore.disk.durable import make_directory, replace_file, sync_path
+from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.disk.storage import is_remote, local_path, names_in
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import StoreError
+from rocketstore.java_text import parse_boolean
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import OK
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.file_times import choose_files
+from rocketstore.log.log_end import StoreState
+from rocketstore.log.record_reader import LARGE_RECORD
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_source import offset_range
+from rocketstore.recovery.recover import recover
+from rocketstore.salvage.new_root import COPIED, new_root, require_outside
+from rocketstore.state.abort import make_abort
+from rocketstore.state.checkpoint import FILE_SIZE
+from rocketstore.state.rocksdb import is_rocksdb
+from rocketstore.store.message_store import MessageStore
+from rocketstore.survey.condition import read_checkpoint
+from rocketstore.survey.owners import lock_owner_of
+from rocketstore.survey.places import LocalPlaces
+from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.survey import Survey
+from rocketstore.text_values import Time, ms_or_none
+
+WORK = "rocketstore-copy"
+WAIT_SECONDS, WAITS = 0.1, 10  # for a record that a broker is writing
+Progress = Callable[[int, int], object]
+
+
+def copy(
+    path: str | os.PathLike[str] | StorePath,
+    new: str | os.PathLike[str],
+    *,
+    since: Time | None = None,
+    credentials: bool = False,
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+) -> CopyReport:
+    """Copy a store, also while a broker writes it. Each message that was acknowledged before the call is in the copy.
+
+    The copy is a store after a clean stop, on which a broker starts. The configuration is read first, and all files are
+    opened before the first byte is copied, so that a broker may delete files meanwhile. The log is copied up to the end
+    of a record. Queues and index are cut there, and get the units and items that the broker had not written yet.
+    Offsets of consumers behind the end of their queue are lowered. Holes stay holes. At the end, ``diff`` compares the
+    copy with the store.
+
+    Until ``new`` is complete, it has a directory ``rocketstore-copy``. If the process is killed, call ``copy`` again
+    with the same ``new``: it begins anew. After an error ``new`` is as it was before.
+
+    Parameters
+    ----------
+    path : the root of the store, local or remote.
+    new : the root of the copy: a directory that is empty, or does not exist.
+    since : copy the log from the file on that has the first message of this store time, epoch milliseconds, a datetime,
+        a date or an ISO 8601 text, and the files of queues and index that lead there; None for all files.
+    credentials : also copy what may have credentials: files and RocksDBs in ``config`` that have no topics, groups,
+        offsets, filters or timers, such as those of access control. ``left_out`` of the report names them otherwise.
+    config : sizes of files and directories of the log; by default those that the files show. The copy has its log in
+        ``commitlog``.
+    progress : called with the bytes of the log and the queues that were copied, and an estimate of all bytes.
+
+    Returns
+    -------
+    CopyReport.
+
+    Raises
+    ------
+    StoreError : the store is damaged, or the copy differs from it. FileExistsError : ``new`` has files.
+    ValueError : ``new`` is inside the store. OSError.
+
+    Notes
+    -----
+    With ``transientStorePoolEnable`` a broker acknowledges messages that are in no file yet. A copy cannot have them.
+    Stop the broker first.
+
+    Source: none.
+
+    Examples:
+    >>> rocketstore.copy("demo", "copied").messages
+    101
+    """
+    survey = begin_entry("copy", path, config)
+    target = local_path(new)
+    if not is_remote(survey.root):
+        require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
+    with lock_owner_of(target), many_descriptors(), contextlib.ExitStack() as stack:
+        mode = 0o777 if is_remote(survey.root) else local_path(survey.root).stat().st_mode & 0o777 | 0o700
+        places = stack.enter_context(new_root(target, WORK, mode))
+        report = StoreCopy(survey, places, ms_or_none(since, "since"), progress).run(credentials=credentials)
+    return replace(report, new=target)
+
+
+class StoreCopy:
+    """One copy of a store into the directory of an unfinished root."""
+
+    def __init__(self, survey: Survey, places: LocalPlaces, since: int | None, progress: Progress | None) -> None:
+        self.survey, self.old, self.new = survey, survey.places, places
+        self.since = since
+        self.progress = progress or (lambda done, total: None)
+        self.done = self.total = 0
+        self.files: list[tuple[str, int, bool]] = []
+
+    def run(self, *, credentials: bool) -> CopyReport:
+        """Copy, recover and compare."""
+        state = self.survey.look_again().state
+        config_files = read_config_files(self.old)
+        checkpoint = read_checkpoint(self.old)
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(MessageStore.of_survey(self.survey))
+            self._copy_databases(config_files, credentials=credentials)
+            log = store.commit_log
+            log.refresh()
+            held_log = hold_files(self._log_files(log), stack)
+            held = hold_files(self._other_files(), stack)
+            begin, end = self._find_begin(log), find_copy_end(log, state)
+            log.refresh()  # the writer may have made files meanwhile
+            known = {file.name for file in held_log}
+            held_log += hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
+            self.total = end - begin + sum(file.size for file in held)
+            self._copy_log(held_log, begin, end)
+            for file in self._choose(held, begin):
+                self._copy(file, file.size)
+            self._write_config(config_files, checkpoint)
+            notes = self._recover(state)
+            limited = self._limit_offsets(config_files)
+            messages = self._compare(store, begin, end)
+        left_out = () if credentials else tuple(f"config/{name}" for name in config_files.others)
+        return CopyReport(
+            self.survey.root, self.new.root, begin, end, messages, count_parts(self.files), limited, left_out,
+            (*notes, *self._notes()),
+        )  # fmt: skip
+
+    # ---- the files -----------------------------------------------------------------------------------------
+
+    def _log_files(self, log: CommitLog) -> Iterator[tuple[StorePath, str]]:
+        """Yield the files of the log, and of DLedger's directory all files that are no entries."""
+        dledger = self.survey.formats.is_dledger
+        for file in log.file_run.files:
+            parent = file.path.parent
+            is_entry = dledger and parent.parent != self.survey.root
+            name = f"{parent.parent.name}/{parent.name}" if is_entry else self.new.default_log.name
+            yield file.path, f"{name}/{file.path.name}"
+
+    def _other_files(self) -> Iterator[tuple[StorePath, str]]:
+        """Yield the files that are neither of the log, of the configuration nor of a RocksDB."""
+        old = self.old
+        parts = [*old.queue_parts, old.index, old.timer_log, old.compacted_queues, old.compacted_logs]
+        for part in parts:
+            if not is_rocksdb(part):
+                name = str(part)[len(str(old.root)) + 1 :]
+                yield from find_files(part, name)
+        for name in sorted(self.survey.names):
+            path = old.root / name
+            if name in COPIED or name.startswith(old.timer_wheel.name):
+                yield from find_files(path, name) if path.is_dir() else [(path, name)]
+            if name.startswith("dledger-"):
+                log = [child for child in sorted(names_in(path)) if child != "data"]
+                for child in log:
+                    place = path / child
+                    yield from find_files(place, f"{name}/{child}") if place.is_dir() else [(place, f"{name}/{child}")]
+
+    def _copy_databases(self, config_files: ConfigFiles, *, credentials: bool) -> None:
+        """Copy each RocksDB, before the end of the log is known: its units lead to records that are copied."""
+        old = self.old
+        found = [(path, path.name) for path in (*old.queue_databases, old.rocksdb, old.pop_database)]
+        found += [(path, f"{old.config.name}/{name}") for name, path in config_files.databases.items()]
+        if credentials:
+            found += [(path, f"{old.config.name}/{name}") for name, path in config_files.others.items()]
+        for path, name in found:
+            target = self.new.root / name
+            if is_rocksdb(path):
+                copy_database(path, target, self._count)
+            elif name.startswith(old.config.name):
+                self._copy_tree(path, name)
+
+    def _copy_tree(self, path: StorePath, name: str) -> None:
+        """Copy a file, or the files of a directory."""
+        with contextlib.ExitStack() as stack:
+            for file in hold_files(find_files(path, name) if path.is_dir() else [(path, name)], stack):
+                self._copy(file, file.size)
+
+    # ---- log and queues ------------------------------------------------------------------------------------
+
+    def _find_begin(self, log: CommitLog) -> int:
+        """Return the physical offset of the first file of the log that is copied."""
+        begin = log.min_phy_offset
+        if self.since is None:
+            return begin
+        end = log.max_phy_offset
+        chosen = choose_files(log, begin, end, self.since, LONG_MAX)
+        last = log.reader.last_begun_file()
+        return min([part[0] for part in chosen.ranges] or [last])
+
+    def _copy_log(self, files: list[HeldFile], begin: int, end: int) -> None:
+        """Copy the bytes from ``begin`` to ``end``, physical offsets. Files that were made ahead are left out."""
+        for file in files:
+            start = int(file.path.name)
+            if start < end and start + file.size > begin:
+                self._copy(file, min(end - start, file.size))
+
+    def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:
+        """Yield the files that are copied: of queues and index those that lead to ``begin`` or behind it, and others.
+
+        The last file of a queue is always copied: it has the queue offset of the next message.
+        """
+        kinds = {self.new.queues(kind).name: kind for kind in QUEUE_KINDS}
+        last = {file.name.rpartition("/")[0]: file for file in files}  # of each directory
+        for file in files:
+            directory, _, name = file.name.rpartition("/")
+            kind = kinds.get(directory.partition("/")[0])
+            if self.since is None or last[directory] is file or not is_offset_name(name):
+                yield file
+            elif kind is not None:
+                unit = UNIT if kind is ConsumeQueue else BATCH_UNIT
+                place = file.size - file.size % unit.itemsize - unit.itemsize
+                data = file.read(place, place + unit.itemsize) if place >= 0 else b""
+                if not data or read_field(data, unit, "phy_offset") >= begin or not any(data):
+                    yield file
+            else:
+                yield file
+
+    def _copy(self, file: HeldFile, end: int) -> None:
+        target = self.new.root / file.name
+        make_directory(target.parent)
+        file.copy_to(target, end, self._count)
+        self.files.append((file.name, file.size, True))
+
+    def _count(self, size: int) -> None:
+        self.done += size
+        self.progress(min(self.done, self.total), self.total)
+
+    # ---- small files ---------------------------------------------------------------------------------------
+
+    def _write_config(self, config_files: ConfigFiles, checkpoint: bytes | None) -> None:
+        """Write the configuration and the checkpoint as they were read at the begin."""
+        make_directory(self.new.config)
+        for name, data in config_files.files.items():
+            replace_file(self.new.config_file(name), data)
+            self.files.append((f"{self.old.config.name}/{name}", len(data), True))
+        if checkpoint is not None:
+            replace_file(self.new.checkpoint, checkpoint.ljust(FILE_SIZE, b"\0"))
+            self.files.append((self.new.checkpoint.name, FILE_SIZE, True))
+
+    def _config_of_copy(self) -> StoreConfig | None:
+        """Return the configuration for the copy, whose log is in its root."""
+        if self.survey.given is None:
+            return None
+        return replace(self.survey.given, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+
+    def _recover(self, state: StoreState) -> tuple[str, ...]:
+        """Cut queues and index where the log ends, and complete them. A broker does this itself for other formats."""
+        formats = self.survey.formats
+        if formats.is_dledger or formats.queue_database is not None or formats.config_databases:
+            return ("a broker completes queues in RocksDB and DLedger's log when it starts on the copy",)
+        config = self._config_of_copy()
+        if state != StoreState.STOPPED:
+            make_abort(self.new.abort)
+        elif not recover(self.new.root, config=config, dry_run=True).actions:
+            return ()  # sizes of files need not be known
+        report = recover(self.new.root, config=config)
+        self.new.lock.unlink(missing_ok=True)
+        sync_path(self.new.root)
+        return tuple(report.notes)
+
+    def _limit_offsets(self, config_files: ConfigFiles) -> int:
+        """Lower offsets behind the ends of queues. Return their number."""
+        count = 0
+        with MessageStore.of_survey(begin_entry("copy", self.new.root, self._config_of_copy())) as store:
+
+            def find_end(topic: str, queue_id: int) -> int | None:
+                with contextlib.suppress(KeyError):
+                    return offset_range(store.log_queue(topic, queue_id))[1]
+                return None
+
+            for name, data in config_files.files.items():
+                limited, number = limit_offsets(name, data, find_end)
+                if number:
+                    replace_file(self.new.config_file(name), limited)
+                    count += number
+        return count
+
+    def _compare(self, store: MessageStore, begin: int, end: int) -> int:
+        """Compare the copy with the store. Return how many messages of queues both have. Raises: StoreError."""
+        with MessageStore.of_survey(begin_entry("copy", self.new.root, self._config_of_copy())) as new:
+            report = compare_copy(store, new, begin, end)
+        if not report.same:
+            first = report.differences[0]
+            raise StoreError(f"{self.survey.root}: the copy differs: {first.kind} in {first.name}, from {first.begin}")
+        return report.messages
+
+    def _notes(self) -> Iterator[str]:
+        settings = self.survey.settings
+        if parse_boolean(settings.other.get("transientStorePoolEnable", "")):
+            yield "transientStorePoolEnable: acknowledged messages that were in no file yet are not in the copy"
+
+
+def find_copy_end(log: CommitLog, state: StoreState) -> int:
+    """Return the end of the last complete record, a physical offset.
+
+    A record that ends in zeros may be half written. If it stays like that while a broker runs, and its CRC is right, it
+    is complete.
+    """
+    end = log.look(again=True).records_end
+    for _ in range(WAITS if state == StoreState.RUNNING else 0):
+        size = find_zero_ended_record(log, end)
+        if not size:
+            return end
+        time.sleep(WAIT_SECONDS)
+        later = log.look(again=True).records_end
+        if later == end:
+            continue
+        end = later
+    return end + find_zero_ended_record(log, end)
+
+
+def find_zero_ended_record(log: CommitLog, offset: int) -> int:
+    """Return the size of a record that is complete if its zeros at the end are its own; 0 without such a record."""
+    place = log.reader.record_at(offset)
+    size = int.from_bytes(log.file_run.pread(place, 4), "big")
+    data = log.file_run.pread(place, size) if 0 < size <= LARGE_RECORD else b""
+    if not data:
+        return 0
+    scanner = log.reader.scanner((), verify_crc=True)
+    following, status = scanner.scan(Buffer(data), place, place, place + 1, at_rest=True)
+    return following - offset if status == OK and following > place else 0

@@ -1,0 +1,153 @@
+"""Files of a store that are open since before the first byte was copied, so that a broker cannot delete their bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rocketstore.disk.create import create_file
+from rocketstore.disk.durable import ZEROS, sync
+from rocketstore.disk.holes import data_ranges_of
+from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.ranges import Range
+from rocketstore.disk.storage import is_remote, local_path, scandir
+from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import StoreError
+
+CHUNK = 1 << 20  # bytes that are read at once
+KERNEL_CHUNK = 64 << 20  # bytes that the kernel copies at once
+NOT_COPIED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)  # by the kernel itself
+Count = Callable[[int], object]
+
+
+class HeldFile:
+    """A file of a store. A local one stays readable after its name was removed.
+
+    Attributes: path. name: the path in the new store, relative to its root. size: in bytes, when it was opened.
+    """
+
+    def __init__(self, path: StorePath, name: str) -> None:
+        """Open the file. Raises: OSError."""
+        self.path, self.name = path, name
+        self._fd = -1 if is_remote(path) else os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC)
+        self.size = path.stat().st_size if self._fd < 0 else os.fstat(self._fd).st_size
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the bytes of a range. Raises: StoreError if the file was cut; OSError."""
+        if is_remote(self.path):
+            return self.path.pread(begin, end)
+        data = read_at(self._fd, end - begin, begin, local_path(self.path))
+        if len(data) < end - begin:
+            raise StoreError(f"{self.path}: was cut to {begin + len(data)} bytes while it was copied: repeat the call")
+        return data
+
+    def ranges(self, end: int) -> list[Range]:
+        """Return the ranges before ``end`` that are no holes."""
+        return [(0, end)] if self._fd < 0 else data_ranges_of(self._fd, 0, end)
+
+    def chunks(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the bytes before ``end`` in chunks, with their positions. Holes and chunks of zeros are left out."""
+        for begin, stop in self.ranges(end):
+            for place in range(begin, stop, CHUNK):
+                data = self.read(place, min(place + CHUNK, stop))
+                if data != ZEROS[: len(data)]:
+                    yield place, data
+
+    def copy_to(self, target: Path, end: int, count: Count) -> None:
+        """Copy the bytes before ``end`` to a new file of the same size, with holes, and flush it.
+
+        Parameters: count: called with the number of bytes after each step.
+        Raises: FileExistsError; StoreError if the file was cut meanwhile; OSError.
+        """
+        fd = create_file(target)
+        try:
+            os.ftruncate(fd, self.size)
+            if self._fd < 0 or not self._copy_in_kernel(fd, end, count):
+                for place, data in self.chunks(end):
+                    os.pwrite(fd, data, place)
+                    count(len(data))
+            sync(fd)
+        finally:
+            os.close(fd)
+
+    def _copy_in_kernel(self, target: int, end: int, count: Count) -> bool:
+        """Let the kernel copy the bytes. Return False if it does not, before anything was copied."""
+        copy_range = getattr(os, "copy_file_range", None)
+        if copy_range is None:
+            return False
+        is_begun = False
+        for begin, stop in self.ranges(end):
+            while begin < stop:
+                try:
+                    copied = copy_range(self._fd, target, min(KERNEL_CHUNK, stop - begin), begin, begin)
+                except OSError as error:
+                    if is_begun or error.errno not in NOT_COPIED:
+                        raise
+                    return False
+                if not copied:
+                    raise StoreError(f"{self.path}: was cut to {begin} bytes while it was copied: repeat the call")
+                is_begun = True
+                begin += copied
+                count(copied)
+        return True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def hold_files(found: Iterable[tuple[StorePath, str]], stack: contextlib.ExitStack) -> list[HeldFile]:
+    """Open files, given as paths and names in the new store. A file that has just been deleted is left out.
+
+    Parameters: stack: closes them. Raises: OSError, also if the process may not open so many files.
+    """
+    held = []
+    for path, name in found:
+        try:
+            file = HeldFile(path, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            reason = f"a copy opens every file of the store, and this process may open {_limit()}: raise ulimit -n"
+            raise OSError(errno.EMFILE, reason, str(path)) from None
+        stack.callback(file.close)
+        held.append(file)
+    return held
+
+
+@contextlib.contextmanager
+def many_descriptors() -> Iterator[None]:
+    """Let the process open as many files as the system allows, until the end of a ``with`` block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def find_files(directory: StorePath, name: str) -> Iterator[tuple[StorePath, str]]:
+    """Yield all files below a directory with their names in the new store. Links are not followed. None if missing."""
+    try:
+        with scandir(directory) as entries:
+            found = sorted((entry.name, entry.is_dir(), entry.is_file()) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for child, is_directory, is_file in found:
+        if is_directory:
+            yield from find_files(directory / child, f"{name}/{child}")
+        elif is_file:
+            yield directory / child, f"{name}/{child}"

@@ -1,0 +1,318 @@
+"""copy makes a sound store of one that is written, which diff finds to be the same."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from reference.record import build_record
+from support.dledger_stores import make_store as make_dledger_store
+from support.profiles import SEVERAL_FILES, SMALL
+
+import rocketstore
+from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.backup.copy_store import find_zero_ended_record
+
+COUNT = 200
+T0 = 1_700_000_000_000
+MIB = 1 << 20
+
+
+def fill(store, count, begin=0):
+    for number in range(begin, begin + count):
+        message = Message(f"T{number % 3}", b"body %d" % number, keys=[f"k{number}"], tags="t", queue_id=0)
+        store.put_message(message, store_timestamp=T0 + 1000 * number)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pristine") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        with rocketstore.open(root, "a", config=StoreConfig(**SEVERAL_FILES)) as store:
+            fill(store, COUNT)
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T1@group":{"0":40}}}')
+    return root
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch):
+    """Nothing here loses power."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.fixture
+def root(pristine, tmp_path):
+    return shutil.copytree(pristine, tmp_path / "store")
+
+
+def check(new):
+    """Check that a copy is complete, sound, and a store after a clean stop."""
+    names = {path.name for path in new.iterdir()}
+    assert names.isdisjoint({"abort", "lock", "rocketstore-copy", "rocketstore-cut"})
+    report = rocketstore.verify(new)
+    assert [finding.kind for finding in report.findings] == []
+    assert report.last_exit_ok
+
+
+# ---- stopped stores ------------------------------------------------------------------------------------------
+
+
+def test_the_copy_of_a_stopped_store_is_the_same(root, tmp_path):
+    new = tmp_path / "new"
+    report = rocketstore.copy(root, new)
+    assert report.messages == COUNT
+    assert rocketstore.diff(root, new).same
+    assert [path.read_bytes() for path in files_of(new)] == [path.read_bytes() for path in files_of(root)]
+    check(new)
+
+
+def files_of(root):
+    return [path for path in sorted(root.rglob("*")) if path.is_file() and path.name != "lock"]
+
+
+def test_holes_stay_holes(tmp_path):
+    root, new = tmp_path / "store", tmp_path / "new"
+    with rocketstore.open(root, "a", config=StoreConfig(**SMALL | {"mapped_file_size_commit_log": 64 * MIB})) as store:
+        fill(store, 3)
+    [log] = (root / "commitlog").iterdir()
+    os.truncate(log, 4096)
+    os.truncate(log, 64 * MIB)
+    rocketstore.copy(root, new)
+    status = (new / "commitlog" / log.name).stat()
+    assert (status.st_size, status.st_blocks * 512 < MIB) == (64 * MIB, True)
+    assert rocketstore.diff(root, new).same
+
+
+def test_a_writer_continues_on_a_copy(root, tmp_path):
+    rocketstore.copy(root, tmp_path / "new")
+    with rocketstore.open(tmp_path / "new", "r+") as store:
+        fill(store, 10, begin=COUNT)
+    missing = rocketstore.diff(root, tmp_path / "new").first("log-only-in-b")
+    assert missing.end - missing.begin > 0
+    assert rocketstore.verify(tmp_path / "new").ok
+
+
+def test_log_files_of_several_directories_are_together_in_the_copy(root, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in sorted((root / "commitlog").iterdir())[::2]:
+        path.rename(other / path.name)
+    config = StoreConfig(store_path_commit_log=f"{root / 'commitlog'},{other}")
+    rocketstore.copy(root, tmp_path / "new", config=config)
+    assert rocketstore.diff(root, tmp_path / "new", config=config).same
+    check(tmp_path / "new")
+
+
+def test_nothing_is_written_into_a_directory_with_files_or_into_the_store(root, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "letter.txt").touch()
+    with pytest.raises(FileExistsError):
+        rocketstore.copy(root, tmp_path / "new")
+    with pytest.raises(ValueError, match="is inside"):
+        rocketstore.copy(root, root / "new")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["letter.txt"]
+
+
+def test_a_damaged_store_is_not_copied_and_the_directory_stays_empty(root, tmp_path):
+    (root / "abort").touch()
+    [*_, last] = sorted((root / "commitlog").iterdir())
+    with last.open("r+b") as file:
+        file.seek(300)
+        file.write(bytes(200))
+    with pytest.raises(StoreError):
+        rocketstore.copy(root, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+# ---- configuration -------------------------------------------------------------------------------------------
+
+
+def test_files_with_credentials_are_left_out_unless_they_are_wanted(root, tmp_path):
+    (root / "config" / "plain_acl.yml").write_text("secretKey: planted")
+    (root / "config" / "users").mkdir()
+    (root / "config" / "users" / "000004.sst").write_text("planted")
+    report = rocketstore.copy(root, tmp_path / "without")
+    assert report.left_out == ("config/plain_acl.yml", "config/users")
+    assert "planted" not in repr(report)
+    assert all(b"planted" not in path.read_bytes() for path in files_of(tmp_path / "without"))
+    rocketstore.copy(root, tmp_path / "with", credentials=True)
+    assert (tmp_path / "with" / "config" / "plain_acl.yml").read_text() == "secretKey: planted"
+    assert (tmp_path / "with" / "config" / "users" / "000004.sst").exists()
+
+
+def test_offsets_behind_the_copied_messages_are_lowered(root, tmp_path):
+    offsets = {"offsetTable": {"T1@group": {"0": 1000, "1": 7}, "T2@group": {"0": 12}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    report = rocketstore.copy(root, tmp_path / "new")
+    assert report.limited_offsets == 1
+    found = rocketstore.BrokerConfig.open(tmp_path / "new").consumer_offsets
+    assert found == {"group": {"T1": {0: 67, 1: 7}, "T2": {0: 12}}}
+
+
+def test_saved_paths_are_not_those_of_the_old_store(root, tmp_path):
+    settings = json.loads((root / "config" / "rocketstore.json").read_text())
+    (root / "config" / "rocketstore.json").write_text(json.dumps(settings | {"store_path_commit_log": str(root)}))
+    config = StoreConfig(store_path_commit_log=str(root / "commitlog"), **SEVERAL_FILES)
+    rocketstore.copy(root, tmp_path / "new", config=config)
+    assert "store_path_commit_log" not in json.loads((tmp_path / "new" / "config" / "rocketstore.json").read_text())
+
+
+# ---- a part --------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_since_a_time_has_all_later_messages(root, tmp_path):
+    day = 86_400_000
+    with rocketstore.open(root, "r+") as store:
+        for number in range(COUNT):
+            message = Message(f"T{number % 3}", b"later", keys=[f"l{number}"], queue_id=0)
+            store.put_message(message, store_timestamp=T0 + 10 * day + number)
+    report = rocketstore.copy(root, tmp_path / "new", since=T0 + 10 * day)
+    assert report.min_phy_offset > 0
+    with rocketstore.open(root) as old, rocketstore.open(tmp_path / "new") as new:
+        assert new.scan(since=T0 + 10 * day).count() == COUNT
+        assert new.scan().count() < old.scan().count()
+        for topic, queue_id in old.queues():
+            assert (
+                new.consume_queue(topic, queue_id).max_queue_offset
+                == old.consume_queue(topic, queue_id).max_queue_offset
+            )
+    queues = [len([*(root / "consumequeue" / "T1" / "0").iterdir()]) for root in (root, tmp_path / "new")]
+    assert queues[1] < queues[0]
+    assert rocketstore.verify(tmp_path / "new").ok
+
+
+# ---- stores that are written ---------------------------------------------------------------------------------
+
+
+WRITE = """
+import sys, time, rocketstore
+from rocketstore import Message, StoreConfig
+with rocketstore.open(sys.argv[1], "a", config=StoreConfig(**eval(sys.argv[2]))) as store:
+    for number in range(100_000):
+        message = Message(f"T{number % 3}", b"body %d" % number, keys=[f"k{number}"], tags="t", queue_id=0)
+        store.put_message(message)
+        print(number + 1, flush=True)
+        time.sleep(0.0002)
+"""
+
+
+def test_no_acknowledged_message_is_missing_while_a_writer_runs(tmp_path):
+    root, acknowledged = tmp_path / "store", [0]
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE, root, repr(SMALL)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+
+        def read_acknowledged():
+            for line in writer.stdout:
+                acknowledged[0] = int(line)
+
+        reader = threading.Thread(target=read_acknowledged)
+        reader.start()
+        try:
+            for number in range(4):
+                while acknowledged[0] < 300 * (number + 1):
+                    time.sleep(0.01)
+                known, new = acknowledged[0], tmp_path / f"new{number}"
+                report = rocketstore.copy(root, new)
+                with rocketstore.open(new) as copied:
+                    found = {int(key[1:]) for batch in copied.scan(columns="keys") for [key] in batch.keys}
+                assert found == set(range(len(found)))
+                assert len(found) >= known
+                assert report.messages == len(found)
+                check(new)
+        finally:
+            writer.kill()
+            reader.join()
+
+
+def test_a_record_that_ends_in_zeros_is_copied_too(tmp_path):
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=StoreConfig(**SMALL)) as store:
+        fill(store, 2)
+        end = store.commit_log.max_phy_offset
+        assert find_zero_ended_record(store.commit_log, end) == 0
+    data = bytearray((root / "commitlog" / f"{0:020}").read_bytes()[:end])
+    record = build_record(topic="T1", phy_offset=end, queue_offset=1, body=b"body", properties={}, store_timestamp=T0)
+    assert record.endswith(b"\0")
+    with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.write(data + record)
+    with rocketstore.open(root) as store:
+        assert find_zero_ended_record(store.commit_log, end) == len(record)
+
+
+COPY = """
+import sys, rocketstore
+rocketstore.copy(sys.argv[1], sys.argv[2])
+print("done", flush=True)
+"""
+
+
+def test_a_killed_copy_begins_anew(root, tmp_path, seed):
+    draw = random.Random(seed)
+    new = tmp_path / "new"
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", COPY, root, new], stdout=subprocess.PIPE)
+        deadline = time.monotonic() + 20
+        while not (new / "rocketstore-copy").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        if not (new / "rocketstore-copy").exists():
+            shutil.rmtree(new, ignore_errors=True)
+    rocketstore.copy(root, new)
+    assert rocketstore.diff(root, new).same
+    check(new)
+
+
+# ---- other formats, other places -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "default",
+        "batchcq",
+        "cqext",
+        "lmq",
+        "dledger",
+        "rocksdb-cq",
+        "rocksdb-index",
+        "config-v2",
+        "compaction",
+    ],
+)
+def test_the_store_of_a_broker_is_copied(name, root_of, tmp_path):
+    if "rocksdb" in name or name == "config-v2":
+        pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
+    root = root_of(name)
+    report = rocketstore.copy(root, tmp_path / "new")
+    assert report.messages > 0
+    found = rocketstore.diff(root, tmp_path / "new")
+    assert [*found.differences] == []
+    assert not (tmp_path / "new" / "abort").exists()
+
+
+def test_the_log_of_dledger_is_copied_with_its_entries(tmp_path):
+    make_dledger_store(tmp_path / "store")
+    rocketstore.copy(tmp_path / "store", tmp_path / "new")
+    assert rocketstore.diff(tmp_path / "store", tmp_path / "new").same
+    assert (tmp_path / "new" / "dledger-n0" / "data").is_dir()
+
+
+def test_a_remote_store_is_copied_to_local_files(root, tmp_path):
+    pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    from fsspec.implementations.local import LocalFileSystem
+
+    remote = rocketstore.RemotePath(LocalFileSystem(), str(root))
+    rocketstore.copy(remote, tmp_path / "new")
+    assert rocketstore.diff(root, tmp_path / "new").same
+    check(tmp_path / "new")
