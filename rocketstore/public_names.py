@@ -3,13 +3,13 @@
 This module imports most of the package, and is imported when one of the names is first used.
 """
 
+from rocketstore.backup.copy_report import CopiedPart as CopiedPart
+from rocketstore.backup.copy_report import CopyReport as CopyReport
+from rocketstore.backup.copy_store import copy as copy
 from rocketstore.brokers.broker_rows import BrokerRows as BrokerRows
 from rocketstore.brokers.broker_scan import BrokerScan as BrokerScan
 from rocketstore.brokers.broker_stores import BrokerStores as BrokerStores
 from rocketstore.brokers.broker_stores import open_many as open_many
-from rocketstore.backup.copy_report import CopiedPart as CopiedPart
-from rocketstore.backup.copy_report import CopyReport as CopyReport
-from rocketstore.backup.copy_store import copy as copy
 from rocketstore.compare.diff import diff as diff
 from rocketstore.compare.differences import Difference as Difference
 from rocketstore.compare.differences import DiffReport as DiffReport

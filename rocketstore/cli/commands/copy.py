@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import COPIED_PARTS
-from rocketstore.cli.options import STORE, broker_conf_option, rows_options, time_option
+from rocketstore.cli.options import PATH, STORE, broker_conf_option, rows_options, time_option
 
 
 @click.command()
 @click.argument("store", type=STORE)
-@click.argument("new", type=STORE)
+@click.argument("new", type=PATH)
 @time_option("--since", "Only the files of the log from the one on that has the first message of this time.")
 @click.option("--credentials", is_flag=True, help="Also copy files of access control and users in STORE/config.")
 @broker_conf_option

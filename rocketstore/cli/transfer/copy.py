@@ -1,5 +1,7 @@
 """``rocketstore copy``: copy a store, also one that a broker is writing."""
 
+from pathlib import Path
+
 import click
 
 from rocketstore.backup.copy_report import CopyReport
@@ -17,7 +19,7 @@ def run(
     ctx: click.Context,
     /,
     store: StorePath | str,
-    new: StorePath | str,
+    new: Path,
     since: int | None,
     credentials: bool,
     view: RowsView,
