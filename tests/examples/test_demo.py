@@ -201,6 +201,7 @@ def test_spark_takes_a_store_whose_log_is_elsewhere(store, tmp_path):
     assert "5 counts the same" in out
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_finds_the_same():
     """Also where sessions are those of a server."""

@@ -57,6 +57,7 @@ def test_the_saved_notebook_was_executed_and_has_no_error():
     assert any(kind == "image/svg+xml" for cell in cells for kind, _ in outputs_of(cell))
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_its_saved_outputs_are_right(tmp_path):
     for module in NEEDED:
         pytest.importorskip(module, reason=f"the notebook needs {module}")

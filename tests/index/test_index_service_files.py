@@ -118,6 +118,7 @@ def use_a_store_of_many_index_files(directory):
     assert [path.read_bytes() for path in made] == [path.read_bytes() for path in old]
 
 
+@pytest.mark.slow
 def test_a_store_of_more_index_files_than_descriptors_is_written_read_verified_and_rebuilt(tmp_path):
     command = [sys.executable, __file__, str(tmp_path)]
     run = subprocess.run(command, text=True, capture_output=True, timeout=120, check=False)

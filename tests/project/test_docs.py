@@ -239,6 +239,7 @@ def test_the_recipes_run(tmp_path, environment, libraries):
     run_code(page, tmp_path, environment, first_lines=blocks_of(page.read_text(encoding="utf-8"))[0][1])
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_about_python_run(started, environment, libraries):
     run_block("python", python_of(DOCS / "python.md"), started, environment)
 
@@ -272,6 +273,7 @@ def run_with_spark(programs, environment):
     run_block("python", "\n".join(lines), next(iter(programs)), environment)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_readme_run_without_spark(tmp_path, environment, libraries):
     blocks = blocks_of((TREE / "README.md").read_text(encoding="utf-8"))
     blocks = [(language, block) for language, block in blocks if "pyspark" not in block]
@@ -303,6 +305,7 @@ def three_digits(value):
     return f"{float(f'{value:.3g}'):,.0f}"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("xz") is None, reason="needs xz, to unpack the broker's store")
 def test_the_code_of_the_tutorial_runs(tmp_path, environment, libraries):
     shutil.copy(TREE / "tests" / "golden" / "broker-5.5.0.tar.xz", tmp_path)

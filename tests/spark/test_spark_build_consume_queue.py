@@ -31,7 +31,7 @@ from support.rebuilt import (
     rebuilt_beside,
 )
 from support.spark_reads import environment_of_classic
-from support.stores import NAMES, settings, unpack
+from support.stores import NAMES_AS_PARAMETERS, settings, unpack
 
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError, rebuild
 from rocketstore.rebuild.build import Build
@@ -156,7 +156,7 @@ def test_deleted_topics_are_left_out_as_in_rebuild(spark, tmp_path, is_made_agai
     assert report.deleted == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES_AS_PARAMETERS)
 def test_golden_stores(spark, tmp_path, name):
     root = unpack(name, tmp_path)
     known = {field.name for field in dataclasses.fields(StoreConfig)}

@@ -22,7 +22,7 @@ from support.rebuilt import (
     rebuilt_beside,
     records_in_bodies,
 )
-from support.stores import NAMES, settings, unpack
+from support.stores import NAMES, NAMES_AS_PARAMETERS, settings, unpack
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError
@@ -83,7 +83,7 @@ def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("release", ["5.5.1", "5.3.3", "4.7.0"])
+@pytest.mark.parametrize("release", ["5.5.1", pytest.param("5.3.3", marks=pytest.mark.slow), "4.7.0"])
 def test_as_each_release_builds_it(spark, tmp_path, seed, release, mode):
     rng = random.Random(f"{seed} {release}")
     rows = KINDS["plain"](rng) + KINDS["transactions"](rng) + KINDS["many_keys"](rng) + KINDS["no_keys"](rng)
@@ -100,7 +100,7 @@ def test_names_are_of_the_zone(spark, store):
     assert zones[0] != zones[1]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES_AS_PARAMETERS)
 def test_golden_stores(spark, tmp_path, name):
     root = unpack(name, tmp_path)
     known = {field.name for field in dataclasses.fields(StoreConfig)}
