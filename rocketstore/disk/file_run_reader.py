@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
-from rocketstore.disk.page_cache import stop_read_ahead
+from rocketstore.disk.page_cache import are_cached, stop_read_ahead
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import identity, is_remote, scandir, to_path
 from rocketstore.disk.store_path import StorePath
@@ -27,6 +27,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 
 NEAR_PARTS = 1 << 15  # bytes between parts that are read ahead as one
+SAMPLED_PARTS = 8  # of many, that are looked for in the memory of the system
 MAX_MAPPED = 64  # files of one run that are mapped at a time
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped
@@ -325,19 +326,25 @@ class FileRunReader:
         return self.read(offset, size, "random")
 
     def read_ahead(self, offsets: np.ndarray, sizes: np.ndarray) -> None:
-        """Let the system begin to read many parts of local files. It has no effect on results.
+        """Let the system begin to read many parts of local files, unless a sample of them is in its memory.
 
-        Parameters: offsets: int64[n], ascending; sizes: int32[n], bytes.
+        The disk reads many parts at once, but a page fault waits for one. It has no effect on results.
+        Parameters: offsets: int64[n], in any order; those that no file has are ignored. sizes: int32[n], bytes.
         """
+        sample = np.sort(offsets[:: len(offsets) // SAMPLED_PARTS + 1])
+        with contextlib.suppress(OSError):  # a file has just expired, or the system refuses a mapping
+            if not all(are_cached(file.path, places.tolist()) for file, _, places in self._parts_by_file(sample)):
+                order = np.argsort(offsets, kind="stable")
+                sizes = sizes[order]
+                for file, rows, places in self._parts_by_file(offsets[order]):
+                    self.map(file, "random").read_ahead(*pages_of(places, np.minimum(places + sizes[rows], file.size)))
+
+    def _parts_by_file(self, offsets: np.ndarray) -> Iterator[tuple[RunFile, slice, np.ndarray]]:
+        """Yield each file that has some of the offsets, int64[n], ascending; their rows; their positions in it."""
         for file in self.between(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else ():
-            part = slice(*offsets.searchsorted((file.file_from_offset, file.end_offset)))
-            begins = offsets[part] - file.file_from_offset
-            ends = np.minimum(begins + sizes[part], file.size)
-            begins -= begins % mmap.PAGESIZE
-            is_first = np.append(True, begins[1:] > ends[:-1] + NEAR_PARTS)[: len(begins)]
-            is_last = np.append(is_first[1:], True)[: len(begins)]
-            with contextlib.suppress(OSError):  # the file has just expired, or the system refuses a mapping
-                self.map(file, "random").read_ahead(begins[is_first], ends[is_last])
+            rows = slice(*offsets.searchsorted((file.file_from_offset, file.end_offset)).tolist())
+            if rows.start < rows.stop:
+                yield file, rows, offsets[rows] - file.file_from_offset
 
     def limit_to(self, begin: int, end: int) -> None:
         """Read only blocks with bytes from ``begin`` to before ``end``, if the files are remote."""
@@ -386,3 +393,13 @@ class FileRunReader:
             for use in ("", *ADVICE):
                 self._mappings.take(self._name, mapped.file_from_offset, use)
             mapped.close()
+
+
+def pages_of(begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the pages of parts of a file begin and where these end; near parts are joined.
+
+    Parameters: begins, ends: int64[n], positions, bytes; begins ascend.
+    """
+    begins, ends = begins - begins % mmap.PAGESIZE, np.maximum.accumulate(ends)
+    is_first = np.append(True, begins[1:] > ends[:-1] + NEAR_PARTS)
+    return begins[is_first], ends[np.append(is_first[1:], True)]

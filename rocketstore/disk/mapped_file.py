@@ -17,7 +17,6 @@ from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import allocate, sync
 from rocketstore.disk.held_directory import HeldDirectory, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
-from rocketstore.disk.page_cache import are_cached
 from rocketstore.disk.remote.read_parts import open_copy
 from rocketstore.disk.small_file import require_regular
 from rocketstore.disk.storage import identity, is_remote, local_path, to_path
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["r", "r+", "a"]
 MODES = ("r", "r+", "a")  # read; also write existing files; also make missing files
-SAMPLED_PARTS = 16  # of many, that are looked for in the memory of the system
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 
 
@@ -163,13 +161,11 @@ class MappedFile(Closable):
             self.buffer.use(self._map.madvise, option, start, end - start)
 
     def read_ahead(self, begins: np.ndarray, ends: np.ndarray) -> None:
-        """Let the system begin to read many parts of a local file, unless a sample of them is in its memory.
+        """Let the system begin to read many parts of the file.
 
-        The disk can read many parts at once, but a page fault waits for one.
         Parameters: begins, ends: int64[n], positions, bytes. Each begin is a multiple of the page size.
         """
-        if not are_cached(self.path, begins[:: max(len(begins) // SAMPLED_PARTS, 1)].tolist()):
-            self.buffer.use(self._map.read_ahead, begins, ends)
+        self.buffer.use(self._map.read_ahead, begins, ends)
 
     def allocate(self, pos: int) -> None:
         """Reserve disk space for all bytes from ``pos`` on, which are zeros. Raises: OSError."""

@@ -319,6 +319,7 @@ class CommitLog(Closable):
         fields = message_fields(columns)
         self.refresh()
         offsets = aligned(phy_offsets, np.int64)
+        self.reader.read_ahead(offsets)
         windows, window_of = self.reader.windows_of(offsets)
         if len(offsets):
             window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1

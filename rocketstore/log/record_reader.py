@@ -26,6 +26,8 @@ from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, Mes
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
+MANY_RECORDS = 256
+USUAL_RECORD = 1 << 11  # bytes; most records are smaller
 LARGE_RECORD = 8 << 20  # bytes; a search for the record around an offset is slow for larger records, but not wrong
 LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes; None means LARGE_RECORD. Near bytes of a remote file cost less
 MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
@@ -174,6 +176,11 @@ class RecordReader:
         """Return the store time of a record, epoch ms, also behind the end of the log; -1 without a record."""
         fields = self.read_record(phy_offset)[1]
         return -1 if fields is None else int(fields["store_timestamp"])
+
+    def read_ahead(self, phy_offsets: np.ndarray) -> None:
+        """Let the system begin to read records at physical offsets int64[n] together, if there are many."""
+        if len(phy_offsets) >= MANY_RECORDS:
+            self.file_run.read_ahead(phy_offsets, np.full(len(phy_offsets), USUAL_RECORD, np.int32))
 
     def windows_of(self, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
         """Return windows that contain the records at physical offsets int64[n].

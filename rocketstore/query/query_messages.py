@@ -364,6 +364,7 @@ class _Search:
         matched = np.zeros(len(rows), np.uint8)
 
         def match(part: slice) -> None:
+            self.log.reader.read_ahead(phy_offsets[part])
             windows, window_of = self.log.reader.windows_of(phy_offsets[part])
             match_records(
                 windows,
