@@ -17,6 +17,9 @@ from rocketstore.compare.differences import LogRange as LogRange
 from rocketstore.config import StoreConfig as StoreConfig
 from rocketstore.convert.convert import convert as convert
 from rocketstore.convert.convert_report import ConvertReport as ConvertReport
+from rocketstore.convert.split import split as split
+from rocketstore.convert.split_report import SplitPart as SplitPart
+from rocketstore.convert.split_report import SplitReport as SplitReport
 from rocketstore.convert.stale_ids import StaleId as StaleId
 from rocketstore.disk.mapped_file import MappedFile as MappedFile
 from rocketstore.disk.mapped_file import SelectMappedBufferResult as SelectMappedBufferResult

@@ -166,4 +166,7 @@ LOST_MESSAGES = (
 LOST_RANGES = ("path", "offset", "size", "phyOffset", "reason")
 BUILT = ("minPhyOffset", "maxPhyOffset", "queues", "indexFiles", "indexItems", "out", "backups")
 STALE_IDS = ("topic", "property", "messages", "firstPhyOffset", "firstId", "firstNewOffset")
+SPLIT_PARTS = (
+    "part", "path", "topics", "records", "bytes", "minPhyOffset", "maxPhyOffset", "queues", "indexItems",
+)  # fmt: skip
 CONFIG_PROBLEMS = ("file", "what")

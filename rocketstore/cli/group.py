@@ -51,6 +51,7 @@ COMMANDS = {  # name: text, in the order of --help
     "patch": "Mark lost messages in place, so that all others stay.",
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "convert": "Write a store anew with other sizes, in plain files, or for another release.",
+    "split": "Write a store of its own for each topic.",
     "config": "Check and repair the broker's configuration.",
 }
 

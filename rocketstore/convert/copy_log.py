@@ -76,14 +76,14 @@ def _pieces_of(log: CommitLog, batch: MessageBatch) -> Iterator[Piece]:
 class NewLog:
     """One new log, which gets records of the old log in their order.
 
-    Attributes: log: the files. offsets: of the records that were copied. records, bytes: how many. prepared: how many
-    records name a prepared message that the new log has. unknown_prepared: how many name one that it does not have, and
-    keep the physical offset of the old log. stale_ids: in properties.
+    Attributes: log: the files. begin: physical offset of the begin. offsets: of the records that were copied. records,
+    bytes: how many. prepared: how many records name a prepared message that the new log has. unknown_prepared: how many
+    name one that it does not have, and keep the physical offset of the old log. stale_ids: in properties.
     """
 
     def __init__(self, log: LogCopy, log_begin: int) -> None:
         """Parameters: log_begin: where the old log begins, bytes."""
-        self.log = log
+        self.log, self.begin = log, log.phy_offset
         self.offsets = OffsetMap()
         self.stale_ids = StaleIds(log_begin)
         self.records = self.bytes = self.prepared = self.unknown_prepared = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rocketstore.disk.durable import make_directory, make_root, sync_path
+from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 
 # Files and directories that a copy may have in its root, besides the parts of every store.
@@ -50,29 +51,27 @@ def is_part_of_store(entry: Path) -> bool:
 
 
 @contextlib.contextmanager
-def new_root(new: Path, work: str, mode: int = 0o777) -> Iterator[LocalPlaces]:
-    """Make the root of a store. Yield the places in a directory inside it, in which a ``with`` block writes the store.
+def new_directory(new: Path, work: str, is_ours: Callable[[Path], bool], mode: int = 0o777) -> Iterator[Path]:
+    """Make a directory. Yield a directory inside it, in which a ``with`` block writes everything.
 
-    At the end of the block, its parts are moved to the root, and the directory is removed. A killed process leaves the
-    directory. The next call knows the unfinished root by it, and begins anew. After an error the root is empty, or
-    missing if it was missing.
+    At the end of the block, everything is moved to the new directory, a commit log last, and the directory inside it is
+    removed. A killed process leaves it. The next call knows the unfinished directory by it, and begins anew. After an
+    error the new directory is empty, or missing if it was missing.
 
-    Parameters: mode: permissions of the root, less the umask. Raises: FileExistsError for a root with other entries.
+    Parameters: work, is_ours: as for ``require_free_root``. mode: permissions, less the umask.
+    Raises: FileExistsError if the new directory has other entries.
     """
-    for entry in require_free_root(new, work, is_part_of_store):
+    for entry in require_free_root(new, work, is_ours):
         remove(entry)
-    existed = new.is_dir()
+    existed, inside = new.is_dir(), new / work
     try:
         make_root(new, mode)
-        make_directory(new / work)
-        places = StorePlaces.of(new / work)
-        yield places
-        made = sorted(places.root.iterdir(), key=lambda path: (path != places.abort, path == places.default_log))
-        for child in made:  # killed here, it leaves no log, or `abort` beside it
+        make_directory(inside)
+        yield inside
+        for child in sorted(inside.iterdir(), key=lambda path: path.name == LOG_DIRECTORY):
             child.rename(new / child.name)
         sync_path(new)
-        StorePlaces.of(new).abort.unlink(missing_ok=True)
-        places.root.rmdir()
+        inside.rmdir()
         sync_path(new)
     except BaseException:
         for child in new.iterdir() if new.is_dir() else ():
@@ -80,6 +79,15 @@ def new_root(new: Path, work: str, mode: int = 0o777) -> Iterator[LocalPlaces]:
         if new.is_dir() and not existed:
             new.rmdir()
         raise
+
+
+@contextlib.contextmanager
+def new_root(new: Path, work: str, mode: int = 0o777) -> Iterator[LocalPlaces]:
+    """Make the root of a store, as ``new_directory`` does. Yield the places in which a ``with`` block writes it."""
+    with new_directory(new, work, is_part_of_store, mode) as inside:
+        places = StorePlaces.of(inside)
+        yield places
+        places.abort.unlink(missing_ok=True)
 
 
 def remove(entry: Path) -> None:

@@ -39,3 +39,27 @@ def test_impossible_values_are_wrong_usage(tmp_path, arguments, reason):
 def test_a_full_directory_is_one_line(root_of, tmp_path):
     (tmp_path / "file").write_text("")
     assert_one_line(run("convert", root_of("default"), tmp_path), "not empty")
+
+
+def test_split_writes_a_row_for_each_store(tmp_path):
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.put_messages([Message(topic, b"x") for topic in "ABCC"])
+    result = run("split", tmp_path / "old", tmp_path / "new", "--by", "topic", "--part", "both=A,B")
+    assert [(row["part"], row["topics"], row["records"]) for row in rows(result)] == [
+        ("C", ["C"], 2),
+        ("both", ["A", "B"], 2),
+    ]
+    assert len(rows(run("cat", tmp_path / "new" / "both"))) == 2
+
+
+def test_split_of_an_unknown_topic_is_an_exit_status_of_1(tmp_path):
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("A", b"x"))
+    result = run("split", tmp_path / "old", tmp_path / "new", "--topic", "No")
+    assert result.exit_code == 1
+    assert "no message for topic 'No'" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["billing", "=A", "billing=,"])
+def test_a_part_without_topics_is_wrong_usage(tmp_path, text):
+    assert run("split", tmp_path, tmp_path / "new", "--part", text).exit_code == 2

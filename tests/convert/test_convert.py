@@ -216,7 +216,7 @@ def test_records_that_the_release_cannot_read_are_refused(golden_root, root_of, 
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("after", [None, "copy_broker_files"])
+@pytest.mark.parametrize("after", [pytest.param(None, marks=pytest.mark.slow), "copy_broker_files"])
 def test_killed_at_any_call_it_is_run_again(golden_root, tmp_path, after):
     """Killed at calls of the beginning, and at each call of the end."""
     root, new, call = golden_root("lmq-5.5.0"), tmp_path / "new", 1

@@ -18,6 +18,7 @@ ENTRIES = {
     "__init__.py": {"open"},
     "cli/settings.py": {"config_with"},
     "convert/convert.py": {"convert"},
+    "convert/split.py": {"split"},
     "rebuild/rebuild.py": {"rebuild"},
     "recovery/recover.py": {"recover"},
     "patch/patch.py": {"patch"},
