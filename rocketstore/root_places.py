@@ -135,6 +135,11 @@ class RootPlaces(Generic[AnyPath]):
         return self.root / "epochFileCheckpoint"
 
     @property
+    def copy_manifest(self) -> AnyPath:
+        """The list of files of a copy on a remote file system."""
+        return self.root / "rocketstore-copy.json"
+
+    @property
     def write_intent(self) -> AnyPath:
         """The intent of a write by Spark that is not committed."""
         return self.root / "rocketstore-intent.json"

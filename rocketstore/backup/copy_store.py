@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from rocketstore.backup.config_files import ConfigFiles, limit_offsets, read_config_files
 from rocketstore.backup.copy_report import CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
 from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
+from rocketstore.backup.remote_target import RemoteTarget, require_complete_copy
 from rocketstore.compare.diff import compare_copy
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
 from rocketstore.disk.mapped_file import is_offset_name
-from rocketstore.disk.storage import is_remote, local_path, names_in
+from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.disk.storage import is_remote, local_path, names_in, to_path
 from rocketstore.disk.store_path import StorePath
+from rocketstore.dispatch.dispatch_begin import find_dispatch_begin
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_boolean
 from rocketstore.kernels.buffer import Buffer
@@ -34,12 +39,12 @@ from rocketstore.queue.queue_source import offset_range
 from rocketstore.recovery.recover import recover
 from rocketstore.salvage.new_root import COPIED, new_root, require_outside
 from rocketstore.state.abort import make_abort
-from rocketstore.state.checkpoint import FILE_SIZE
+from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.rocksdb import is_rocksdb
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.condition import read_checkpoint
 from rocketstore.survey.owners import lock_owner_of
-from rocketstore.survey.places import LocalPlaces
+from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
 from rocketstore.text_values import Time, ms_or_none
@@ -51,7 +56,7 @@ Progress = Callable[[int, int], object]
 
 def copy(
     path: str | os.PathLike[str] | StorePath,
-    new: str | os.PathLike[str],
+    new: str | os.PathLike[str] | StorePath,
     *,
     since: Time | None = None,
     credentials: bool = False,
@@ -72,7 +77,9 @@ def copy(
     Parameters
     ----------
     path : the root of the store, local or remote.
-    new : the root of the copy: a directory that is empty, or does not exist.
+    new : the root of the copy: a directory that is empty, or does not exist. On a remote file system it may have an
+        earlier copy: only files that changed are written, and files that the store no longer has are removed. The end
+        of the log, queues and index are written to a temporary directory first, and compared there.
     since : copy the log from the file on that has the first message of this store time, epoch milliseconds, a datetime,
         a date or an ISO 8601 text, and the files of queues and index that lead there; None for all files.
     credentials : also copy what may have credentials: files and RocksDBs in ``config`` that have no topics, groups,
@@ -102,6 +109,10 @@ def copy(
     101
     """
     survey = begin_entry("copy", path, config)
+    require_complete_copy(survey.root, survey.names)
+    place = to_path(new)
+    if is_remote(place):
+        return copy_to_remote(survey, place, ms_or_none(since, "since"), progress, credentials=credentials)
     target = local_path(new)
     if not is_remote(survey.root):
         require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
@@ -112,15 +123,39 @@ def copy(
     return replace(report, new=target)
 
 
-class StoreCopy:
-    """One copy of a store into the directory of an unfinished root."""
+def copy_to_remote(
+    survey: Survey, root: RemotePath, since: int | None, progress: Progress | None, *, credentials: bool
+) -> CopyReport:
+    """Copy a store to a remote file system."""
+    target = RemoteTarget(root)
+    with many_descriptors(), tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
+        places = StorePlaces.of(Path(name))
+        report = StoreCopy(survey, places, since, progress, target).run(credentials=credentials)
+    return replace(report, new=root)
 
-    def __init__(self, survey: Survey, places: LocalPlaces, since: int | None, progress: Progress | None) -> None:
+
+class StoreCopy:
+    """One copy of a store into the directory of an unfinished root, or of files for a remote one.
+
+    Attributes: unstaged: files of the log that go to the remote root at once. Recovery does not need them.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        places: LocalPlaces,
+        since: int | None,
+        progress: Progress | None,
+        target: RemoteTarget | None = None,
+    ) -> None:
+        """Parameters: target: the remote root; None to leave the files in ``places``."""
         self.survey, self.old, self.new = survey, survey.places, places
         self.since = since
         self.progress = progress or (lambda done, total: None)
         self.done = self.total = 0
         self.files: list[tuple[str, int, bool]] = []
+        self.target = target
+        self.unstaged: list[HeldFile] = []
 
     def run(self, *, credentials: bool) -> CopyReport:
         """Copy, recover and compare."""
@@ -139,13 +174,16 @@ class StoreCopy:
             known = {file.name for file in held_log}
             held_log += hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
             self.total = end - begin + sum(file.size for file in held)
-            self._copy_log(held_log, begin, end)
+            staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
+            self._copy_log(held_log, begin, staged_from, end)
             for file in self._choose(held, begin):
                 self._copy(file, file.size)
             self._write_config(config_files, checkpoint)
             notes = self._recover(state)
             limited = self._limit_offsets(config_files)
-            messages = self._compare(store, begin, end)
+            messages = self._compare(store, staged_from, end)
+            if self.target is not None:
+                self.files = self.target.write(self.new.root, self.unstaged)
         left_out = () if credentials else tuple(f"config/{name}" for name in config_files.others)
         return CopyReport(
             self.survey.root, self.new.root, begin, end, messages, count_parts(self.files), limited, left_out,
@@ -213,11 +251,18 @@ class StoreCopy:
         last = log.reader.last_begun_file()
         return min([part[0] for part in chosen.ranges] or [last])
 
-    def _copy_log(self, files: list[HeldFile], begin: int, end: int) -> None:
+    def _find_staged_begin(self, log: CommitLog) -> int:
+        """Return the physical offset from which on recovery reads the log."""
+        point = StoreCheckpoint.open(self.old.checkpoint)
+        return find_dispatch_begin(log, point, self.survey.settings)
+
+    def _copy_log(self, files: list[HeldFile], begin: int, staged_from: int, end: int) -> None:
         """Copy the bytes from ``begin`` to ``end``, physical offsets. Files that were made ahead are left out."""
         for file in files:
             start = int(file.path.name)
-            if start < end and start + file.size > begin:
+            if begin < start + file.size <= staged_from:
+                self.unstaged.append(file)
+            elif start < end and start + file.size > begin:
                 self._copy(file, min(end - start, file.size))
 
     def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:

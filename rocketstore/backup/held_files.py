@@ -50,10 +50,15 @@ class HeldFile:
         return [(0, end)] if self._fd < 0 else data_ranges_of(self._fd, 0, end)
 
     def chunks(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the bytes before ``end`` in chunks, with their positions. Holes and chunks of zeros are left out."""
+        """Yield the bytes before ``end`` in chunks that begin at multiples of CHUNK, with their positions.
+
+        Chunks of zeros and holes are left out.
+        """
+        done = 0
         for begin, stop in self.ranges(end):
-            for place in range(begin, stop, CHUNK):
-                data = self.read(place, min(place + CHUNK, stop))
+            for place in range(max(begin - begin % CHUNK, done), stop, CHUNK):
+                data = self.read(place, min(place + CHUNK, end))
+                done = place + CHUNK
                 if data != ZEROS[: len(data)]:
                     yield place, data
 

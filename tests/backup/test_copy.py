@@ -18,6 +18,7 @@ from support.profiles import SEVERAL_FILES, SMALL
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
 from rocketstore.backup.copy_store import find_zero_ended_record
+from rocketstore.backup.remote_target import RemoteTarget
 
 COUNT = 200
 T0 = 1_700_000_000_000
@@ -316,3 +317,81 @@ def test_a_remote_store_is_copied_to_local_files(root, tmp_path):
     rocketstore.copy(remote, tmp_path / "new")
     assert rocketstore.diff(root, tmp_path / "new").same
     check(tmp_path / "new")
+
+
+# ---- remote copies -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remote():
+    """A function that returns an empty directory in memory, as a process sees it that has not listed it before."""
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    filesystem = fsspec.filesystem("memory")
+    yield lambda: rocketstore.RemotePath(filesystem, "/backups/store")
+    if filesystem.exists("/backups"):
+        filesystem.rm("/backups", recursive=True)
+
+
+def written(report):
+    return {part.part: part.written for part in report.parts if part.written}
+
+
+def test_a_remote_copy_is_the_same(root, remote):
+    report = rocketstore.copy(root, remote())
+    assert report.messages > 0
+    assert rocketstore.diff(root, remote()).same
+    assert rocketstore.diff(root, remote(), by_content=True).messages == COUNT
+
+
+def test_a_second_remote_copy_writes_only_what_changed(root, remote):
+    rocketstore.copy(root, remote())
+    assert written(rocketstore.copy(root, remote())) == {}
+    with rocketstore.open(root, "r+") as store:
+        fill(store, 1, begin=COUNT)
+    changed = written(rocketstore.copy(root, remote()))
+    assert changed["commitlog"] == 1
+    assert changed["consumequeue"] <= 2
+    assert rocketstore.diff(root, remote()).same
+
+
+def test_a_remote_copy_loses_the_files_that_the_store_deleted(root, remote):
+    rocketstore.copy(root, remote())
+    with rocketstore.open(root, "r+") as store:
+        store.delete_expired_files(before_phy_offset=3 * SEVERAL_FILES["mapped_file_size_commit_log"])
+    rocketstore.copy(root, remote())
+    assert rocketstore.diff(root, remote()).same
+    assert not remote().fs.exists(f"{remote().path}/commitlog/{0:020}")
+
+
+def test_an_unfinished_remote_copy_is_no_source_and_is_completed(root, remote, tmp_path, monkeypatch):
+    with rocketstore.open(root, "r+") as store:
+        fill(store, 50, begin=COUNT)
+    rocketstore.copy(root, remote())
+    with rocketstore.open(root, "r+") as store:
+        fill(store, 50, begin=COUNT + 50)
+    calls = []
+
+    def fail(self, file):
+        calls.append(file.name)
+        if len(calls) == 3:
+            raise OSError("the network is gone")
+        write(self, file)
+
+    write = RemoteTarget._write_file
+    monkeypatch.setattr(RemoteTarget, "_write_file", fail)
+    with pytest.raises(OSError, match="the network is gone"):
+        rocketstore.copy(root, remote())
+    monkeypatch.setattr(RemoteTarget, "_write_file", write)
+    with pytest.raises(StoreError, match="is an unfinished copy"):
+        rocketstore.copy(remote(), tmp_path / "new")
+    rocketstore.copy(root, remote())
+    assert rocketstore.diff(root, remote()).same
+    rocketstore.copy(remote(), tmp_path / "new")
+    assert rocketstore.diff(root, tmp_path / "new").same
+    check(tmp_path / "new")
+
+
+def test_a_remote_directory_with_other_files_is_refused(root, remote):
+    remote().fs.pipe_file(f"{remote().path}/letter.txt", b"text")
+    with pytest.raises(FileExistsError):
+        rocketstore.copy(root, remote())

@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import COPIED_PARTS
-from rocketstore.cli.options import PATH, STORE, broker_conf_option, rows_options, time_option
+from rocketstore.cli.options import STORE, broker_conf_option, rows_options, time_option
 
 
 @click.command()
 @click.argument("store", type=STORE)
-@click.argument("new", type=PATH)
+@click.argument("new", type=STORE)
 @time_option("--since", "Only the files of the log from the one on that has the first message of this time.")
 @click.option("--credentials", is_flag=True, help="Also copy files of access control and users in STORE/config.")
 @broker_conf_option
@@ -22,6 +22,9 @@ def copy(ctx: click.Context, /, **options: Any) -> None:
     The copy has every message that was acknowledged before, ends with a complete message, and is a store after a clean
     stop: a broker starts on it. At the end it is compared with STORE. After kill -9, the same command begins anew. Each
     row shows a part of the copy.
+
+    On a remote file system, such as s3://bucket/store, NEW may have an earlier copy. Only files that changed
+    are written then.
 
     A broker with transientStorePoolEnable acknowledges messages that are in no file yet: stop it first.
     """

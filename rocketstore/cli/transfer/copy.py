@@ -1,7 +1,5 @@
 """``rocketstore copy``: copy a store, also one that a broker is writing."""
 
-from pathlib import Path
-
 import click
 
 from rocketstore.backup.copy_report import CopyReport
@@ -19,7 +17,7 @@ def run(
     ctx: click.Context,
     /,
     store: StorePath | str,
-    new: Path,
+    new: StorePath | str,
     since: int | None,
     credentials: bool,
     view: RowsView,

@@ -1,0 +1,104 @@
+"""Copies of a store that a broker writes under load have all acknowledged messages, and brokers start on them."""
+
+import base64
+import threading
+import time
+
+import pytest
+from support.broker_tables import extend_topics
+
+import rocketstore
+from interop.broker import CONFIG, QUEUES, Broker
+from rocketstore import StoreConfig
+
+pytestmark = pytest.mark.interop
+
+TOPIC, AT_ONCE = "Orders", 40
+SIZES = StoreConfig(max_hash_slot_num=CONFIG["maxHashSlotNum"], max_index_num=CONFIG["maxIndexNum"])
+
+
+def message(number):
+    return {
+        "topic": TOPIC,
+        "queueId": number % QUEUES[TOPIC],
+        "body": base64.b64encode(b"%d" % number).decode(),
+        "properties": {"KEYS": f"key-{number}", "TAGS": f"tag{number % 3}"},
+    }
+
+
+class Load:
+    """Sends messages in a thread, until it is stopped.
+
+    Attributes: acknowledged: queue id, queue offset and body of each message that the broker acknowledged.
+    """
+
+    def __init__(self, client):
+        self.client, self.acknowledged, self._stops = client, [], False
+        self._thread = threading.Thread(target=self._send)
+
+    def _send(self):
+        number = 0
+        while not self._stops:
+            numbers = range(number, number + AT_ONCE)
+            answers = self.client.send([message(each) for each in numbers])
+            self.acknowledged += [
+                (each % QUEUES[TOPIC], answer["queueOffset"], b"%d" % each)
+                for each, answer in zip(numbers, answers, strict=True)
+            ]
+            number += AT_ONCE
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._stops = True
+        self._thread.join()
+
+    def wait(self, more):
+        """Wait for more acknowledged messages."""
+        wanted = len(self.acknowledged) + more
+        while len(self.acknowledged) < wanted and self._thread.is_alive():
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
+def test_each_copy_of_a_broker_under_load_is_complete_and_sound(client, root, tmp_path, count):
+    extend_topics(root, {TOPIC: QUEUES[TOPIC]})
+    copies = []
+    with Broker(client, root, [TOPIC], tmp_path) as broker:
+        with Load(client) as load:
+            for number in range(count):
+                load.wait(60)
+                known, new = list(load.acknowledged), tmp_path / f"copy{number}"
+                report = rocketstore.copy(root, new, config=SIZES)
+                copies.append((new, known, report))
+        broker.stop()
+    for new, known, report in copies:
+        check_copy(new, known, report)
+    for new, known, _ in [copies[0], copies[-1]]:
+        (tmp_path / new.name / "broker").mkdir()
+        with Broker(client, new, [TOPIC], tmp_path / new.name / "broker") as broker:
+            got = {(row["queueId"], row["queueOffset"]) for row in client.consume([TOPIC])}
+            assert got >= {(queue_id, offset) for queue_id, offset, _ in known}
+            after = client.send([message(number) for number in range(6)])
+            assert all(answer["queueOffset"] >= len(known) // QUEUES[TOPIC] - 1 for answer in after)
+            broker.stop()
+
+
+def check_copy(new, known, report):
+    """Check that a copy has the known messages, that verify finds no fault, and that it was stopped cleanly."""
+    checked = rocketstore.verify(new)
+    assert [finding for finding in checked.findings if finding.severity == "error"] == []
+    assert checked.last_exit_ok
+    assert report.messages >= len(known)
+    with rocketstore.open(new) as store:
+        found = set()
+        for queue in store.queues():
+            if queue.topic == TOPIC:
+                queue_end = store.consume_queue(*queue).max_queue_offset
+                batch = store.get_message(*queue, 0, queue_end)
+                while len(batch.messages):
+                    found |= {(queue.queue_id, one.queue_offset, one.body) for one in batch.messages}
+                    batch = store.get_message(*queue, batch.next_begin_offset, queue_end)
+        assert found >= set(known)
