@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
+Zone = str | tzinfo | None  # a name such as Asia/Shanghai; None and "local" are the zone of this machine
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXPECTED_TIME = "give epoch milliseconds, a datetime or an ISO 8601 time"
 MOST_NANOSECONDS = 4 * 10**18  # in the year 2096; larger numbers stand for "no end"
@@ -92,22 +93,22 @@ def with_zone(when: datetime, zone: tzinfo | None) -> datetime:
     return when.astimezone() if zone is None else when.replace(tzinfo=zone)
 
 
-def epoch_ms(when: Time, name: str) -> int:
+def epoch_ms(when: Time, name: str, zone: tzinfo | None = UTC) -> int:
     """Return a time as milliseconds since the epoch.
 
-    Parameters: when: epoch milliseconds, a datetime (UTC without a zone), a date (its begin in UTC), or a text for
-    ``parse_time``. name: of the argument, for errors. Raises: TypeError for any other type; ValueError for a number of
-    another unit, or beyond int64.
+    Parameters: when: epoch milliseconds, a datetime, a date (its begin), or a text for ``parse_time``. name: of the
+    argument, for errors. zone: of times and dates without a zone; None for that of this machine. Raises: TypeError for
+    any other type; ValueError for a number of another unit, or beyond int64.
     """
     if isinstance(when, str):
         try:
-            return parse_time(when)
+            return parse_time(when, zone)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     if isinstance(when, date):
         if not isinstance(when, datetime):
             when = datetime(when.year, when.month, when.day)
-        return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
+        return ((when if when.tzinfo else with_zone(when, zone)) - EPOCH) // timedelta(milliseconds=1)
     if not hasattr(when, "__index__"):
         raise TypeError(
             f"{name}={when!r:.80}: an int (epoch milliseconds), a datetime, a date or an ISO 8601 text was expected"
@@ -125,36 +126,42 @@ def time_as_long(when: Time, name: str) -> int:
     return when if isinstance(when, int) else epoch_ms(when, name)
 
 
-def find_time_zone(name: str | tzinfo | None) -> tzinfo | None:
+def find_time_zone(name: Zone) -> tzinfo | None:
     """Return a time zone by its name, such as Asia/Shanghai. None and "local" are the zone of this machine: None.
 
     Raises: ValueError for an unknown name.
     """
     if name is None or name == "local":
         return None
-    if not isinstance(name, str):
+    if isinstance(name, tzinfo):
         return name
-    from zoneinfo import ZoneInfo  # only users with a time zone need it
+    if not isinstance(name, str):
+        raise TypeError(f"tz={name!r:.80}: the name of a time zone or a tzinfo was expected")
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo, available_timezones  # only users with a time zone need it
 
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"tz={name!r:.80}: give a time zone such as Asia/Shanghai, UTC or local") from None
+        similar = find_similar(name, available_timezones())
+        hint = f"did you mean {similar!r}?" if similar else "give a time zone such as Asia/Shanghai, UTC or local"
+        raise ValueError(f"tz={name!r:.80}: there is no such time zone: {hint}") from None
 
 
-def ms_or_none(when: Time | None, name: str) -> int | None:
+def ms_or_none(when: Time | None, name: str, zone: tzinfo | None = UTC) -> int | None:
     """Return a time in epoch milliseconds, as ``epoch_ms`` does; None for None."""
-    return None if when is None else epoch_ms(when, name)
+    return None if when is None else epoch_ms(when, name, zone)
 
 
-def begin_ms(when: Time | None, name: str) -> int:
+def begin_ms(when: Time | None, name: str, zone: tzinfo | None = UTC) -> int:
     """Return an inclusive begin in epoch milliseconds. None is no begin: the smallest int64."""
-    return LONG_MIN if when is None else epoch_ms(when, name)
+    return LONG_MIN if when is None else epoch_ms(when, name, zone)
 
 
-def end_ms(when: Time | None, name: str) -> int:
+def end_ms(when: Time | None, name: str, zone: tzinfo | None = UTC) -> int:
     """Return the last millisecond before an exclusive end. None is no end: the largest int64."""
-    return LONG_MAX if when is None else max(epoch_ms(when, name) - 1, LONG_MIN)
+    return LONG_MAX if when is None else max(epoch_ms(when, name, zone) - 1, LONG_MIN)
 
 
 def wrong_unit(number: int) -> str | None:

@@ -34,7 +34,7 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
 from rocketstore.store.pending.pending_message import due_order
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.text_values import Time, format_count
+from rocketstore.text_values import Time, Zone, find_time_zone, format_count
 
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
@@ -275,6 +275,7 @@ class BrokerStores(Previewed, Closable):
         key: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
@@ -291,7 +292,7 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.brokers.broker_reader import BrokerReader
         from rocketstore.dataset.store_dataset import StoreDataset
 
-        asked = Conditions.of(topic, tag, key, since, until, limit)
+        asked = Conditions.of(topic, tag, key, since, until, limit, tz)
         self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
         readers = {broker: DatasetReader(store, asked, on_corrupt, charset) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit, on_corrupt == "skip"), columns, names=names)
@@ -303,6 +304,7 @@ class BrokerStores(Previewed, Closable):
         tables: Mapping[str, Any] | None = None,
         files: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
+        tz: Zone = "UTC",
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds. All tables have a column ``broker``.
 
@@ -318,7 +320,7 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.sql.statement import run_statement, user_tables
 
         own = tables_of_brokers(self.stores, lambda: self.dataset(on_corrupt=on_corrupt), on_corrupt)
-        return run_statement(statement, own | user_tables(tables or {}), files=files)
+        return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
 
     # ---- topics and groups ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """``rocketstore count``: count messages by topic, time, tag and so on."""
 
 from collections.abc import Sequence
+from datetime import tzinfo
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere
+from rocketstore.cli.times import find_zone
 from rocketstore.cli.unconsumed import are_given, find_rest
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
@@ -45,6 +47,7 @@ def run(
         "rest": rest,
         "conditions": conditions,
         "message_filter": message_filter,
+        "zone": find_zone(),
     }
     found = stores.ask(partial(count_store, **asked))
     columns = stores.columns(columns_of(groupings))
@@ -59,25 +62,29 @@ def count_store(
     rest: dict[str, Any] | None,
     conditions: dict[str, Any],
     message_filter: MessageFilter,
+    zone: tzinfo | None,
 ) -> RowsAnswer:
     """Count the messages of a store. Parameters: rest: as of ``count_rest``; None to count by the conditions."""
     if rest is not None:
-        counts = count_rest(store, groupings, rest)
+        counts = count_rest(store, groupings, rest, zone)
     else:
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
         note_elsewhere(store, conditions["topic"] or None)
         source = store if store.reads_other_logs else store.commit_log
         scan = source.scan(**conditions, **scan_options(GroupCounter(groupings)))
-        counts = count_messages(store, groupings, scan, message_filter)
+        counts = count_messages(store, groupings, scan, message_filter, zone)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
     return RowsAnswer(rows, problems=counts.reasons)
 
 
-def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, Any]) -> Counts:
-    """Count the messages that a consumer group still gets. Parameters: rest: of ``unconsumed_options``."""
+def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, Any], zone: tzinfo | None) -> Counts:
+    """Count the messages that a consumer group still gets.
+
+    Parameters: rest: of ``unconsumed_options``. zone: of hours and days; None for that of this machine.
+    """
     found, problems = find_rest(store, rest)
-    counter = GroupCounter(groupings)
+    counter = GroupCounter(groupings, zone)
     offsets = np.array([row.phy_offset for row in found if row.phy_offset is not None], np.int64)
     for first in range(0, len(offsets), AT_ONCE):
         wanted = offsets[first : first + AT_ONCE]

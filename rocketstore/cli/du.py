@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rocketstore.cli.conditions import Condition, require_columns
 from rocketstore.cli.formats import RowsView, finish_checked, is_table, paths_below, write_rows, write_rows_and_totals
 from rocketstore.cli.several import AskedStores, RowsAnswer, unknown_names
 from rocketstore.cli.text import note
+from rocketstore.cli.times import find_zone
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -98,7 +100,7 @@ def show_messages(
     totals: bool,
 ) -> None:
     """Write what the messages of each group take, and the sums."""
-    found = stores.ask(partial(messages_of, by=by, topics=topics, exact=exact))
+    found = stores.ask(partial(messages_of, by=by, topics=topics, exact=exact, zone=find_zone()))
     sums = stores.with_total(found.sums)
     write_rows_and_totals(
         found.rows,
@@ -114,10 +116,12 @@ def show_messages(
     finish_checked(found.problems, fail_if, found.rows, sums)
 
 
-def messages_of(store: MessageStore, by: Any, topics: tuple[str, ...], *, exact: bool) -> RowsAnswer:
+def messages_of(
+    store: MessageStore, by: Any, topics: tuple[str, ...], *, exact: bool, zone: tzinfo | None
+) -> RowsAnswer:
     """Return what the messages of each group of a store take, the sums, and, as other rows, notes."""
     with warnings.catch_warnings(action="ignore"):  # unknown topics are among the problems
-        usage = store.du(by=by, topic=topics or None, exact=exact)
+        usage = store.du(by=by, topic=topics or None, exact=exact, tz=zone)
     columns = [FIELDS[name].name for name in COLUMNS[by]]
     total = usage.total()
     sums = total.messages, total.log_bytes, total.queue_bytes, usage.other_bytes, usage.is_exact

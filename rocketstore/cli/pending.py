@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
+from datetime import tzinfo
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from rocketstore.cli.formats import RowsView, finish_checked, write_rows_and_tot
 from rocketstore.cli.several import AskedStores, RowsAnswer, unknown_names
 from rocketstore.cli.store_notes import note_built_queues
 from rocketstore.cli.text import note
+from rocketstore.cli.times import find_zone
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_duration
@@ -33,7 +35,7 @@ def run(
     now = time.time_ns() // 1_000_000
     end = min(now, now if until is None else until) if overdue else until
     asked = {"topic": topic or None, "group": group or None, "kind": kind or None, "since": since, "until": end}
-    found = stores.ask(partial(pending_of, asked=asked))
+    found = stores.ask(partial(pending_of, asked=asked, zone=find_zone()))
     rows = sorted(found.rows, key=due_order_of) if stores.is_several else found.rows
     write_rows_and_totals(
         rows,
@@ -49,14 +51,17 @@ def run(
     finish_checked(found.problems, fail_if, rows, found.sums)
 
 
-def pending_of(store: MessageStore, asked: dict[str, Any]) -> RowsAnswer:
-    """Return the messages that wait in a store. Parameters: asked: the arguments of ``MessageStore.pending``."""
+def pending_of(store: MessageStore, asked: dict[str, Any], zone: tzinfo | None) -> RowsAnswer:
+    """Return the messages that wait in a store.
+
+    Parameters: asked: the arguments of ``MessageStore.pending``. zone: of the hours of the sums.
+    """
     with warnings.catch_warnings(action="ignore"):  # unknown names are among the problems
         found = store.pending(**asked)
     note_built_queues(store)
     unknown = {} if found else unknown_names(store, asked["topic"] or (), asked["group"] or ())
     rows: list[Row] = [dict(zip(PENDING, row, strict=True)) | {"keys": [*row.keys]} for row in found]
-    sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals()]
+    sums: list[Row] = [dict(zip(PENDING_TOTALS, total, strict=True)) for total in found.totals(tz=zone)]
     return RowsAnswer(rows, sums, found.reasons, unknown)
 
 

@@ -16,6 +16,7 @@ import click
 
 from rocketstore.cli.formats import finish, is_table, report, write_batches
 from rocketstore.cli.store_notes import note_elsewhere
+from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
@@ -59,7 +60,7 @@ def run(
         if target is None:
             show(str(statement), tables, files=files, full=full, output_format=output_format)
         else:
-            with open_statement(str(statement), tables, files=files) as reader:
+            with open_statement(str(statement), tables, files=files, zone=find_zone()) as reader:
                 write_parquet(reader, target)
 
 
@@ -74,7 +75,7 @@ def answer_typed(tables: Mapping[str, SqlTable], *, files: bool, full: bool, out
 
 def show(statement: str, tables: Mapping[str, SqlTable], *, files: bool, full: bool, output_format: str | None) -> None:
     """Write the rows of a statement to standard output."""
-    with open_statement(statement, tables, files=files) as reader:
+    with open_statement(statement, tables, files=files, zone=find_zone()) as reader:
         names = unique(reader.schema.names)
         if names == PLAN:
             click.echo("\n".join(row["explain_value"] for row in reader.read_all().to_pylist()))
@@ -136,7 +137,7 @@ def unique(names: Iterable[str]) -> list[str]:
 def cell_value(value: Any) -> Any:
     """Return a value for a cell of a table."""
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return format_time(epoch_ms(value, "a value"))
+        return format_time(epoch_ms(value, "a value"), find_zone())
     value = json_value(value)
     return [str(item) for item in value] if isinstance(value, list) else value
 
@@ -147,7 +148,8 @@ def json_value(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case datetime() if value.tzinfo is not None:
-            return epoch_ms(value, "a value")
+            timestamp = epoch_ms(value, "a value")
+            return format_time(timestamp, find_zone()) if has_iso_times() else timestamp
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case bytes():

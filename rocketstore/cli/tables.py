@@ -177,7 +177,7 @@ def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int], *,
 
 
 def cell(name: str, value: Any) -> Text:
-    if name.endswith("Timestamp") and value is not None:
+    if name.endswith("Timestamp") and isinstance(value, int):
         value = format_time(value, find_zone())
     if isinstance(value, Mapping):
         value = [f"{key}={item}" for key, item in value.items()]

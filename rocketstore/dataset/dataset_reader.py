@@ -24,7 +24,7 @@ from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
-from rocketstore.text_values import Time, datetime_or_none, ms_or_none
+from rocketstore.text_values import Time, Zone, datetime_or_none, find_time_zone, ms_or_none
 
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
@@ -99,10 +99,12 @@ class Conditions:
         since: Time | None,
         until: Time | None,
         limit: int | None,
+        tz: Zone = "UTC",
     ) -> Self:
         """Return the conditions of arguments. Raises: TypeError, ValueError."""
-        begin = ms_or_none(since, "since")
-        end = ms_or_none(until, "until")
+        zone = find_time_zone(tz)
+        begin = ms_or_none(since, "since", zone)
+        end = ms_or_none(until, "until", zone)
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit} is negative")
         return cls(_texts(topic, "topic"), _texts(tag, "tag"), _texts(key, "key"), begin, end, limit)

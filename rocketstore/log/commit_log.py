@@ -47,7 +47,7 @@ from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.text_values import Time, end_ms, ms_or_none
+from rocketstore.text_values import Time, Zone, end_ms, find_time_zone, ms_or_none
 
 ON_CORRUPT = ("raise", "skip")
 PLANS = "auto", "scan"
@@ -362,6 +362,7 @@ class CommitLog(Closable):
         key: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         verify_crc: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
         batch_size: int = 16384,
@@ -384,6 +385,8 @@ class CommitLog(Closable):
         key : one or several; one of the words of KEYS, or UNIQ_KEY, is in it. No index is used.
         since, until : store time, from the first to before the second: epoch milliseconds, a
             datetime, a date or an ISO 8601 text.
+        tz : the time zone of times that name none, such as "Asia/Shanghai", or a tzinfo; None and "local" are that of
+            this machine.
         verify_crc : compare bodies with their CRC. A body with another CRC is corrupt.
         on_corrupt : "raise" CorruptFileError at bytes that are no record but are followed by records, or "skip" them
             and list them in ``Scan.skipped``. Bytes without records behind them are the end of the log, except for a
@@ -417,8 +420,9 @@ class CommitLog(Closable):
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
         if limit is not None and limit < 0:
             raise ValueError(f"limit={limit} is negative")
-        begin = ms_or_none(since, "since")
-        last = None if until is None else end_ms(until, "until")
+        zone = find_time_zone(tz)
+        begin = ms_or_none(since, "since", zone)
+        last = None if until is None else end_ms(until, "until", zone)
         fields = message_fields(columns)
         texts = text_list(topic, "topic"), text_list(key, "key")
         record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tag), texts[1], begin, last)

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,32 +67,52 @@ class SqlResult(Previewed, ArrowStream):
         return Preview(f"SqlResult: {format_count(len(self), 'row')}", names, rows)
 
 
-def run_statement(statement: str, tables: Mapping[str, SqlTable], *, files: bool = False) -> SqlResult:
+def run_statement(
+    statement: str, tables: Mapping[str, SqlTable], *, files: bool = False, zone: tzinfo | None = UTC
+) -> SqlResult:
     """Run a statement and return all its rows. Parameters and errors: as ``open_statement``."""
-    with open_statement(statement, tables, files=files) as reader:
+    with open_statement(statement, tables, files=files, zone=zone) as reader:
         return SqlResult(reader.read_all())
 
 
 @contextmanager
 def open_statement(
-    statement: str, tables: Mapping[str, SqlTable], *, files: bool = False
+    statement: str, tables: Mapping[str, SqlTable], *, files: bool = False, zone: tzinfo | None = UTC
 ) -> Iterator[pa.RecordBatchReader]:
     """Run a statement. Its rows are read from a pyarrow.RecordBatchReader while the context is open.
 
     Parameters: tables: by the names that the statement may use, in lower case. files: allow the statement to read
-    files. Raises: ValueError for a statement that is wrong, or is not one SELECT or EXPLAIN; StoreError for rows that
-    cannot be read; ModuleNotFoundError without DuckDB; errors of the tables that the statement names.
+    files. zone: in which the statement sees times; None for that of this machine. Raises: ValueError for a statement
+    that is wrong, or is not one SELECT or EXPLAIN; StoreError for rows that cannot be read; ModuleNotFoundError without
+    DuckDB; errors of the tables that the statement names.
     """
     duckdb = import_extra("duckdb", "duckdb")
     stream_reader = import_extra("pyarrow", "duckdb").RecordBatchReader
     connection = duckdb.connect(":memory:", config={} if files else {"enable_external_access": "false"})
     with closing(connection), translate_duckdb_errors(duckdb, tables):
-        connection.execute("SET TimeZone = 'UTC'")
+        set_time_zone(duckdb, connection, zone)
         require_one_select(connection.extract_statements(statement))
         for name in needed_tables(named_tables(duckdb, connection, statement), tables):
             add_table(connection, name, tables[name])
         connection.execute("SET lock_configuration = true")
         yield stream_reader.from_stream(connection.sql(statement))
+
+
+def set_time_zone(duckdb: Any, connection: Any, zone: tzinfo | None) -> None:
+    """Set the time zone of a connection. Parameters: zone: None for that of this machine, which is DuckDB's default.
+
+    Raises: ValueError for a zone that DuckDB does not know. It reads an offset such as UTC+05:30 wrongly.
+    """
+    if zone is None:
+        return
+    name = "UTC" if zone is UTC else getattr(zone, "key", None)
+    try:
+        if name is None:
+            raise ValueError("not a zone with a name")
+        connection.execute(f"SET TimeZone = '{name}'").fetchall()
+    except (duckdb.Error, ValueError):
+        hint = "give a name such as Asia/Shanghai"
+        raise ValueError(f"tz={zone!r}: DuckDB does not know this time zone: {hint}") from None
 
 
 def require_one_select(statements: Sequence[Any]) -> None:

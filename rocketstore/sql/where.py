@@ -28,7 +28,7 @@ from rocketstore.sql.condition import (
     ParsedCondition,
     parse_condition,
 )
-from rocketstore.sql.statement import sentence_of
+from rocketstore.sql.statement import sentence_of, set_time_zone
 from rocketstore.text_values import find_similar, find_time_zone
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Where:
         self.text = text
         config = {"enable_external_access": "false", "threads": 1}  # of each batch; a scan has several batches at once
         self._connection = self._duckdb.connect(":memory:", config=config)
-        self._tz = None if zone is None else str(zone)
+        self._zone = zone
         self._local = threading.local()
         self._condition = parse_condition(self._cursor(), text)
         self.columns = needed_columns(self._condition)
@@ -135,8 +135,7 @@ class Where:
         found = getattr(self._local, "cursor", None)
         if found is None:
             found = self._local.cursor = self._connection.cursor()
-            if self._tz is not None:
-                found.execute(f"SET TimeZone = '{self._tz}'").fetchall()
+            set_time_zone(self._duckdb, found, self._zone)
         return found
 
     def _check(self) -> None:

@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import tzinfo
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from rocketstore.config import StoreConfig, require_config
@@ -29,6 +29,7 @@ from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.column_names import Names
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
@@ -95,7 +96,7 @@ from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none
+from rocketstore.text_values import Time, Zone, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.tier_source import StoredTier
 
@@ -572,6 +573,7 @@ class MessageStore(Previewed, Closable):
         key: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         limit: int | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
@@ -584,8 +586,8 @@ class MessageStore(Previewed, Closable):
 
         Parameters: columns: as for ``scan``; None: also ``body_text``, which is null if a body is no text, and
         ``body_json``, which is null if that text is no JSON. Both cost nothing unless a query reads them. The names in
-        the dataset are those of tables, such as queueId. topic, tag, key, since, until: conditions of all messages of
-        the dataset, as for ``scan``. With topic and key the index is used. limit: the dataset has only the first
+        the dataset are those of tables, such as queueId. topic, tag, key, since, until, tz: conditions of all messages
+        of the dataset, as for ``scan``. With topic and key the index is used. limit: the dataset has only the first
         messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
         bodies, for both columns. names: of the columns, also in filters: "rocketmq": such as queueId; "python": such as
         queue_id.
@@ -604,7 +606,7 @@ class MessageStore(Previewed, Closable):
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.dataset.store_dataset import StoreDataset
 
-        conditions = Conditions.of(topic, tag, key, since, until, limit)
+        conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
         self.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
         return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset), columns, names=names)
 
@@ -615,17 +617,19 @@ class MessageStore(Previewed, Closable):
         tables: Mapping[str, Any] | None = None,
         files: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
+        tz: Zone = "UTC",
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds.
 
         Tables: ``messages``, the columns of ``dataset``, with ``body_text`` and ``body_json``, which are null if a body
         is not UTF-8 or no JSON; ``queues``, the units of all consume queues; ``topics``; ``groups``; ``lag``;
         ``index_files``; ``pending``. A table is computed if the statement names it. A query of messages reads only what
-        it needs, as ``dataset`` says. All times are UTC.
+        it needs, as ``dataset`` says.
 
         Parameters: tables: more tables by name: all that DuckDB reads, such as tables of Arrow, pandas and polars, and
         the results of rocketstore; ``tables={"findings": rocketstore.verify(path)}`` are those of the command. files:
-        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt: as for ``dataset``.
+        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt: as for ``dataset``. tz: the time
+        zone in which the statement sees times, as for ``scan``.
         Returns: SqlResult, with all rows in memory. Raises: ValueError for a wrong statement; StoreError for damaged
         records; ModuleNotFoundError without DuckDB.
         Source: none.
@@ -642,7 +646,12 @@ class MessageStore(Previewed, Closable):
         from rocketstore.store.overview.sql_tables import tables_of_store
 
         self._require_open()
-        return run_statement(statement, tables_of_store(self, on_corrupt) | user_tables(tables or {}), files=files)
+        return run_statement(
+            statement,
+            tables_of_store(self, on_corrupt) | user_tables(tables or {}),
+            files=files,
+            zone=find_time_zone(tz),
+        )
 
     # ---- by time -------------------------------------------------------------------------------------------
 
@@ -655,6 +664,7 @@ class MessageStore(Previewed, Closable):
         boundary: Boundary = "lower",
         *,
         exact_times: bool = False,
+        tz: Zone = "UTC",
     ) -> dict[int, int]: ...
     @overload
     def get_offset_by_time(
@@ -665,6 +675,7 @@ class MessageStore(Previewed, Closable):
         boundary: Boundary = "lower",
         *,
         exact_times: bool = False,
+        tz: Zone = "UTC",
     ) -> int: ...
     def get_offset_by_time(
         self,
@@ -674,6 +685,7 @@ class MessageStore(Previewed, Closable):
         boundary: Boundary = "lower",
         *,
         exact_times: bool = False,
+        tz: Zone = "UTC",
     ) -> int | dict[int, int]:
         """Find queue offsets by store time.
 
@@ -681,11 +693,11 @@ class MessageStore(Previewed, Closable):
 
         Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. queue_id: None for all queues of the
         topic. boundary: "lower": the first message of that time or later; "upper": the last message of that time or
-        earlier. exact_times: read the times of all messages, without that assumption.
+        earlier. exact_times: read the times of all messages, without that assumption. tz: as for ``scan``.
         Returns: the queue offset, or a dict from queue id to queue offset. Raises: KeyError for a missing queue.
         Source: DefaultMessageStore.getOffsetInQueueByTime.
         """
-        timestamp = epoch_ms(timestamp, "timestamp")
+        timestamp = epoch_ms(timestamp, "timestamp", find_time_zone(tz))
         self.commit_log.refresh()
         if queue_id is not None:
             return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary, exact_times=exact_times)
@@ -697,13 +709,16 @@ class MessageStore(Previewed, Closable):
             for queue in ids
         }
 
-    def find_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> PhyOffsetByTime:
+    def find_phy_offset_by_time(
+        self, timestamp: Time, *, exact_times: bool = False, tz: Zone = "UTC"
+    ) -> PhyOffsetByTime:
         """Find the physical offset of the first message that was stored at a time or later.
 
         The answer is the end of the log if there is no later message. Messages that cannot be read are ignored. Files
         whose first messages, and those of their neighbours, are more than a day older than the time are not read. Their
         messages are all older, unless the clock was ahead by more than a day within a file, and was corrected in it.
         Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. exact_times: read every file.
+        tz: as for ``scan``.
         Returns: PhyOffsetByTime, which says whether files were not read. Raises: TypeError, ValueError for other times.
         Source: none.
 
@@ -711,15 +726,15 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").find_phy_offset_by_time(0).phy_offset
         0
         """
-        first_time = epoch_ms(timestamp, "timestamp")
+        first_time = epoch_ms(timestamp, "timestamp", find_time_zone(tz))
         return find_phy_offset_by_time(self.commit_log, first_time, exact_times=exact_times)
 
-    def get_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False) -> int:
+    def get_phy_offset_by_time(self, timestamp: Time, *, exact_times: bool = False, tz: Zone = "UTC") -> int:
         """Return the physical offset of the first message that was stored at a time or later.
 
         Parameters, raises: as ``find_phy_offset_by_time``, which also says whether the answer is certain.
         """
-        return self.find_phy_offset_by_time(timestamp, exact_times=exact_times).phy_offset
+        return self.find_phy_offset_by_time(timestamp, exact_times=exact_times, tz=tz).phy_offset
 
     # ---- by queue, offset and id ---------------------------------------------------------------------------
 
@@ -795,6 +810,7 @@ class MessageStore(Previewed, Closable):
         since: Time | None = None,
         until: Time | None = None,
         *,
+        tz: Zone = "UTC",
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
         threads: int = 1,
@@ -806,18 +822,18 @@ class MessageStore(Previewed, Closable):
 
         Parameters: topic: str, or a column of n str. key: one key, or several as for ``hash_keys``; a key is a word of
         KEYS, or UNIQ_KEY. limit: the largest number of messages for a key, the newest; None for all. since, until:
-        store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601 text. index_type:
-        "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries with the hash of a key than
-        this number led to no message of the answer and the same file has more of them, the search for the key ends and
-        its answer is incomplete; entries are read in steps, so the search may read somewhat more. threads: the number
-        of threads; at most one for each key is used.
+        store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601 text. tz: the time
+        zone of times that name none, as for ``scan``. index_type: "U" searches only UNIQ_KEY, "T" searches tags.
+        max_scan: when more index entries with the hash of a key than this number led to no message of the answer and
+        the same file has more of them, the search for the key ends and its answer is incomplete; entries are read in
+        steps, so the search may read somewhat more. threads: the number of threads; at most one for each key is used.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete. If a key has more messages than
         ``limit``, its answer is incomplete, and ``has_more`` is true.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
-        times = begin_ms(since, "since"), end_ms(until, "until")
+        times = time_bounds(since, until, tz)
         self._require_open()
         view = self._views.view_index(index_type)
         found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads)
@@ -861,19 +877,18 @@ class MessageStore(Previewed, Closable):
         topic: str,
         key: str,
         limit: int | None,
-        times: tuple[Time | None, Time | None],
+        times: tuple[int, int],
         index_type: IndexType | None,
         max_scan: int,
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
-        limits = begin_ms(times[0], "since"), end_ms(times[1], "until")
         self._require_open()
         view = self._views.view_index(index_type)
         if self.reads_other_logs:
-            found = query_messages(view, topic, [key], limit, *limits, index_type, max_scan, 1)
-            result = self._query_other_logs(found, topic, [key], limits, index_type, limit).of_only_key()
+            found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1)
+            result = self._query_other_logs(found, topic, [key], times, index_type, limit).of_only_key()
         else:
-            result = query_message(view, topic, key, limit, limits, index_type, max_scan)
+            result = query_message(view, topic, key, limit, times, index_type, max_scan)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=5)
         return self._kept_readable(result)
@@ -887,6 +902,7 @@ class MessageStore(Previewed, Closable):
         since: Time | None = None,
         until: Time | None = None,
         *,
+        tz: Zone = "UTC",
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
@@ -899,7 +915,7 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").query_message("Orders", "order-7")[0].body
         b'order 7'
         """
-        return self._query_message(topic, key, limit, (since, until), index_type, max_scan)
+        return self._query_message(topic, key, limit, time_bounds(since, until, tz), index_type, max_scan)
 
     @suggests_keywords
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
@@ -907,7 +923,7 @@ class MessageStore(Previewed, Closable):
 
         Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
         """
-        return self._query_message(topic, uniq_key, None, (None, None), "U", MAX_SCAN)
+        return self._query_message(topic, uniq_key, None, (LONG_MIN, LONG_MAX), "U", MAX_SCAN)
 
     @suggests_keywords
     def query_message_by_tag(
@@ -918,6 +934,7 @@ class MessageStore(Previewed, Closable):
         since: Time | None = None,
         until: Time | None = None,
         *,
+        tz: Zone = "UTC",
         max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages with these tags. RocketMQ adds index entries of tags since 5.4.0.
@@ -925,7 +942,7 @@ class MessageStore(Previewed, Closable):
         Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        return self._query_message(topic, tag, limit, (since, until), "T", max_scan)
+        return self._query_message(topic, tag, limit, time_bounds(since, until, tz), "T", max_scan)
 
     # ---- follow --------------------------------------------------------------------------------------------
 
@@ -1013,6 +1030,7 @@ class MessageStore(Previewed, Closable):
         kind: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         limit: int | None = None,
     ) -> PendingMessages:
         """Return the messages that wait: delayed, timed, of open transactions, popped but not acknowledged, or retried.
@@ -1022,7 +1040,8 @@ class MessageStore(Previewed, Closable):
 
         Parameters: topic, group, kind: one or several; PendingMessage has the kinds. since, until: due times, from the
         first to before the second; half messages have none and are left out then. limit: the largest number of
-        messages, the first by due time. An unknown topic or group gives a warning, if no message is found.
+        messages, the first by due time. tz: as for ``scan``. An unknown topic or group gives a warning, if no message
+        is found.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` say
         why it may be incomplete. Raises: ValueError for an unknown kind or a wrong time; UnsupportedFormatError for
         queues in RocksDB, without its extra; CorruptFileError.
@@ -1041,8 +1060,8 @@ class MessageStore(Previewed, Closable):
             if name not in KINDS:
                 raise ValueError(f"kind={name!r:.80}: must be one of {', '.join(KINDS)}")
         require_limit(limit)
-        begin = ms_or_none(since, "since")
-        end = ms_or_none(until, "until")
+        zone = find_time_zone(tz)
+        begin, end = ms_or_none(since, "since", zone), ms_or_none(until, "until", zone)
         wanted = PendingFilter(text_set(topic, "topic"), text_set(group, "group"), kinds, begin, end)
         found = find_pending(self, wanted, limit)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
@@ -1057,15 +1076,16 @@ class MessageStore(Previewed, Closable):
         group: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         limit: int | None = None,
         retry: bool = False,
     ) -> DeadMessages:
         """Return the messages that consumer groups could not process, from the topics of dead letters (%DLQ%).
 
         Parameters: topic, group: one or several; the topic is that to which a message was sent. since, until: store
-        times, from the first to before the second. limit: the largest number of messages. retry: return the messages of
-        the retry topics (%RETRY%) instead, also those that were consumed. An unknown topic or group gives a warning, if
-        no message is found.
+        times, from the first to before the second. tz: as for ``scan``. limit: the largest number of messages. retry:
+        return the messages of the retry topics (%RETRY%) instead, also those that were consumed. An unknown topic or
+        group gives a warning, if no message is found.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` say
         why it may be incomplete. Raises: ValueError for a wrong time or limit; UnsupportedFormatError for queues in
         RocksDB, without its extra; CorruptFileError.
@@ -1079,8 +1099,8 @@ class MessageStore(Previewed, Closable):
 
         self._require_open()
         require_limit(limit)
-        begin = ms_or_none(since, "since")
-        end = ms_or_none(until, "until")
+        zone = find_time_zone(tz)
+        begin, end = ms_or_none(since, "since", zone), ms_or_none(until, "until", zone)
         wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
         found = find_dead_letters(self, wanted, retry=retry)
         for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
@@ -1184,18 +1204,25 @@ class MessageStore(Previewed, Closable):
         by: Literal["topic", "queue", "day", "hour", "tag"],
         topic: str | Iterable[str] | None = None,
         exact: bool = False,
+        tz: Zone = "UTC",
     ) -> MessageUsage: ...
     @suggests_keywords
     def du(
-        self, *, by: str | None = None, topic: str | Iterable[str] | None = None, exact: bool = False
+        self,
+        *,
+        by: str | None = None,
+        topic: str | Iterable[str] | None = None,
+        exact: bool = False,
+        tz: Zone = "UTC",
     ) -> DiskUsage | MessageUsage:
         """Return what takes the space: the parts of the store, or the messages of each topic, queue, day, hour or tag.
 
         Messages are counted by the units of the queues, which is fast: records without a unit, such as rolled back
-        messages, are then in ``other_bytes``. Days and hours are in UTC.
+        messages, are then in ``other_bytes``.
 
         Parameters: by: None for the parts with their files, and the disks with the space that they have left. topic:
-        one or several; None for all. exact: count the records of the log, which reads the whole log.
+        one or several; None for all. exact: count the records of the log, which reads the whole log. tz: the time zone
+        of days and hours, as for ``scan``.
         Returns: a sequence of rows, the largest first, with the methods to_arrow, to_pandas and to_polars.
         Its ``reasons`` say why numbers may be wrong. Raises: ValueError for another grouping, or if ``topic`` or
         ``exact`` is given without a grouping.
@@ -1208,6 +1235,7 @@ class MessageStore(Previewed, Closable):
         from rocketstore.store.usage.message_usage import GROUPINGS, measure_messages
 
         self._require_open()
+        zone = find_time_zone(tz)
         topics = text_set(topic, "topic")
         if by is None:
             if topics is not None or exact:
@@ -1216,7 +1244,7 @@ class MessageStore(Previewed, Closable):
         if by not in GROUPINGS:
             raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
         warn_unknown_topics(self, sorted(topics or ()))
-        return measure_messages(self, by, topics, exact=exact)
+        return measure_messages(self, by, topics, exact=exact, zone=zone)
 
     @suggests_keywords
     def count(
@@ -1228,14 +1256,16 @@ class MessageStore(Previewed, Closable):
         key: str | Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        tz: Zone = "UTC",
         where: str | None = None,
     ) -> Counts:
         """Count messages and the bytes of their records by topic, time, tag and so on. It reads the whole log.
 
         Parameters: by: one or several of topic, queue, tag, day, hour, minute, born_host, store_host and
-        reconsume_times, also with commas between them; days, hours and minutes are those of the store time in UTC. The
+        reconsume_times, also with commas between them; days, hours and minutes are those of the store time. The
         other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
-        first to before the second. where: a condition of SQL, as for ``Where``. The messages of an inner batch count
+        first to before the second. tz: the time zone of days and hours, and of times that name none, as for ``scan``.
+        where: a condition of SQL, as for ``Where``. The messages of an inner batch count
         with the values of its record.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` name
         damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
@@ -1255,8 +1285,9 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
-        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, **options)
-        return count_messages(self, groupings, scan, MessageFilter(() if where is None else (Where(where),)))
+        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, tz=tz, **options)
+        message_filter = MessageFilter(() if where is None else (Where(where, tz=tz),))
+        return count_messages(self, groupings, scan, message_filter, find_time_zone(tz))
 
     def metrics(self) -> Metrics:
         """Return numbers of the store for a monitoring system: messages, disk, consumer lag, pending messages.
@@ -1271,9 +1302,7 @@ class MessageStore(Previewed, Closable):
             return read_metrics(self)
 
     @suggests_keywords
-    def expiry(
-        self, *, hours: float | None = None, before: Time | None = None, tz: str | tzinfo | None = None
-    ) -> ExpiryPlan:
+    def expiry(self, *, hours: float | None = None, before: Time | None = None, tz: Zone = None) -> ExpiryPlan:
         """Return the files that a broker would delete, and when, and the messages that are lost by that.
 
         The age of a file of the log counts from its last change. A broker deletes files that are old enough at the
@@ -1282,7 +1311,8 @@ class MessageStore(Previewed, Closable):
         those of the broker's properties file (``config``), or RocketMQ's defaults.
 
         Parameters: hours: in place of fileReservedTime. before: in place of it: files that were not changed since then
-        are old enough. tz: the broker's time zone, by name, or as a tzinfo; None for that of this machine.
+        are old enough. tz: the broker's time zone, by name, or as a tzinfo, in which deleteWhen is; None for that of
+        this machine. If it is given, it is also the zone of a time ``before`` that names none; else that is UTC.
         Returns: a sequence of files, oldest first, with the methods to_arrow, to_pandas and to_polars. Its ``queues``
         and ``groups`` are the messages that queues and consumer groups lose. Nothing is deleted;
         ``delete_expired_files`` does so. Raises: ValueError for a wrong time, number or time zone, or if both hours and
@@ -1299,8 +1329,9 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         if hours is not None and before is not None:
             raise ValueError("give hours or before, not both")
-        latest = ms_or_none(before, "before")
-        return plan_expiry(self, hours, latest, find_time_zone(tz))
+        zone = find_time_zone(tz)
+        latest = ms_or_none(before, "before", UTC if tz is None else zone)
+        return plan_expiry(self, hours, latest, zone)
 
     # ---- topics --------------------------------------------------------------------------------------------
 
@@ -1381,3 +1412,9 @@ def require_limit(limit: int | None) -> None:
     """Raise ValueError for a negative number of rows."""
     if limit is not None and limit < 0:
         raise ValueError(f"limit={limit} must not be negative")
+
+
+def time_bounds(since: Time | None, until: Time | None, tz: Zone) -> tuple[int, int]:
+    """Return the first and the last millisecond of a range of times. Parameters: tz: of times that name no zone."""
+    zone = find_time_zone(tz)
+    return begin_ms(since, "since", zone), end_ms(until, "until", zone)

@@ -13,7 +13,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.column_names import Names
 from rocketstore.keywords import suggests_keywords
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import Time
+from rocketstore.text_values import Time, Zone
 
 if TYPE_CHECKING:
     import polars
@@ -32,6 +32,7 @@ def scan_polars(
     key: str | Iterable[str] | None = None,
     since: Time | None = None,
     until: Time | None = None,
+    tz: Zone = "UTC",
     limit: int | None = None,
     on_corrupt: Literal["raise", "skip"] = "raise",
     charset: str = "utf-8",
@@ -48,7 +49,7 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt,
-    charset, names, topic, tag, key, since, until, limit: as for ``MessageStore.dataset``.
+    charset, names, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -69,7 +70,7 @@ def scan_polars(
         raise ImportError(f"scan_polars needs polars 1.35 or newer, not {version}: pip install --upgrade polars")
     from rocketstore.dataset.polars_scan import lazy_frame
 
-    conditions = Conditions.of(topic, tag, key, since, until, limit)
+    conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     store.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments

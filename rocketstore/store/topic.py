@@ -16,7 +16,7 @@ from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.readable_store import ReadableStore
-from rocketstore.text_values import Time, format_count
+from rocketstore.text_values import Time, Zone, format_count
 
 
 class ScanOptions(TypedDict, total=False):
@@ -28,12 +28,14 @@ class ScanOptions(TypedDict, total=False):
     key: str | Iterable[str] | None
     since: Time | None
     until: Time | None
+    tz: Zone
     verify_crc: bool
     on_corrupt: Literal["raise", "skip"]
     batch_size: int
     threads: int
     limit: int | None
     plan: Literal["auto", "scan"]
+    charset: str
 
 
 @made_by("store[name]")

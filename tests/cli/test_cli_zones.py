@@ -61,3 +61,35 @@ def test_an_unknown_zone_is_refused(root):
     found = run("cat", root, "--tz", "Mars")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "give a time zone such as Asia/Shanghai" in found.stderr
+
+
+def test_a_misspelt_zone_is_refused_with_a_hint(root):
+    for command in (["cat", root], ["sql", root, "SELECT 1"], ["expire", root]):
+        found = run(*command, "--tz", "Asia/Shanghi")
+        assert (found.exit_code, "did you mean 'Asia/Shanghai'?" in found.stderr) == (2, True)
+
+
+def test_hours_and_days_are_those_of_tz(root):
+    for words in (["count", root, "--by", "day"], ["du", root, "--by", "day"]):
+        found = [json.loads(line) for line in run(*words, "--tz", "Asia/Shanghai", "--iso").stdout.splitlines()]
+        (days,) = {tuple(value for name, value in row.items() if name.endswith("Timestamp")) for row in found[:1]}
+        assert days == ("2023-11-15T00:00:00.000+08:00",)
+
+
+def test_sql_shows_times_in_tz(root):
+    pytest.importorskip("duckdb", reason="needs duckdb")
+    query = "SELECT storeTimestamp, CAST(date_trunc('day', storeTimestamp) AS VARCHAR) AS day FROM messages LIMIT 1"
+    found = run("sql", root, query, "--tz", "Asia/Shanghai", "--format", "table")
+    assert "2023-11-15T06:13:20.000+08:00" in found.stdout
+    assert "2023-11-15 00:00:00+08" in found.stdout
+    (row,) = [json.loads(line) for line in run("sql", root, query, "--tz", "Asia/Shanghai").stdout.splitlines()]
+    assert row["storeTimestamp"] == STORED
+    (row,) = [json.loads(line) for line in run("sql", root, query, "--iso").stdout.splitlines()]
+    assert row == {"storeTimestamp": "2023-11-14T22:13:20.000Z", "day": "2023-11-14 00:00:00+00"}
+
+
+def test_expire_shows_times_in_the_zone_of_the_broker(root):
+    found = run("expire", root, "--before", "2033-01-01", "--tz", "Asia/Shanghai", "--iso", "--totals")
+    assert found.exit_code in (0, 1)
+    help_text = run("expire", "--help").stdout
+    assert "deleteWhen" in help_text

@@ -33,8 +33,8 @@ from rocketstore.cli.options import (
 def count(**options: Any) -> None:
     """Count the messages of STORE that meet all conditions, and the bytes of their records.
 
-    Days, hours and minutes are those of the store time in UTC. A terminal also gets a bar for each row. One grouping
-    that is no time has the most frequent values first; else rows are sorted by their values.
+    Days, hours and minutes are those of the store time in the zone of --tz. A terminal also gets a bar for each row.
+    One grouping that is no time has the most frequent values first; else rows are sorted by their values.
 
     --unconsumed counts the messages that a consumer group still gets.
 

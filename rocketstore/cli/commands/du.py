@@ -34,7 +34,7 @@ def du(**options: Any) -> None:
     files occupy; sparseBytes are holes.
 
     With --by: messages, the bytes of their records, and the disk space that the files of their queues occupy. They are
-    counted by the units of the queues: tags by their hashes, days and hours (UTC) by some store times of each queue.
+    counted by the units of the queues: tags by their hashes, days and hours of --tz by some store times of each queue.
     otherBytes of the log are blanks, and records without a unit. --exact reads the log instead.
 
     The exit status is 1 if a part cannot be read. Without --by, --fail-if also knows the disks: "usedShare > 80%".

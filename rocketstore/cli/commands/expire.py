@@ -5,14 +5,27 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
-from rocketstore.cli.options import fail_if_option, rows_options, store_argument, time_option
+from rocketstore.cli.options import fail_if_option, keep_zone, rows_options, store_argument, time_option
+
+
+def keep_broker_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Keep the time zone also as that of the times of the command."""
+    keep_zone(ctx, param, name)
+    return name
 
 
 @click.command()
 @store_argument
 @click.option("--hours", type=float, help="In place of fileReservedTime: files that were not changed for so long.")
 @time_option("--before", "In place of fileReservedTime: files that were not changed since then, written as for cat.")
-@click.option("--tz", metavar="NAME", help="The broker's time zone, such as Asia/Shanghai.  [default: local]")
+@click.option(
+    "--tz",
+    metavar="NAME",
+    is_eager=True,
+    callback=keep_broker_zone,
+    help="The broker's time zone, such as Asia/Shanghai, in which deleteWhen is.  [default: local]  Also that of the "
+    "times that are shown, and of --before.  [default: UTC]",
+)
 @click.option("--queues", is_flag=True, help="Only show the messages that each queue loses.")
 @click.option("--groups", is_flag=True, help="Only show the messages that consumer groups have not consumed and lose.")
 @click.option("--totals", is_flag=True, help="Only show the sums.")

@@ -5,10 +5,19 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.options import PATH, compacted_option, format_option, full_option, store_argument, tier_options
+from rocketstore.cli.options import (
+    PATH,
+    compacted_option,
+    format_option,
+    full_option,
+    store_argument,
+    tier_options,
+    zone_options,
+)
 
 TEXT_RULE = (
-    'In JSON, times are epoch milliseconds, and bytes that are not UTF-8 text are "base64:" and their base64 text.'
+    "In JSON and CSV, times are epoch milliseconds without --iso, and bytes that are not UTF-8 text are "
+    '"base64:" and their base64 text.'
 )
 
 
@@ -20,6 +29,7 @@ TEXT_RULE = (
 @click.option("--files", is_flag=True, help="Let the statement read files, as in FROM 'prices.csv'.")
 @click.option("-o", "--output", "target", type=PATH, metavar="FILE.parquet", help="Write the rows to a Parquet file.")
 @click.option("--skip-damaged", is_flag=True, help="Leave damaged records of the log out, with a warning.")
+@zone_options
 @full_option
 @format_option
 def sql(store: Any, statement: str | None, target: Path | None, **options: Any) -> None:
@@ -33,7 +43,8 @@ def sql(store: Any, statement: str | None, target: Path | None, **options: Any) 
       findings     what verify finds
 
     body_text is null if a body is not UTF-8, body_json if it is no JSON, so that body_json->>'amount' works on a topic
-    with bad bodies. A query reads only the columns and the messages that it needs. Times are UTC.
+    with bad bodies. A query reads only the columns and the messages that it needs. It sees times in the zone of
+    --tz.
     """
     from rocketstore.cli.sql import run
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import NamedTuple
 
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.made_by import made_by
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview
-from rocketstore.text_values import datetime_or_none
+from rocketstore.store.usage.zone_bins import HOUR, begin_of
+from rocketstore.text_values import Zone, datetime_or_none, find_time_zone
 
 KINDS = DELAY, TIMER, HALF, POP, RETRY = "delay", "timer", "half", "pop", "retry"
-HOUR = 3_600_000  # ms
 
 
 class PendingMessage(NamedTuple):
@@ -101,9 +101,14 @@ class PendingMessages(Rows[PendingMessage]):
         super().__init__(rows, PENDING_FIELDS)
         self.reasons = list(reasons)
 
-    def totals(self) -> Rows[PendingTotal]:
-        """Count the messages by kind, topic, and the hour in which they are due."""
-        counts = Counter((row.kind, row.topic, hour_of(row.due_timestamp)) for row in self)
+    def totals(self, *, tz: Zone = "UTC") -> Rows[PendingTotal]:
+        """Count the messages by kind, topic, and the hour in which they are due.
+
+        Parameters: tz: the time zone of the hours, such as Asia/Kolkata, or a tzinfo; None and "local" are that of this
+        machine. Raises: ValueError for an unknown zone.
+        """
+        zone = find_time_zone(tz)
+        counts = Counter((row.kind, row.topic, hour_of(row.due_timestamp, zone)) for row in self)
         ordered = sorted(counts.items(), key=lambda item: (*item[0][:2], item[0][2] is None, item[0][2] or 0))
         return Rows([PendingTotal(*group, count) for group, count in ordered], TOTAL_FIELDS)
 
@@ -111,9 +116,9 @@ class PendingMessages(Rows[PendingMessage]):
         return replace(super()._preview(), notes=self.reasons)
 
 
-def hour_of(timestamp: int | None) -> int | None:
+def hour_of(timestamp: int | None, zone: tzinfo | None) -> int | None:
     """Return the beginning of the hour of a time, epoch ms."""
-    return None if timestamp is None else timestamp - timestamp % HOUR
+    return None if timestamp is None else begin_of(timestamp, HOUR, zone)
 
 
 def due_order(row: PendingMessage) -> tuple[bool, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, tzinfo
 from typing import Any
 
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
@@ -94,14 +95,18 @@ def parse_groupings(by: str | Iterable[str]) -> list[str]:
 
 
 def count_messages(
-    store: ReadableStore, by: Sequence[str], scan: Scan, message_filter: MessageFilter = NO_CONDITIONS
+    store: ReadableStore,
+    by: Sequence[str],
+    scan: Scan,
+    message_filter: MessageFilter = NO_CONDITIONS,
+    zone: tzinfo | None = UTC,
 ) -> Counts:
     """Count the messages of a scan. Damaged ranges of the log are named among the reasons.
 
     Parameters: scan: made with the arguments that ``scan_options`` returns. message_filter: conditions of the messages,
-    also of those in inner batches.
+    also of those in inner batches. zone: of hours and days; None for that of this machine.
     """
-    counter = GroupCounter(by)
+    counter = GroupCounter(by, zone)
     reasons: list[str] = []
     with collect_error(reasons):
         count_scan(store, counter, scan, reasons, message_filter)

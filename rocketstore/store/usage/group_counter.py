@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_codes import TextCodes
+from rocketstore.store.usage.zone_bins import DAY, HOUR, MINUTE, begins_of
 
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000  # ms
 WIDTHS = {"minute": MINUTE, "hour": HOUR, "day": DAY}
 COLUMNS = {  # of a batch, by the names by which messages are grouped
     "topic": "topic",
@@ -36,10 +37,10 @@ class GroupCounter:
     Attributes: columns: that ``add`` needs of a batch.
     """
 
-    def __init__(self, by: Sequence[str]) -> None:
-        """Parameters: by: names of ``COLUMNS``. A time is the begin of the minute, hour or day in UTC, epoch ms."""
+    def __init__(self, by: Sequence[str], zone: tzinfo | None = UTC) -> None:
+        """Parameters: by: names of ``COLUMNS``. A time is the begin of the minute, hour or day in ``zone``, ms."""
         self.columns = tuple(dict.fromkeys([*(COLUMNS[name] for name in by), "size"]))
-        self._codecs = [codec_of(name) for name in by]
+        self._codecs = [codec_of(name, zone) for name in by]
         self._found: dict[tuple[Any, ...], Tally] = {}
 
     def add(self, batch: MessageBatch, counts: np.ndarray | None = None) -> None:
@@ -71,21 +72,15 @@ class ValueCodec(NamedTuple):
     value_of: Callable[[int], Any]
 
 
-def codec_of(name: str) -> ValueCodec:
-    """Return the codec of one grouping. Parameters: name: a name of ``COLUMNS``."""
+def codec_of(name: str, zone: tzinfo | None) -> ValueCodec:
+    """Return the codec of one grouping. Parameters: name: a name of ``COLUMNS``. zone: of hours and days."""
     column, width = COLUMNS[name], WIDTHS.get(name)
     if width is not None:
-        return ValueCodec(lambda batch: begins_of(batch.store_timestamp_ms, width), int)
+        return ValueCodec(lambda batch: begins_of(batch.store_timestamp_ms, width, zone), int)
     if column in ("queue_id", "reconsume_times"):
         return ValueCodec(lambda batch: getattr(batch, column).astype(np.int64), int)
     texts = TextCodes()
     return ValueCodec(lambda batch: texts.find(getattr(batch, column)), lambda code: texts.names[code])
-
-
-def begins_of(times: np.ndarray, width: int) -> np.ndarray:
-    """Return the begin of the minute, hour or day of each time. Parameters: times: int64[n], ms. width: ms."""
-    begins: np.ndarray = times - times % width
-    return begins
 
 
 def group_rows(codes: Sequence[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:

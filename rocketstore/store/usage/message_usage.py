@@ -7,7 +7,7 @@ import os
 from collections import defaultdict, namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +32,10 @@ from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.store.usage.disk_usage import UNITS_AT_ONCE, find_used_log, is_light, space_of
-from rocketstore.store.usage.group_counter import WIDTHS, GroupCounter, Tally, begins_of
+from rocketstore.store.usage.group_counter import WIDTHS, GroupCounter, Tally
 from rocketstore.store.usage.measure_files import measure_files
 from rocketstore.store.usage.time_bins import UNKNOWN, find_bins
+from rocketstore.store.usage.zone_bins import begins_of
 from rocketstore.text_values import datetime_or_none, format_count
 
 GROUPINGS = ("topic", "queue", "day", "hour", "tag")
@@ -45,7 +46,7 @@ THREADS = 4
 class GroupUsage(NamedTuple):
     """What the messages of a topic, a queue, a day, an hour or a tag take.
 
-    The values of other groupings are None. ``begin_timestamp``: of the day or hour in UTC, epoch ms; None for messages
+    The values of other groupings are None. ``begin_timestamp``: of the day or hour, epoch ms; None for messages
     whose store time cannot be read. ``tag``: of an exact count; None for messages without a tag. ``tags_code``: the
     hash of the tag, of a count from the queues; 0 for messages without a tag, None if the units have no hash.
 
@@ -179,10 +180,15 @@ class Counted:
     reasons: list[str]
 
 
-def measure_messages(store: ReadableStore, by: str, topics: frozenset[str] | None, *, exact: bool) -> MessageUsage:
-    """Count messages and bytes. ``MessageStore.du`` has the documentation. Parameters: topics: None for all."""
+def measure_messages(
+    store: ReadableStore, by: str, topics: frozenset[str] | None, *, exact: bool, zone: tzinfo | None = UTC
+) -> MessageUsage:
+    """Count messages and bytes. ``MessageStore.du`` has the documentation.
+
+    Parameters: topics: None for all. zone: of hours and days; None for that of this machine.
+    """
     reasons: list[str] = []
-    counted = count_from_log(store, by, topics) if exact else count_from_queues(store, by, topics)
+    counted = count_from_log(store, by, topics, zone) if exact else count_from_queues(store, by, topics, zone)
     whole = None
     with collect_error(reasons):
         whole = sum(find_used_log(store).values())
@@ -249,9 +255,9 @@ def chosen_queues(store: ReadableStore, topics: frozenset[str] | None) -> list[Q
 # ---- from the log ------------------------------------------------------------------------------------------
 
 
-def count_from_log(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+def count_from_log(store: ReadableStore, by: str, topics: frozenset[str] | None, zone: tzinfo | None) -> Counted:
     """Count the records of the log. Damaged ranges of the log are left out, and are among the reasons."""
-    counter = GroupCounter([by] if by != "queue" else ["topic", "queue"])
+    counter = GroupCounter([by] if by != "queue" else ["topic", "queue"], zone)
     reasons: list[str] = []
     with collect_error(reasons):
         scan = store.commit_log.scan(topic=topics, **scan_options(counter))
@@ -326,7 +332,7 @@ def count_chosen(log: CommitLog, phy_offsets: Sequence[int], message_filter: Mes
 # ---- from the queues ---------------------------------------------------------------------------------------
 
 
-def count_from_queues(store: ReadableStore, by: str, topics: frozenset[str] | None) -> Counted:
+def count_from_queues(store: ReadableStore, by: str, topics: frozenset[str] | None, zone: tzinfo | None) -> Counted:
     """Count the units of the queues, except those of light queues, whose messages are those of other topics."""
     notes: list[str] = []
     reasons: list[str] = []
@@ -339,7 +345,7 @@ def count_from_queues(store: ReadableStore, by: str, topics: frozenset[str] | No
             tallies = _count_by_tag(store, queues, reasons)
             notes.append("tags are shown by their hashes, which are in the queues; exact counts have their names")
         else:
-            tallies = _count_by_time(store, WIDTHS[by], queues, reasons)
+            tallies = _count_by_time(store, WIDTHS[by], zone, queues, reasons)
             notes.append("store times are read from some messages of each queue, and are assumed not to go back in it")
     with collect_error(reasons):
         notes += [*store.describe_missing_units(), *store.describe_built_units()]
@@ -400,14 +406,14 @@ def _count_by_tag(store: ReadableStore, queues: Sequence[QueueId], reasons: list
 
 
 def _count_by_time(
-    store: ReadableStore, width: int, queues: Sequence[QueueId], reasons: list[str]
+    store: ReadableStore, width: int, zone: tzinfo | None, queues: Sequence[QueueId], reasons: list[str]
 ) -> dict[tuple[Any, ...], Tally]:
     tallies: dict[tuple[Any, ...], Tally] = {}
 
     def read_bins(phy_offsets: np.ndarray) -> np.ndarray:
         batch, statuses = store.commit_log.find_messages(phy_offsets, columns=["store_timestamp_ms"])
         bins = np.full(len(phy_offsets), UNKNOWN, np.int64)
-        bins[statuses == 0] = begins_of(batch.store_timestamp_ms, width)
+        bins[statuses == 0] = begins_of(batch.store_timestamp_ms, width, zone)
         return bins
 
     def count(parts: Sequence[ConsumeQueueUnits]) -> None:
