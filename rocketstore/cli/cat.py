@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
 
+from rocketstore.brokers.find_stores import FAILURES, text_about
+from rocketstore.brokers.merge import first_messages, merge_by_time, with_broker
 from rocketstore.cli.formats import finish, is_table, report
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
+from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import (
     left_out,
+    note_all,
     note_bad_bodies,
     note_elsewhere,
     note_leftovers,
@@ -25,6 +30,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.log.scan import Scan
+from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
@@ -36,7 +42,7 @@ POLL_SECONDS = 0.2
 
 
 def run(
-    store: MessageStore,
+    stores: AskedStores,
     follow: bool,
     tail: int | None,
     limit: int | None,
@@ -47,13 +53,32 @@ def run(
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
-    view = view._replace(message_filter=message_filter)
+    view = view._replace(message_filter=message_filter).with_broker(has_broker=stores.is_several)
     if rest is not None:
         if follow or tail is not None or message_filter.choices or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
-        show_unconsumed(store, rest, limit, view, output_format)
-        return
-    conditions, log = scan_conditions(**options), store.commit_log
+        stores.require_one("--unconsumed")
+        show_unconsumed(stores.only, rest, limit, view, output_format)
+    elif stores.is_several:
+        if follow or tail is not None:
+            stores.require_one("--follow", "--tail")
+        show_several(stores, scan_conditions(**options), limit, view, output_format)
+    else:
+        show_one(stores.only, scan_conditions(**options), tail, limit, view, output_format, follow=follow)
+
+
+def show_one(
+    store: MessageStore,
+    conditions: dict[str, Any],
+    tail: int | None,
+    limit: int | None,
+    view: MessageView,
+    output_format: str | None,
+    *,
+    follow: bool,
+) -> None:
+    """Show the messages of one store."""
+    log, message_filter = store.commit_log, view.message_filter
     note_elsewhere(store, conditions["topic"] or None)
     if store.reads_other_logs:
         refuse_places_in_log(conditions, follows=follow or tail is not None)
@@ -98,6 +123,54 @@ def run(
     finish(or_nothing_found(store, found + gaps, unknown, *places))
     if gaps:
         raise click.exceptions.Exit(1)
+
+
+def show_several(
+    stores: AskedStores, conditions: dict[str, Any], limit: int | None, view: MessageView, output_format: str | None
+) -> None:
+    """Show the messages of several stores in the order of their store times."""
+    if (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
+        stores.require_one("--begin-offset", "--end-offset")
+    if view.fields is not None:
+        conditions["columns"] = view.fields
+    conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
+    conditions["charset"] = view.charset
+    if not view.message_filter.choices:
+        conditions["limit"] = limit  # of records, each of which has at least one message
+    scans: dict[str, Scan] = {}
+    problems: list[object] = [*stores.problems]
+    for broker, store in stores.stores.items():
+        try:
+            scans[broker] = view.filtered(scan_once(store, conditions))
+        except FAILURES as error:
+            problems.append(text_about(store.path, error))
+
+    def read(broker: str) -> Iterator[MessageBatch | Sequence[Message]]:
+        store = stores.stores[broker]
+        try:
+            for messages in view.messages(store.commit_log, scans[broker]):
+                yield with_broker(messages, broker)
+        except FAILURES as error:
+            problems.append(text_about(store.path, error))
+
+    found = 0
+
+    def shown() -> Iterator[MessageBatch | Sequence[Message]]:
+        nonlocal found
+        for messages in first_messages(merge_by_time([read(broker) for broker in scans]), limit):
+            found += len(messages)
+            yield messages
+
+    write_messages(shown(), output_format, view.with_conditions(conditions))
+    note_unseen(view.message_filter)
+    bad_bodies = BadBodies()
+    for scan in scans.values():
+        bad_bodies.add_all(scan.bad_bodies)
+    note_bad_bodies(bad_bodies)
+    problems += (problem for scan in scans.values() for problem in left_out(scan))
+    stores.note_each(partial(note_all, topics=conditions["topic"] or None))
+    problems += [] if found else stores.unknown_topics(conditions["topic"] or ())
+    finish(stores.or_nothing_found(found, problems))
 
 
 class Start(NamedTuple):

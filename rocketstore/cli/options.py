@@ -41,7 +41,7 @@ BODY_RULE = (
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
 )
 SEVERAL_RULE = (
-    "Give several, or a pattern in quotes, such as 'stores/*', to ask the stores of several brokers: the column broker "
+    "Give several stores, or a pattern in quotes, such as 'stores/*', to ask several brokers: the column broker "
     "has their names. A store that cannot be read hides no other; the exit status is then 1."
 )
 SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
@@ -202,7 +202,7 @@ def rows_options(
         limit_option = click.option("--limit", type=COUNT, help="Largest number of rows to show.")
         limits = [limit_option] if has_limit else []
         zone = [zone_options] if has_zone else [iso_option]
-        names = ("broker", *columns) if has_broker else columns
+        names = (*columns, "broker") if has_broker else columns
         return with_all(with_view, columns_option(*names), full_option, *limits, format_option, *zone)
 
     return decorate
@@ -245,7 +245,7 @@ def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 message_columns_option = columns_option(*MESSAGES)
-messages_columns_option = columns_option("broker", *MESSAGES)  # of a command that asks several stores
+messages_columns_option = columns_option(*MESSAGES, "broker")  # of a command that asks several stores
 
 
 def parse_charset(ctx: click.Context, param: click.Parameter, name: str | None) -> str:
@@ -269,21 +269,25 @@ charset_option = click.option(
 )
 
 
-def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--columns``, ``--charset``, ``--full``, ``--containers`` and ``zone_options``.
+def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
+    """Return ``--columns``, ``--charset``, ``--full``, ``--containers`` and ``zone_options``.
 
-    The command gets ``view``, a MessageView.
+    The command gets ``view``, a MessageView. Parameters: has_broker: as for ``rows_options``.
     """
 
-    @functools.wraps(command)
-    def with_view(
-        *args: Any, columns: tuple[str, ...] | None, charset: str, full: bool, containers: bool, **options: Any
-    ) -> Any:
-        from rocketstore.cli.view.messages import MessageView
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_view(
+            *args: Any, columns: tuple[str, ...] | None, charset: str, full: bool, containers: bool, **options: Any
+        ) -> Any:
+            from rocketstore.cli.view.messages import MessageView
 
-        return command(*args, view=MessageView(columns, full, containers, charset=charset), **options)
+            return command(*args, view=MessageView(columns, full, containers, charset=charset), **options)
 
-    return with_all(with_view, message_columns_option, charset_option, full_option, containers_option, zone_options)
+        names = messages_columns_option if has_broker else message_columns_option
+        return with_all(with_view, names, charset_option, full_option, containers_option, zone_options)
+
+    return decorate
 
 
 # ---- time zones ------------------------------------------------------------------------------------------

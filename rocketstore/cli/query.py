@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,18 +10,18 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+from rocketstore.brokers.find_stores import FAILURES, text_about
+from rocketstore.brokers.merge import merge_by_time, with_broker
 from rocketstore.cli.formats import RowsView, finish, write_list
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.settings import time_range
+from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import (
     left_out,
+    note_all,
     note_assumptions,
     note_bad_bodies,
-    note_elsewhere,
-    note_leftovers,
-    or_nothing_found,
     tier_words,
-    unknown_topics,
 )
 from rocketstore.cli.text import command, note
 from rocketstore.cli.view.inner_batches import without_containers
@@ -81,7 +82,7 @@ class AnswerToShow(NamedTuple):
 
 
 def run(
-    path: MessageStore | Path,
+    path: AskedStores | Path,
     most: int | None,
     since: int | None,
     until: int | None,
@@ -94,8 +95,8 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     question = question_of(names, topic, since, until, exact_times=exact_times, most=most)
-    if isinstance(path, MessageStore):
-        query_store(path, question, view, output_format)
+    if isinstance(path, AskedStores):
+        query_stores(path, question, view, output_format)
     else:
         query_index_files(path, question, geometry, RowsView(output_format, view.columns))
 
@@ -124,26 +125,76 @@ def question_of(
 # ---- a store ---------------------------------------------------------------------------------------------
 
 
-def query_store(store: MessageStore, question: Question, view: MessageView, output_format: str | None) -> None:
-    """Show the answer of a store, and whether more messages were found than --limit allows."""
-    ask = by_id if question.by == "id" else by_time if question.by == "time" else by_key
-    answer = ask(store, question)
-    found: Iterable[MessageBatch | Sequence[Message]] = answer.batches
-    if not view.has_containers:
-        found = without_containers(store.commit_log, answer.batches, newest_first=question.by != "time")
-    shown = FirstMessages(found, question.most)
+def query_stores(stores: AskedStores, question: Question, view: MessageView, output_format: str | None) -> None:
+    """Show the answer of one store, or of several in the order of store times, and whether there are more messages."""
+    view = view.with_broker(has_broker=stores.is_several)
+    found = ask_several(stores, question, view) if stores.is_several else ask_one(stores.only, question, view)
+    shown = FirstMessages(found.messages, question.most)
     conditions = {"topic": question.topics or None, question.by: tuple(question.values)}
     write_messages(shown, output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(shown.bad_bodies)
     if shown.count:
-        has_more = shown.has_more or answer.has_more
+        has_more = shown.has_more or any(answer.has_more for answer in found.answers.values())
         note(f"{shown.count} found{'; there are more: --limit N shows up to N' if has_more else ''}")
-    note_assumptions(store, describe_skipped([part for part in answer.skipped if part[0] < shown.read_to]))
-    note_elsewhere(store, question.topics or None)
-    note_leftovers(store.commit_log)
-    problems = [*answer.problems, *(text for scan in answer.scans for text in left_out(scan))]
-    unknown = [] if shown.count else [*unknown_topics(store, question.topics).values()]
-    finish(or_nothing_found(store, shown.count, unknown or problems))
+    problems: list[object] = [*found.problems]
+    for broker, answer in found.answers.items():
+        store = stores.stores[broker]
+        read_to = LONG_MAX if stores.is_several else shown.read_to  # a place in the only log
+        note_assumptions(store, describe_skipped([part for part in answer.skipped if part[0] < read_to]))
+        problems += answer.problems if not (shown.count and question.by == "id") else ()
+        problems += (text for scan in answer.scans for text in left_out(scan))
+    stores.note_each(partial(note_all, topics=question.topics or None))
+    unknown = [] if shown.count else stores.unknown_topics(question.topics)
+    finish(stores.or_nothing_found(shown.count, [*stores.problems, *(unknown or problems)]))
+
+
+class StoresAnswer(NamedTuple):
+    """The messages that one store or several find.
+
+    Attributes: messages: an iteration may add to ``problems``. answers: of each store by the name of its broker.
+    problems: why other stores have no answer.
+    """
+
+    messages: Iterable[MessageBatch | Sequence[Message]]
+    answers: dict[str, AnswerToShow]
+    problems: list[object]
+
+
+def ask_one(store: MessageStore, question: Question, view: MessageView) -> StoresAnswer:
+    """Ask the only store."""
+    answer = ASK.get(question.by, by_key)(store, question)
+    return StoresAnswer(messages_of(store, answer, question, view), {"": answer}, [])
+
+
+def ask_several(stores: AskedStores, question: Question, view: MessageView) -> StoresAnswer:
+    """Ask several stores, and merge their messages by store time."""
+    answers: dict[str, AnswerToShow] = {}
+    problems: list[object] = []
+    for broker, store in stores.stores.items():
+        try:
+            answers[broker] = ASK.get(question.by, by_key)(store, question)
+        except FAILURES as error:
+            problems.append(text_about(store.path, error))
+
+    def read(broker: str) -> Iterator[MessageBatch | Sequence[Message]]:
+        store = stores.stores[broker]
+        try:
+            for messages in messages_of(store, answers[broker], question, view):
+                yield with_broker(messages, broker)
+        except FAILURES as error:
+            problems.append(text_about(store.path, error))
+
+    merged = merge_by_time([read(broker) for broker in answers], newest_first=question.by != "time")
+    return StoresAnswer(merged, answers, problems)
+
+
+def messages_of(
+    store: MessageStore, answer: AnswerToShow, question: Question, view: MessageView
+) -> Iterable[MessageBatch | Sequence[Message]]:
+    """Return the messages to show of an answer."""
+    if view.has_containers:
+        return answer.batches
+    return without_containers(store.commit_log, answer.batches, newest_first=question.by != "time")
 
 
 class FirstMessages:
@@ -278,6 +329,9 @@ def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyErro
     if isinstance(messages, MessageBatch):
         return [error for _, error in sorted(messages.find_body_errors().items())]
     return [error for message in messages if (error := message.find_body_error()) is not None]
+
+
+ASK = {"id": by_id, "time": by_time}
 
 
 # ---- index files -----------------------------------------------------------------------------------------

@@ -33,6 +33,12 @@ def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -
             note(text_of_tier)
 
 
+def note_all(store: MessageStore, topics: Collection[str] | None) -> None:
+    """Write notes about the messages of a store that are elsewhere, or behind the end of its log."""
+    note_elsewhere(store, topics)
+    note_leftovers(store.commit_log)
+
+
 def note_built_queues(store: MessageStore, topics: Collection[str] | None = ()) -> None:
     """Write a note to standard error if queues, or their last units, are built from the log.
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support import states
 from support.cli import on_terminal, rows, run
-from support.several_stores import draw_stores
+from support.several_stores import START, draw_stores
 
 import rocketstore
 from rocketstore import Message
@@ -225,3 +225,104 @@ def test_a_shell_completes_the_names_of_all_stores(made, capsys):
     assert {"T", "U", "V"} <= complete("ls", pattern_of(made), "--topic")
     assert complete("lag", made["a"], made["b"], "--group") == {"billing", "a-only", "b-only"}
     assert capsys.readouterr().err == ""
+
+
+# ---- messages --------------------------------------------------------------------------------------------------
+
+
+def messages_of(made, command, *options):
+    """The messages that a command shows of each store, store after store, each with its broker."""
+    found = []
+    for broker, root in made.items():
+        single = run(command, root, *options)
+        found += ({"broker": broker} | json.loads(line) for line in single.stdout.splitlines())
+    return found
+
+
+CHOICES = [
+    (),
+    ("--topic", "T"),
+    ("--topic", "U", "--key", "k1"),
+    ("--tag", "x", "--since", START + 300_000),
+    ("--where", "tags = 'x'"),
+]
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=str)
+def test_cat_shows_the_messages_of_all_stores_by_store_time(made, options):
+    wanted = sorted(messages_of(made, "cat", *options), key=lambda row: row["storeTimestamp"])
+    assert rows(run("cat", pattern_of(made), *options)) == wanted
+    for limit in (1, 17, len(wanted), len(wanted) + 1):
+        assert rows(run("cat", pattern_of(made), *options, "--limit", limit)) == wanted[:limit]
+    few = rows(run("cat", pattern_of(made), *options, "--columns", "body,broker"))
+    assert few == [{name: row[name] for name in ("body", "bodyBase64", "broker")} for row in wanted]
+    assert run("cat", made["a"], "--columns", "broker").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--key", "k1"),
+        ("--key", "k1", "--key", "标签", "--topic", "T"),
+        ("--unique-key", "b-3"),
+        ("--tag", "x", "--topic", "U"),
+    ],
+    ids=str,
+)
+def test_query_shows_the_messages_of_all_stores_newest_first(made, options):
+    wanted = sorted(messages_of(made, "query", *options), key=lambda row: -row["storeTimestamp"])
+    assert rows(run("query", pattern_of(made), *options)) == wanted
+    result = run("query", pattern_of(made), *options, "--limit", 3)
+    assert rows(result) == wanted[:3]
+    assert ("there are more" in result.stderr) == (len(wanted) > 3)
+
+
+def test_query_by_time_shows_the_messages_of_all_stores_oldest_first(made):
+    options = "--since", START + 100_000, "--until", START + 500_000
+    wanted = sorted(messages_of(made, "query", *options), key=lambda row: row["storeTimestamp"])
+    assert rows(run("query", pattern_of(made), *options)) == wanted
+    assert rows(run("query", pattern_of(made), *options, "--limit", 5)) == wanted[:5]
+
+
+def test_a_message_is_found_by_its_id_in_the_stores_that_have_it(made):
+    [message] = rows(run("query", made["b"], "--unique-key", "b-3"))
+    found = run("query", pattern_of(made), "--id", message["msgId"])
+    assert {"broker": "b"} | message in rows(found)
+    missing = run("query", pattern_of(made), "--id", message["msgId"][:-6] + "FFFFFF")
+    assert (missing.exit_code, missing.stdout, missing.stderr.count("physical offset")) == (1, "", 3)
+    assert run("query", pattern_of(made), "--id", "none").exit_code == 2
+
+
+def test_messages_on_a_terminal_have_a_column_broker(made):
+    status, text = on_terminal("cat", pattern_of(made), "--limit", "2")
+    assert status == 0
+    assert text.split()[0] == "broker"
+    status, text = on_terminal("query", pattern_of(made), "--unique-key", "b-3")
+    assert "broker" in text
+
+
+@pytest.mark.parametrize("command", [["cat"], ["query", "--key", "k1"], ["query", "--since", "0"]], ids=str)
+def test_messages_of_other_stores_are_shown_beside_a_store_without_a_log(roots, command):
+    (roots["b"] / "commitlog").rename(roots["b"] / "elsewhere")
+    result = run(*command, f"{roots['a'].parent}/*")
+    assert result.exit_code == 1
+    assert {json.loads(line)["broker"] for line in result.stdout.splitlines()} == {"a", "c"}
+    assert f"Error: {roots['b'] / 'commitlog'}: No such file or directory" in result.stderr
+
+
+def test_cat_names_the_damage_of_one_store_and_shows_the_others(roots):
+    [log] = (roots["a"] / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.seek(200)
+        file.write(bytes(range(100)))
+    single = {name: run("cat", root) for name, root in roots.items()}
+    result = run("cat", f"{roots['a'].parent}/*")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == sum(len(each.stdout.splitlines()) for each in single.values())
+    assert single["a"].stderr in result.stderr
+
+
+def test_options_of_one_log_are_refused_for_several_stores(made):
+    for options in (["--follow"], ["--tail", 1], ["--begin-offset", 0], ["--unconsumed", "--group", "billing"]):
+        result = run("cat", pattern_of(made), *options)
+        assert (result.exit_code, "give one STORE" in result.stderr) == (2, True)

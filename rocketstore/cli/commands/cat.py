@@ -12,7 +12,7 @@ from rocketstore.cli.options import (
     filter_options,
     format_option,
     selection_options,
-    store_argument,
+    stores_argument,
     tier_options,
     unconsumed_options,
     view_options,
@@ -20,7 +20,7 @@ from rocketstore.cli.options import (
 
 
 @click.command(epilog=BODY_RULE)
-@store_argument
+@stores_argument()
 @tier_options
 @compacted_option
 @selection_options
@@ -34,10 +34,11 @@ from rocketstore.cli.options import (
 )
 @click.option("--tail", type=COUNT_OR_NONE, help="Only the last N messages that meet the conditions, and new ones.")
 @click.option("--limit", type=COUNT, help="Largest number of messages.")
-@view_options
+@view_options(has_broker=True)
 @format_option
 def cat(**options: Any) -> None:
-    """Show the messages of STORE that meet all conditions, in the order of the commit log.
+    """Show the messages of STORE that meet all conditions, in the order of the commit log; of several stores
+    in the order of their store times.
 
     --unconsumed shows the messages that a consumer group still gets, queue by queue. JSON then has their kind: queue;
     retry: a delayed retry; pop: popped and not acknowledged. It cannot be combined with the other conditions.

@@ -27,7 +27,7 @@ from rocketstore.cli.options import (
 @click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
 @click.option("--limit", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
-@view_options
+@view_options()
 @format_option
 def get(**options: Any) -> None:
     """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.

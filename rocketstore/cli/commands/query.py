@@ -13,7 +13,7 @@ from rocketstore.cli.options import (
     format_option,
     geometry_options,
     once_option,
-    store_or_index_argument,
+    stores_or_index_argument,
     tags_option,
     tier_options,
     time_options,
@@ -22,7 +22,7 @@ from rocketstore.cli.options import (
 
 
 @click.command(epilog=BODY_RULE)
-@store_or_index_argument
+@stores_or_index_argument
 @tier_options
 @compacted_option
 @click.option(
@@ -36,7 +36,7 @@ from rocketstore.cli.options import (
 @exact_times_option
 @click.option("--limit", "most", type=COUNT, help="Largest number of messages. Of index files, at most 64.")
 @geometry_options
-@view_options
+@view_options(has_broker=True)
 @format_option
 def query(**options: Any) -> None:
     """Find messages in PATH: a store, an index directory or an index file.

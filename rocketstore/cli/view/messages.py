@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+import click
+
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batches, write_utf8
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
 from rocketstore.cli.times import has_iso_times
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
-from rocketstore.kernels.message_columns import TEXTS_OF_BODY
+from rocketstore.kernels.message_columns import BROKER, TEXTS_OF_BODY
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
@@ -34,8 +36,15 @@ class MessageView(NamedTuple):
     Attributes: columns: the columns that the user chose, by their names in tables; None without a choice. is_full:
     whether tables show complete values. has_containers: whether an inner batch is one message. constant: columns that
     have the same value in all rows, since a condition allows only this value. Tables show them last. charset: of the
-    bodies, as ``find_charset`` returns it.
+    bodies, as ``find_charset`` returns it. has_broker: whether rows have the column ``broker``, since they are of
+    several stores.
     """
+
+    def with_broker(self, *, has_broker: bool) -> "MessageView":
+        """Return the view of the messages of one store, or of several. Raises: UsageError for an unknown column."""
+        if not has_broker and self.columns is not None and BROKER in self.columns:
+            raise click.UsageError(f"--columns: the messages of one STORE have no {BROKER}")
+        return self._replace(has_broker=has_broker)
 
     columns: tuple[str, ...] | None
     is_full: bool
@@ -43,6 +52,7 @@ class MessageView(NamedTuple):
     constant: tuple[str, ...] = ()
     message_filter: MessageFilter = NO_CONDITIONS
     charset: str = UTF8
+    has_broker: bool = False
 
     def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
@@ -54,8 +64,9 @@ class MessageView(NamedTuple):
         """The columns to read, by their names in a batch; None without a choice of columns."""
         if self.columns is None:
             return None
-        names = [*(MESSAGES[name] for name in self.columns), *NEEDED_COLUMNS, "topic", *self.message_filter.columns]
-        return list(dict.fromkeys(names))
+        own = [MESSAGES[name] for name in self.columns if name != BROKER]
+        times = ["store_timestamp"] if self.has_broker else []  # by which the messages of several stores are merged
+        return list(dict.fromkeys([*own, *NEEDED_COLUMNS, "topic", *self.message_filter.columns, *times]))
 
     def filtered(self, scan: Scan) -> Scan:
         """Return a scan of the records that may have messages to show."""
@@ -69,7 +80,7 @@ class MessageView(NamedTuple):
     def names(self) -> list[str]:
         """The names of the columns of JSON and CSV."""
         if self.columns is None:
-            return row_names()
+            return [BROKER, *row_names()] if self.has_broker else row_names()
         return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
 
     def rows(self, messages: Iterable[Message]) -> list[Row]:
@@ -79,7 +90,8 @@ class MessageView(NamedTuple):
 
     def for_people(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a table of messages."""
-        names = self.columns or [*(name for name in SHOWN if name not in self.constant), *self.constant]
+        shown = (BROKER, *SHOWN) if self.has_broker else SHOWN
+        names = self.columns or [*(name for name in shown if name not in self.constant), *self.constant]
         return [{name: self.cell(row, name) for name in names} for row in rows]
 
     def result_for_people(self, rows: Sequence[Row]) -> list[Row]:
