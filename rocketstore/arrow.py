@@ -20,8 +20,8 @@ def message_schema(columns: str | Iterable[str] | None = None, *, names: Names =
     """Return the schema of a table of messages.
 
     Parameters: columns: names as in ``Message``; None: all but those that are only given on request (``body_error``,
-    ``raw_body``, ``body_text``, ``body_json``, ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``). names: of
-    the columns in the schema: "rocketmq": such as queueId; "python": such as queue_id.
+    ``raw_body``, ``body_text``, ``body_json``, ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``,
+    ``damaged``). names: of the columns in the schema: "rocketmq": such as queueId; "python": such as queue_id.
     Raises: ValueError for a name that there is not.
     """
     return schema_of(named_fields(message_fields(columns).values(), names))

@@ -6,8 +6,8 @@ import os
 import shlex
 
 DAMAGE_ADVICE = (
-    "rocketstore patch STORE marks the lost messages in place, and keeps all others; rocketstore salvage STORE --out NEW "
-    "copies the sound records; rocketstore recover STORE --cut-at-damage cuts the "
+    "rocketstore patch STORE marks the lost messages in place, and keeps all others; rocketstore salvage STORE --out "
+    "NEW copies the sound records; rocketstore recover STORE --cut-at-damage cuts the "
     "log here and loses them; rocketstore recover STORE --policy broker does what a broker does at its next start: it "
     "cuts the log here if its recovery reads this file, and leaves the damage otherwise"
 )

@@ -2,7 +2,7 @@
 
 from rocketstore.kernels.message_columns import BATCH_NAMES, lazy_fields
 
-MESSAGES = {name: field for name, field in BATCH_NAMES.items() if field in {*lazy_fields(), "body_error"}}
+MESSAGES = {name: field for name, field in BATCH_NAMES.items() if field in {*lazy_fields(), "body_error", "damaged"}}
 
 SUMMARY = (
     "path",

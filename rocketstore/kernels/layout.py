@@ -12,6 +12,7 @@ import numpy as np
 
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
+DAMAGED_FLAG = 0x44414D47  # "DAMG", in the field flag of a record that stands in place of a lost one
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # bits of sysFlag
 STRUCT_CODES = {"i2": "h", "i4": "i", "u4": "I", "i8": "q"}
 

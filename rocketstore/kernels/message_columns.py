@@ -46,13 +46,22 @@ MESSAGE_FIELDS = {
     "tags_code": Field("tagsCode", "l"),
     "born_timestamp_ms": Field("bornTimestampMs", "l"),
     "store_timestamp_ms": Field("storeTimestampMs", "l"),
+    "damaged": Field("damaged", "b"),
 }
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
 # The column that messages of several stores have too: the name of the store. Its name is the same in batch and table.
 BROKER = "broker"
 BROKER_FIELD = Field(BROKER, "u")
 TEXTS_OF_BODY = ("body_text", "body_json")
-ON_REQUEST = {*TEXTS_OF_BODY, "body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
+ON_REQUEST = {
+    *TEXTS_OF_BODY,
+    "body_error",
+    "raw_body",
+    "tags_code",
+    "born_timestamp_ms",
+    "store_timestamp_ms",
+    "damaged",
+}
 
 
 def lazy_fields(columns: str | Iterable[str] | None = None) -> dict[str, Field]:

@@ -42,6 +42,7 @@ from rocketstore.kernels.record cimport (
 
 import numpy as np
 
+from rocketstore.kernels.layout import DAMAGED_FLAG
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
 
 
@@ -204,6 +205,13 @@ cdef class Int32Column(Column):
     cdef object take(self):
         values, self.values = self.values, next_of(self.values)
         return array_of(values, np.int32)
+
+
+cdef class DamagedColumn(Int32Column):
+    """Whether a record stands in place of a lost one, by its field flag."""
+
+    cdef object take(self):
+        return Int32Column.take(self) == DAMAGED_FLAG
 
 
 cdef class Int64Column(Column):
@@ -589,6 +597,7 @@ cdef Column new_column(str name):
         "topic": TopicColumn, "raw_body": RawBodyColumn, "keys": KeysColumn, "properties": PropertiesColumn,
         "msg_id": MsgIdColumn, "tags": lambda: PropertyColumn(True), "uniq_key": lambda: PropertyColumn(False),
         "born_host": lambda: HostColumn(True), "store_host": lambda: HostColumn(False),
+        "damaged": lambda: DamagedColumn(FLAG),
     }
     if name not in makers:
         raise ValueError(f"column {name!r}: must be one of {', '.join([*INT32_FIELDS, *INT64_FIELDS, *makers])}")

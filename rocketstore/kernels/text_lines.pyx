@@ -51,6 +51,7 @@ cdef enum Kind:
     NOTHING
     INT32
     INT64
+    BOOLEAN
     STRING
     BINARY
     LIST
@@ -144,7 +145,7 @@ cdef class TextLines:
     cdef Problem problem
 
     def __init__(self, list names, list columns, Py_ssize_t rows, *, bint is_csv=False, bint is_safe=False):
-        """Parameters: columns: int32[n] or int64[n], either perhaps masked, columns of values, or None for no value in
+        """Parameters: columns: int32[n], int64[n] or bool[n], perhaps masked, columns of values, or None for no value in
         any row. rows: n. is_safe: whether CSV has an apostrophe before text that a spreadsheet would evaluate as a formula.
         """
         cdef Py_ssize_t i
@@ -229,7 +230,7 @@ cdef class TextLines:
             self.set_valid(&into.values, column)
         else:
             self.set_valid(&into.values, column)
-            into.kind = INT64
+            into.kind = BOOLEAN if column.dtype == np.bool_ else INT64
             int64s = np.ascontiguousarray(column, np.int64)
             self.owners.append(int64s)
             into.int64s = &int64s[0] if int64s.shape[0] else NULL
@@ -290,6 +291,9 @@ cdef class TextLines:
             return True
         if column.kind == INT32:
             self.size += <Py_ssize_t>rs_decimal(self.text + self.size, column.int32s[row])
+            return True
+        if column.kind == BOOLEAN:
+            self.add(b"true" if column.int64s[row] else b"false", 4 if column.int64s[row] else 5)
             return True
         if column.kind == INT64:
             self.size += <Py_ssize_t>rs_decimal(self.text + self.size, column.int64s[row])

@@ -225,6 +225,8 @@ class ArrowColumn(NamedTuple):
             return StringColumn(*parts_of(self.strings())) if field.format == "u" else self.bodies()
         if field.format.startswith("ts"):
             return self.millis()
+        if field.format == "b":
+            return self.booleans()
         return self.integers(np.dtype(np.int32 if field.format == "i" else np.int64))
 
     def refuse_nulls(self, what: str) -> None:
@@ -243,6 +245,12 @@ class ArrowColumn(NamedTuple):
                 row = next(i for i, value in enumerate(values.tolist()) if not least <= value <= most)
                 self.refuse(row, f"{values[row]} does not fit {dtype}")
         return np.ascontiguousarray(values, dtype)
+
+    def booleans(self) -> np.ndarray:
+        if not self.pa.types.is_boolean(self.array.type):
+            self.refuse_type("a boolean")
+        values: np.ndarray = self.array.to_numpy(zero_copy_only=False)
+        return values
 
     def millis(self) -> np.ndarray:
         """Epoch milliseconds, of times or as they are. A time without a zone is in UTC."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
-DAMAGED_FLAG = 0x44414D47  # "DAMG": a producer would have to choose this number of all
+from rocketstore.kernels.layout import DAMAGED_FLAG as DAMAGED_FLAG
+
 DAMAGED, DAMAGED_SHORT = "DAMAGED", "D"  # properties with the value "1"; the second one if the first has no room
 FILLER_TOPIC, FILLER_TOPIC_SHORT = "ROCKETSTORE_DAMAGED", "D"  # of records in place of bytes of which nothing is known

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import parse_java_number
-from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
+from rocketstore.kernels.layout import DAMAGED_FLAG, INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
 from rocketstore.kernels.record import decode_properties
@@ -49,8 +49,8 @@ class Message(MessageSlots):
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
     prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_text, the body as text, None if
     it is not UTF-8; body_json, that text, None if it is no JSON; body_error, why the body cannot be decoded, or None;
-    properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id. broker, the name of the store,
-    if it was read from several stores.
+    properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id; damaged, whether ``patch`` put
+    the record in place of a lost one. broker, the name of the store, if it was read from several stores.
     Source: MessageExt, MessageDecoder.decode.
 
     Examples:
@@ -85,6 +85,7 @@ class Message(MessageSlots):
     body_json: str | None
     body_error: str | None
     tags_code: int
+    damaged: bool
     born_timestamp_ms: int
     store_timestamp_ms: int
     delay_time_level: int
@@ -177,6 +178,8 @@ class Message(MessageSlots):
         if name in ("keys", "tags", "uniq_key") and has_fields(self, "properties"):
             value = self.properties.get(name.upper())
             return [word for word in (value or "").split(" ") if word] if name == "keys" else value
+        if name == "damaged" and has_fields(self, "flag"):
+            return bool(self.flag == DAMAGED_FLAG)
         if name == "delay_time_level":
             return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
         if name in SLOTS and has_fields(self, name):

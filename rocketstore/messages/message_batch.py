@@ -94,6 +94,7 @@ class MessageBatch(Previewed):
     tags_code: NDArray[np.int64]
     born_timestamp_ms: NDArray[np.int64]
     store_timestamp_ms: NDArray[np.int64]
+    damaged: NDArray[np.bool_]
 
     def __init__(
         self,

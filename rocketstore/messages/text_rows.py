@@ -25,7 +25,9 @@ BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # columns of text, 
 BODY_ERROR = MESSAGE_FIELDS["body_error"].name
 # Keys are the formats of the Arrow C data interface, and "base64".
 RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
-EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
+EXPECTED = {"b": "true or false", "+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(
+    ("u", "z", "base64"), "a string"
+)
 EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 
 
@@ -33,12 +35,17 @@ EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 
 
 def message_rows(
-    messages: Iterable[Message], *, raw_body: bool = False, charset: str = UTF8, texts: Iterable[str] = ()
+    messages: Iterable[Message],
+    *,
+    raw_body: bool = False,
+    charset: str = UTF8,
+    texts: Iterable[str] = (),
+    has_damaged: bool = False,
 ) -> list[Row]:
     """Return messages as rows. A body that was not read is null.
 
     Parameters: raw_body: add the bodies as they are stored. charset: of the bodies, as ``find_charset`` returns it.
-    texts: add these ones of the columns body_text and body_json.
+    texts: add these ones of the columns body_text and body_json. has_damaged: add the column damaged.
     """
     rows: list[Row] = []
     for message in messages:
@@ -54,6 +61,8 @@ def message_rows(
             else:
                 row[name] = text if name == "body_text" else json_or_none(text)
         row[BODY_ERROR] = body_error
+        if has_damaged:
+            row["damaged"] = message.damaged
         if raw_body:
             row["rawBodyBase64"] = base64.b64encode(message.raw_body).decode()
         rows.append(row)
@@ -95,11 +104,14 @@ def _csv_value(name: str, text: str) -> Any:
     try:
         if form == "tsm:UTC":
             return _parse_timestamp(text.strip(" \t"))
+        if form == "b":
+            return {"true": True, "false": False}[text.strip(" \t")]
         if form in RANGES:
             return parse_integer(text.strip(" \t"))
         return json.loads(text) if form in EXAMPLES else text
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, KeyError):
         expected = f"{EXPECTED[form]} as JSON, like {EXAMPLES[form]}" if form in EXAMPLES else "an integer"
+        expected = EXPECTED[form] if form == "b" else expected
         raise ValueError(f"column {name}: must be {expected}, not {text!r:.60}") from None
 
 
@@ -153,6 +165,8 @@ def _field_value(form: str, value: Any) -> Any:
     if form in RANGES and type(value) is int:
         if not -RANGES[form] <= value < RANGES[form]:
             raise ValueError(f"{value} does not fit {RANGES[form].bit_length()} bits")
+        return value
+    if form == "b" and isinstance(value, bool):
         return value
     if form in ("u", "z", "base64") and isinstance(value, str):
         if form == "base64":

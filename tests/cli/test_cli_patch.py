@@ -54,3 +54,12 @@ def test_damage_that_stays_is_named(damaged):
     assert "no record fits" in found["problem"]
     assert "stay damaged" in result.stderr
     assert "salvage" in result.stderr
+
+
+def test_patched_messages_have_the_column_damaged(damaged):
+    root, row = damaged
+    run("patch", root)
+    found = rows(run("cat", root, "--columns", "phyOffset,damaged"))
+    assert [one["phyOffset"] for one in found if one["damaged"] is True] == [row.phy_offset]
+    table = run("export", root, "-", "--format", "csv", "--columns", "phyOffset,damaged").stdout.splitlines()
+    assert f"{row.phy_offset},true" in table

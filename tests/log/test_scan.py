@@ -291,7 +291,7 @@ def test_columns_come_in_the_order_asked_and_those_of_tables_without(tmp_path):
     assert list(batch.columns) == ["tags", "phy_offset", "body", "topic"]
     (batch,) = log.scan()
     on_request = {"body_text", "body_json", "body_error", "raw_body", "tags_code"}
-    on_request |= {"born_timestamp_ms", "store_timestamp_ms"}
+    on_request |= {"born_timestamp_ms", "store_timestamp_ms", "damaged"}
     assert list(batch.columns) == [name for name in MESSAGE_FIELDS if name not in on_request]
 
 

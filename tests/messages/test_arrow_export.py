@@ -975,8 +975,8 @@ def test_a_table_has_the_requested_columns_in_their_order():
         *("storeTimestamp", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "msgId", "tags"),
         *("keys", "uniqKey", "properties", "body"),
     ]
-    assert list(MESSAGE_FIELDS)[len(fields) : -3] == ["body_text", "body_json", "body_error", "raw_body"]
-    assert list(MESSAGE_FIELDS)[-3:] == ["tags_code", "born_timestamp_ms", "store_timestamp_ms"]
+    assert list(MESSAGE_FIELDS)[len(fields) : -4] == ["body_text", "body_json", "body_error", "raw_body"]
+    assert list(MESSAGE_FIELDS)[-4:] == ["tags_code", "born_timestamp_ms", "store_timestamp_ms", "damaged"]
 
 
 @pytest.mark.parametrize("columns", [["topic", "queueid"], ["nothing"]])

@@ -287,3 +287,29 @@ def test_a_patch_that_was_killed_can_be_repeated(damaged, tmp_path, monkeypatch,
     ]
     assert logs[0] == logs[1]
     assert killed or number > 10
+
+
+def test_patched_messages_have_the_column_damaged(store):
+    root, rows = store
+    overwrite(root, rows[10].phy_offset, bytes(50))
+    rocketstore.patch(root)
+    with rocketstore.open(root) as opened:
+        batches = list(opened.scan(columns=["phy_offset", "damaged"]))
+        found = [at for batch in batches for at in batch.phy_offset[batch.damaged].tolist()]
+        assert [message.damaged for message in batches[0][9:12]] == [False, True, False]
+        assert opened.commit_log.get_message(rows[10].phy_offset).damaged
+    assert found == [rows[10].phy_offset]
+
+
+def test_the_column_damaged_is_in_tables(store):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    root, rows = store
+    overwrite(root, rows[10].phy_offset, bytes(50))
+    rocketstore.patch(root)
+    with rocketstore.open(root) as opened:
+        table = pyarrow.table(opened.scan(columns=["damaged"]))
+        dataset = opened.dataset(columns=["phyOffset", "damaged"])
+        chosen = dataset.to_table(filter=pyarrow.compute.field("damaged"))
+    assert table.schema.field("damaged").type == pyarrow.bool_()
+    assert sum(table["damaged"].to_pylist()) == 1
+    assert chosen["phyOffset"].to_pylist() == [rows[10].phy_offset]

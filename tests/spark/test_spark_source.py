@@ -57,6 +57,7 @@ ON_REQUEST = [
     "tagsCode",
     "bornTimestampMs",
     "storeTimestampMs",
+    "damaged",
     "properties",
 ]
 

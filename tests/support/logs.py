@@ -30,6 +30,7 @@ NUMBERS = {
     "tags_code": np.int64,
     "born_timestamp_ms": np.int64,
     "store_timestamp_ms": np.int64,
+    "damaged": np.bool_,
 }
 ALL_COLUMNS = tuple(MESSAGE_FIELDS)
 
@@ -91,6 +92,7 @@ def fields_of(row, raw_body):
         "body_error": None,
         "born_timestamp_ms": row["bornTimestamp"],
         "store_timestamp_ms": row["storeTimestamp"],
+        "damaged": False,
     }
 
 

@@ -84,8 +84,9 @@ class MessageView(NamedTuple):
         return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
 
     def rows(self, messages: Iterable[Message]) -> list[Row]:
-        texts = [name for name in TEXTS_OF_BODY if self.columns is not None and name in self.columns]
-        rows = message_rows(messages, charset=self.charset, texts=texts)
+        named = self.columns or ()
+        texts = [name for name in TEXTS_OF_BODY if name in named]
+        rows = message_rows(messages, charset=self.charset, texts=texts, has_damaged="damaged" in named)
         return rows if self.columns is None else [{name: row[name] for name in self.names} for row in rows]
 
     def for_people(self, rows: Sequence[Row]) -> list[Row]:

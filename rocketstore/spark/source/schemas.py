@@ -23,6 +23,7 @@ class Type(NamedTuple):
 INT = Type(T.IntegerType(), pa.int32())
 LONG = Type(T.LongType(), pa.int64())
 STRING = Type(T.StringType(), pa.string())
+BOOLEAN = Type(T.BooleanType(), pa.bool_())
 BINARY = Type(T.BinaryType(), pa.binary())
 TIMESTAMP = Type(T.TimestampType(), pa.timestamp("us", "UTC"))
 STRINGS = Type(T.ArrayType(T.StringType()), pa.list_(pa.field("element", pa.string())))
@@ -31,7 +32,7 @@ HEADERS = Type(
     T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
     pa.list_(pa.field("element", pa.struct({"key": pa.string(), "value": pa.binary()}))),
 )
-TYPES = {"u": STRING, "i": INT, "l": LONG, "tsm:UTC": TIMESTAMP, "z": BINARY, "+l": STRINGS, "+m": MAP}
+TYPES = {"u": STRING, "i": INT, "l": LONG, "tsm:UTC": TIMESTAMP, "z": BINARY, "b": BOOLEAN, "+l": STRINGS, "+m": MAP}
 
 
 class TableColumn(NamedTuple):
