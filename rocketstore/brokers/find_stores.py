@@ -18,11 +18,23 @@ from rocketstore.survey.survey import Survey, survey_store
 FAILURES = (OSError, StoreError, SettingError)  # of a store that is damaged, unreadable, or whose sizes are unknown
 
 
+class FoundRoots(NamedTuple):
+    """The roots of stores that were found.
+
+    Attributes: surveys: by the name of the broker, in the order in which the roots were named. skipped: a text for each
+    path that a pattern matches and that is no store. problems: why other stores cannot be opened. errors: the same.
+    """
+
+    surveys: dict[str, Survey]
+    skipped: list[str]
+    problems: list[str]
+    errors: list[Exception]
+
+
 class FoundStores(NamedTuple):
     """The stores that were found.
 
-    Attributes: stores: open, by the name of the broker, in the order in which they were named. skipped: a text for each
-    path that a pattern matches and that is no store. problems: why other stores cannot be opened.
+    Attributes: stores: open, by the name of the broker. skipped, problems: as of FoundRoots.
     """
 
     stores: dict[str, MessageStore]
@@ -45,38 +57,53 @@ def find_stores(
 ) -> FoundStores:
     """Find and open stores. A store that cannot be opened is among the problems.
 
+    Parameters: paths, begin: as for ``find_roots``. reader_of: opens a store.
+    Raises: as ``find_roots``; the error of the first store if no store can be opened.
+    """
+    found = find_roots(paths, begin)
+    stores: dict[str, MessageStore] = {}
+    problems, errors = [*found.problems], [*found.errors]
+    for broker, survey in found.surveys.items():
+        try:
+            stores[broker] = reader_of(survey)
+        except FAILURES as error:
+            errors.append(error)
+            problems.append(text_about(survey.root, error))
+    if not stores:
+        raise errors[0]
+    return FoundStores(stores, found.skipped, problems)
+
+
+def find_roots(paths: Sequence[Any], begin: Callable[[StorePath], Survey]) -> FoundRoots:
+    """Find stores. Those that cannot be read are among the problems.
+
     Parameters: paths: roots and patterns; a root that is named twice counts once. begin: looks at a root, and raises an
-    error if it is no store. reader_of: opens a store.
+    error if it is no store.
     Raises: FileNotFoundError if a pattern matches nothing; StoreError if it matches no store; the error of the first
-    store if no store can be opened.
+    store if no store can be read.
     """
     roots: dict[str, StorePath] = {}
     skipped: list[str] = []
     for path in paths:
-        found = find_roots(to_path(path))
-        roots |= {str(root): root for root in found.roots}
-        skipped += found.skipped
+        matched = match_roots(to_path(path))
+        roots |= {str(root): root for root in matched.roots}
+        skipped += matched.skipped
     surveys: list[Survey] = []
-    stores: list[MessageStore] = []
     problems: list[str] = []
     errors: list[Exception] = []
     for root in roots.values():
         try:
-            survey = begin(root)
-            store = reader_of(survey)
+            surveys.append(begin(root))
         except FAILURES as error:
             errors.append(error)
             problems.append(text_about(root, error))
-        else:
-            surveys.append(survey)
-            stores.append(store)
-    if not stores and errors:
+    if not surveys:
         raise errors[0]
-    return FoundStores(dict(zip(name_brokers(surveys), stores, strict=True)), skipped, problems)
+    return FoundRoots(dict(zip(name_brokers(surveys), surveys, strict=True)), skipped, problems, errors)
 
 
-def find_roots(path: StorePath) -> _Roots:
-    """Return the stores that a pattern matches, or the path itself if it is none. Raises: as ``find_stores``."""
+def match_roots(path: StorePath) -> _Roots:
+    """Return the stores that a pattern matches, or the path itself if it is none. Raises: as ``find_roots``."""
     matches = find_matches(path)
     if matches is None:
         return _Roots([path], [])

@@ -185,9 +185,13 @@ def test_an_option_that_is_none_was_not_given():
     assert parse(**dict.fromkeys(sorted(FIELDS.keys() - {"path"}))) == parse()
 
 
-def test_several_paths_are_refused():
-    with pytest.raises(ValueError, match="read each store by itself"):
-        ReadOptions.parse({"paths": '["/a","/b"]'})
+def test_several_paths_are_a_json_array_a_pattern_or_have_commas(tmp_path):
+    assert ReadOptions.parse({"paths": '["/a","/b"]'}).paths == ("/a", "/b")
+    assert ReadOptions.parse({"path": "/a, /b"}).paths == ("/a", "/b")
+    assert ReadOptions.parse({"path": "/a/*/store"}).paths == ("/a/*/store",)
+    assert ReadOptions.parse({"path": str(tmp_path)}).paths is None
+    with pytest.raises(ValueError, match="options path, paths: give only one of them"):
+        ReadOptions.parse({"path": "/a", "paths": '["/b"]'})
 
 
 def test_without_a_path_there_is_no_store():

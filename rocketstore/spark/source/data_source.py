@@ -13,6 +13,7 @@ from rocketstore.logger import logger
 from rocketstore.spark.source.messages import MessagesReader, PushdownReader
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.spark.source.several import SeveralPushdownReader, SeveralReader
 from rocketstore.spark.source.sink import MessageWriter, writer_of
 from rocketstore.spark.source.stream import RocketStoreStreamReader
 from rocketstore.spark.source.tables import TABLE_READERS
@@ -35,6 +36,9 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         show_warnings()
         options = ReadOptions.parse(self.options, streaming=False)
         table = table_schema(options, schema)
+        if options.paths is not None:
+            is_narrowed = options.pushdown and options.table == "messages"
+            return SeveralPushdownReader(options, table) if is_narrowed else SeveralReader(options, table)
         if options.table != "messages":
             return TABLE_READERS[options.table](options, table)
         return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
@@ -65,7 +69,8 @@ def register(spark: SparkSession) -> None:
 
     | option | form | default | example |
     | --- | --- | --- | --- |
-    | path | absolute, or a URI | required | /data/store |
+    | path | absolute, or a URI; for several stores a pattern, or paths separated by commas | required | /data/store |
+    | paths | JSON: the paths of several stores, in place of path | null | ["/data/a", "/data/b"] |
     | table | messages, consumequeue, index or offsets | messages | offsets |
     | subscribe | topics separated by commas | all | Orders,Payments |
     | subscribePattern | regular expression that matches complete topics | all | Order.* |
@@ -130,6 +135,12 @@ def register(spark: SparkSession) -> None:
 
     Log and queues end where the files prove that a broker cut them. With leftovers=true, the query also reads the old
     records and units behind these ends, which the broker did not erase.
+
+    With several stores, a pattern or several paths, each table begins with the column broker. It has the brokerName, as
+    far as the files of a store have it, else the name of the directory. In the style of Kafka it must be named in
+    columns or the schema. A path that a pattern matches and that is no store is left out, with a warning. A store that
+    cannot be read fails the query, unless failOnDataLoss=false. A stream reads one store. The options brokerName, tier,
+    and offsets of the log or of queues are of one store.
 
     These are the options of writing.
 

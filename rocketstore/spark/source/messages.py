@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from rocketstore.dataset.dataset_reader import find_phy_offsets
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
@@ -428,7 +428,7 @@ def cut(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
 
 
 def constant(options: ReadOptions, name: str, column: TableColumn, n: int) -> pa.Array:
-    values = {"brokerName": options.broker_name, "timestampType": LOG_APPEND_TIME}
+    values = {BROKER: options.broker_name, "brokerName": options.broker_name, "timestampType": LOG_APPEND_TIME}
     return pa.repeat(pa.scalar(values.get(name), column.type.arrow), n)
 
 
@@ -456,10 +456,12 @@ def corrupt_rows(
     """
     skipped = scan.skipped[reported:]
     if skipped and options.mode == "PERMISSIVE":
-        arrays = [
-            pa.array([reason(part) if name == CORRUPT_RECORD else None for part in skipped], column.type.arrow)
-            for name, column in table.columns.items()
-        ]
+        known: dict[str, list[str | None]] = {
+            CORRUPT_RECORD: [reason(part) for part in skipped],
+            BROKER: [options.broker_name] * len(skipped),
+        }
+        unknown = [None] * len(skipped)
+        arrays = [pa.array(known.get(name, unknown), column.type.arrow) for name, column in table.columns.items()]
         yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
     return len(scan.skipped)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from rocketstore.disk.storage import URI
+from rocketstore.disk.storage import URI, find_matches, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import split_tags
@@ -61,6 +61,25 @@ def absolute_path(text: str) -> str:
     if not (text.startswith(("/", "file:/")) or URI.match(text)):
         raise ValueError("must be absolute, or a URI: a relative path may be another directory on each machine")
     return text
+
+
+def several_paths(text: str) -> tuple[str, ...]:
+    """Parse a JSON array of paths, as ``load([a, b])`` passes them."""
+    found = json.loads(text)
+    if not isinstance(found, list) or not found or not all(isinstance(path, str) for path in found):
+        raise ValueError('must be JSON like ["/data/a", "/data/b"]')
+    return tuple(map(absolute_path, found))
+
+
+def split_path(text: str) -> tuple[str, ...] | None:
+    """Return the paths of several stores: of a pattern, or of a text with commas. None for the path of one store.
+
+    The path of an existing directory is one store, whatever its name is.
+    """
+    parts = tuple(part.strip() for part in text.split(","))
+    if len(parts) > 1 and not to_path(text).exists():
+        return tuple(map(absolute_path, parts))
+    return None if find_matches(to_path(text)) is None else (text,)
 
 
 def choice(*values: str) -> Callable[[str], str]:
@@ -243,6 +262,7 @@ class ReadOptions:
     plan: str = option(choice("auto", "scan"), "auto")
     max_hash_slot_num: int | None = option(positive)
     max_index_num: int | None = option(positive)
+    paths: tuple[str, ...] | None = option(several_paths)
 
     @classmethod
     def parse(cls, options: Mapping[str, str | None], *, streaming: bool | None = None) -> Self:
@@ -255,8 +275,6 @@ class ReadOptions:
             raise ValueError(
                 "CREATE TABLE: Spark does not pass the options of a table to queries: use CREATE TEMPORARY VIEW"
             )
-        if "paths" in options:  # load([a, b])
-            raise ValueError("load: give one path: read each store by itself, and combine the results by union")
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
@@ -268,6 +286,7 @@ class ReadOptions:
                 given[known] = FIELDS[known].metadata["parse"](text)
             except ValueError as error:
                 raise ValueError(f"option {known}={text!r}: {error}") from None
+        given = with_paths(given)
         if "path" not in given:
             raise ValueError("option path: give the directory of a store, as in load('/data/store')")
         for edge in ("starting", "ending"):
@@ -318,7 +337,7 @@ class ReadOptions:
 # config.camel_case is not used here: it would write verifyCRC, as RocketMQ does.
 FIELDS = {re.sub("_(.)", lambda match: match[1].upper(), entry.name): entry for entry in fields(ReadOptions)}
 NAMES = {name.lower(): name for name in FIELDS}
-OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
+OF_ALL_TABLES = {"path", "paths", "table", "columns", "batchSize"}
 OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
 OF_INDEX = {"maxHashSlotNum", "maxIndexNum"}
 OF_TIER = {"tiered", "tier"}
@@ -331,6 +350,7 @@ OF_TABLES = {
     "offsets": OF_ALL_TABLES | OF_QUEUES | OF_OTHER_LOGS | {"leftovers"},
 }
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
+OF_ONE_STORE = {"brokerName", "tier", "startingPhyOffset", "endingPhyOffset"}
 OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset", "plan"}
 EXCLUSIVE = (
     ("assign", "subscribe", "subscribePattern"),
@@ -350,6 +370,7 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
         raise ValueError(f"option {others[0]}: table {table} has only the options {', '.join(sorted(allowed))}")
     check_broker(given)
     check_other_logs(given, streaming)
+    check_paths(given, streaming)
     if len(half := OF_INDEX & given.keys()) == 1:
         raise ValueError(f"option {half.pop()}: give both maxHashSlotNum and maxIndexNum, or none")
     if streaming is None:
@@ -362,6 +383,27 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     for name, never, what in (("startingOffsets", LATEST, "latest"), ("endingOffsets", EARLIEST, "earliest")):
         if not streaming and name in given and never in given[name].all_offsets():
             raise ValueError(f"option {name}: with {what} ({never}) a batch query would read nothing")
+
+
+def with_paths(given: dict[str, Any]) -> dict[str, Any]:
+    """Return options with ``paths`` if ``path`` names several stores, and with ``path`` if ``paths`` is given."""
+    if "paths" in given:
+        if "path" in given:
+            raise ValueError("options path, paths: give only one of them")
+        return {"path": ",".join(given["paths"])} | given
+    several = split_path(given["path"]) if "path" in given else None
+    return given if several is None else given | {"paths": several}
+
+
+def check_paths(given: dict[str, Any], streaming: bool | None) -> None:
+    """Raise ValueError if several stores are given with options of one store, or for a stream."""
+    if "paths" not in given:
+        return
+    if streaming:
+        raise ValueError("option path: a stream reads one store: begin a stream for each, and combine them by union")
+    named = [name for name in ("startingOffsets", "endingOffsets") if name in given and given[name].queues]
+    if wrong := sorted([*(OF_ONE_STORE & given.keys()), *named]):
+        raise ValueError(f"option {wrong[0]}: is of one store: give one path")
 
 
 def check_other_logs(given: dict[str, Any], streaming: bool | None) -> None:

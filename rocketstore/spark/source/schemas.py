@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyspark.sql.types as T
 
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
+from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, ON_REQUEST
 from rocketstore.spark.source.options import ReadOptions
 
 CORRUPT_RECORD = "_corrupt_record"
@@ -107,7 +107,10 @@ class TableSchema(NamedTuple):
 
 
 def columns_of(options: ReadOptions) -> dict[str, TableColumn]:
-    return TABLES["kafka" if options.schema_style == "kafka" else options.table]
+    """Return the columns of a table. Of several stores it also has ``broker``; in the style of Kafka on request."""
+    is_kafka = options.schema_style == "kafka"
+    columns = TABLES["kafka" if is_kafka else options.table]
+    return columns if options.paths is None else {BROKER: TableColumn(STRING, on_request=is_kafka), **columns}
 
 
 def default_schema(options: ReadOptions) -> Any:

@@ -17,6 +17,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
+from rocketstore.kernels.message_columns import BROKER
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -140,7 +141,8 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def batch(self, columns: dict[str, Any], n: int) -> pa.RecordBatch:
         arrays = []
         for name, column in self.table.columns.items():
-            values, kind = columns[name], column.type.arrow
+            values = self.options.broker_name if name == BROKER else columns[name]
+            kind = column.type.arrow
             is_one = isinstance(values, str | int)
             arrays.append(pa.repeat(pa.scalar(values, kind), n) if is_one else pa.array(values, kind))
         return pa.RecordBatch.from_arrays(arrays, schema=self.table.arrow)
