@@ -11,7 +11,7 @@ from rocketstore.brokers.broker_scan import raise_first
 from rocketstore.brokers.find_stores import FAILURES
 from rocketstore.dataset.bounds import Bounds
 from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, DatasetReader
-from rocketstore.errors import text_of
+from rocketstore.errors import CorruptFileError, text_of
 from rocketstore.kernels.message_columns import BROKER, Field, batch_name, lazy_fields, message_fields_of_brokers
 from rocketstore.log.scan import first_messages
 from rocketstore.messages.message_batch import MessageBatch
@@ -23,14 +23,13 @@ ANY_COLUMN = "phyOffset"  # is read if a query needs no column of a message
 class BrokerReader:
     """Reads the messages of several stores within bounds, store after store.
 
+    A store that cannot be read is left out, with a warning. Damage in a log is an error.
+
     Attributes: readers: of each store by the name of its broker. limit: the largest number of messages; None for all.
-    skips: whether a store that cannot be read is left out, with a warning; else its error is raised after the messages
-    of the others.
     """
 
     readers: Mapping[str, DatasetReader]
     limit: int | None
-    skips: bool
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
         """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
@@ -60,9 +59,8 @@ class BrokerReader:
             try:
                 for batch in reader.read(of_messages, own, threads=threads, batch_size=batch_size):
                     yield batch.with_broker(broker).select(shown)
-            except FAILURES as error:
+            except CorruptFileError as error:
                 errors.append(error)
-                if self.skips:
-                    warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
-        if not self.skips:
-            raise_first(errors)
+            except FAILURES as error:
+                warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
+        raise_first(errors)

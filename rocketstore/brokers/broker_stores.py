@@ -29,6 +29,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.preview import Preview, Previewed
 from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult, limit_reason
+from rocketstore.query.read_few import FEW
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
@@ -220,19 +221,25 @@ class BrokerStores(Previewed, Closable):
     ) -> QueryMessageResult:
         def read(store: MessageStore) -> QueryMessageResult:
             found = question(store)
-            _ = found.messages  # reads them: an error belongs to this store
+            len(found)  # reads the messages: an error belongs to this store
             return found
 
         found = self.ask(read)
         parts = found.parts.values()
-        messages = join_newest_first({broker: part.messages for broker, part in found.parts.items()})
-        has_more = any(part.has_more for part in parts) or (limit is not None and len(messages) > limit)
+        count = sum(map(len, parts))
+        has_more = any(part.has_more for part in parts) or (limit is not None and count > limit)
         reasons = [*found.problems, *(text for part in parts for text in part.reasons)]
         reasons += [limit_reason(limit)] if has_more else []
         is_complete = not reasons and all(part.complete for part in parts)
-        if not len(messages):
+        if not count:
             self._warn_unknown(topic)
-        return QueryMessageResult(messages[:limit], is_complete, [*dict.fromkeys(reasons)], has_more=has_more)
+
+        def join() -> MessageBatch:
+            return join_newest_first({broker: part.messages for broker, part in found.parts.items()})[:limit]
+
+        rows = rows_newest_first(found.parts)[:limit] if count <= FEW else None
+        messages = join if rows is not None else join()
+        return QueryMessageResult(messages, is_complete, [*dict.fromkeys(reasons)], rows, has_more=has_more)
 
     def query_messages(
         self, topic: Any, key: Any, limit: int | None = None, *times: Any, **options: Any
@@ -286,7 +293,8 @@ class BrokerStores(Previewed, Closable):
         A filter on ``broker`` reads only the wanted stores; the other filters are those of ``MessageStore.dataset``.
 
         Parameters, raises: as ``MessageStore.dataset``. limit: the largest number of messages of all stores together.
-        on_corrupt: "skip" also leaves out a store that cannot be read, with a UserWarning.
+        A store that cannot be read is left out, with a UserWarning. Damage in a log is an error, which comes after the
+        messages of the other stores, unless on_corrupt is "skip".
         """
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.brokers.broker_reader import BrokerReader
@@ -295,7 +303,7 @@ class BrokerStores(Previewed, Closable):
         asked = Conditions.of(topic, tag, key, since, until, limit, tz)
         self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
         readers = {broker: DatasetReader(store, asked, on_corrupt, charset) for broker, store in self.stores.items()}
-        return StoreDataset(BrokerReader(readers, limit, on_corrupt == "skip"), columns, names=names)
+        return StoreDataset(BrokerReader(readers, limit), columns, names=names)
 
     def sql(
         self,
@@ -308,7 +316,8 @@ class BrokerStores(Previewed, Closable):
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds. All tables have a column ``broker``.
 
-        Parameters, returns, raises: as ``MessageStore.sql``.
+        Parameters, returns, raises: as ``MessageStore.sql``. A store that cannot be read is left out, with a
+        UserWarning.
 
         Examples:
         >>> with rocketstore.open_many(["demo"]) as brokers:
@@ -414,6 +423,16 @@ def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str 
     """
     begin = first.get(uniq_key)
     return begin is None, begin or 0, uniq_key or "", timestamp is None, timestamp or 0
+
+
+def rows_newest_first(parts: Mapping[str, QueryMessageResult]) -> list[Message]:
+    """Return the messages of ``join_newest_first`` one by one, which takes less time for a few messages."""
+    rows: list[Message] = []
+    for broker, part in parts.items():
+        for message in part:
+            message.broker = broker
+            rows.append(message)
+    return sorted(rows, key=lambda message: -message.store_timestamp)
 
 
 def join_newest_first(batches: Mapping[str, MessageBatch]) -> MessageBatch:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.brokers.broker_scan import raise_first
 from rocketstore.brokers.find_stores import FAILURES
+from rocketstore.errors import CorruptFileError, text_of
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.sql.statement import SqlTable, arrow_of
@@ -41,15 +43,22 @@ def tables_of_brokers(
 
 
 def join_tables(tables: Mapping[str, Mapping[str, SqlTable]], name: str) -> pa.Table:
-    """Return the rows of a table of all stores. Raises: the error of the first store that cannot be read."""
+    """Return the rows of a table of all stores. A store that cannot be read is left out, with a UserWarning.
+
+    Raises: the error of the first store with damage, or of the first store if none can be read.
+    """
     pa = import_extra("pyarrow", "duckdb")
     parts: list[Any] = []
     errors: list[Exception] = []
     for broker, of_store in tables.items():
         try:
             rows = arrow_of(of_store[name])
-        except FAILURES as error:
+        except CorruptFileError as error:
             errors.append(error)
+        except FAILURES as error:
+            if broker == [*tables][-1] and not parts:
+                raise
+            warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
         else:
             column = pa.DictionaryArray.from_arrays(pa.array([0] * rows.num_rows, pa.int32()), pa.array([broker]))
             parts.append(rows.add_column(0, BROKER, column))

@@ -577,7 +577,8 @@ def stores_argument(*, nargs: int = -1) -> Callable[[Command], Command]:
         metavar = "STORE" if nargs == 1 else "STORE..."
         settings: dict[str, Any] = {"nargs": nargs, "required": True, "metavar": metavar, "callback": open_arguments}
         argument = click.argument("stores", type=STORE, **settings)
-        command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
+        rule = SEVERAL_RULE if nargs != 1 else SEVERAL_RULE.replace("several stores, or ", "")
+        command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{rule}"
         return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
     return decorate

@@ -1,7 +1,7 @@
 """The stores of a command: one, or several whose rows have a column ``broker``."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -62,6 +62,14 @@ class AskedStores:
         """Raise UsageError for several stores, since these options are for one."""
         if self.is_several:
             raise click.UsageError(f"{', '.join(options)}: give one STORE")
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close all stores at the end of a ``with`` block."""
+        with contextlib.ExitStack() as stack:
+            for store in self.stores.values():
+                stack.enter_context(store)
+            yield
 
     # ---- rows ----------------------------------------------------------------------------------------------
 

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketstore.brokers.broker_stores import BrokerStores
+from rocketstore.brokers.find_stores import FoundStores
+from rocketstore.brokers.sql_tables import tables_of_brokers
 from rocketstore.cli.formats import finish, is_table, report, write_batches
+from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
 from rocketstore.sql.statement import SqlTable, open_statement
-from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.sql_tables import tables_of_store
+from rocketstore.store.overview.sql_tables import OnCorrupt, tables_of_store
+from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import epoch_ms, format_time
 from rocketstore.verify.verify import verify
 
@@ -34,7 +38,7 @@ PLAN = ["explain_key", "explain_value"]  # the columns of an EXPLAIN
 
 
 def run(
-    store: MessageStore,
+    stores: AskedStores,
     statement: str | None,
     target: Path | None,
     files: bool,
@@ -45,23 +49,35 @@ def run(
     """Run the command with the values of its options."""
     if target is not None and output_format is not None:
         raise click.UsageError("--output writes Parquet: give it without --format")
-    findings = SqlTable(partial(verify, store.path, config=store.config))
-    tables = tables_of_store(store, "skip" if skip_damaged else "raise") | {"findings": findings}
-    note_elsewhere(store)
+    tables = tables_of(stores, "skip" if skip_damaged else "raise")
+    stores.note_each(note_elsewhere)
     if statement is None and sys.stdin.isatty():
         if target is not None:
             raise click.UsageError("--output writes the rows of one statement: also give STATEMENT")
-        with store:
+        with stores.closing():
             answer_typed(tables, files=files, full=full, output_format=output_format)
         return
     if statement in (None, "-"):
         statement = sys.stdin.read()
-    with warnings_as_problems(), store:
+    with warnings_as_problems(stores.problems), stores.closing():
         if target is None:
             show(str(statement), tables, files=files, full=full, output_format=output_format)
         else:
             with open_statement(str(statement), tables, files=files, zone=find_zone()) as reader:
                 write_parquet(reader, target)
+
+
+def tables_of(stores: AskedStores, on_corrupt: OnCorrupt) -> dict[str, SqlTable]:
+    """Return the tables of one store, or of several with the column ``broker``."""
+    if not stores.is_several:
+        return tables_of_store(stores.only, on_corrupt) | findings_of(stores.only)
+    brokers = BrokerStores(FoundStores(dict(stores.stores), [], []))
+    return tables_of_brokers(stores.stores, lambda: brokers.dataset(on_corrupt=on_corrupt), on_corrupt, findings_of)
+
+
+def findings_of(store: ReadableStore) -> dict[str, SqlTable]:
+    """Return the table of what verify finds."""
+    return {"findings": SqlTable(partial(verify, store.path, config=store.config))}
 
 
 def answer_typed(tables: Mapping[str, SqlTable], *, files: bool, full: bool, output_format: str | None) -> None:
@@ -95,11 +111,14 @@ def errors_as_lines() -> Iterator[None]:
 
 
 @contextmanager
-def warnings_as_problems() -> Iterator[None]:
-    """Let the command end with status 1 and with the texts of warnings, such as those on damaged records."""
+def warnings_as_problems(problems: Sequence[object]) -> Iterator[None]:
+    """Let the command end with status 1 and with the texts of warnings, such as those on damaged records.
+
+    Parameters: problems: other reasons for this status.
+    """
     with warnings.catch_warnings(record=True, action="always") as found:
         yield
-    finish(str(warning.message) for warning in found)
+    finish([*problems, *(str(warning.message) for warning in found)])
 
 
 def write_parquet(reader: "pa.RecordBatchReader", target: Path) -> None:

@@ -286,6 +286,15 @@ def test_a_store_without_a_log_hides_no_other_and_is_named(damaged):
         damaged.query_message_by_id("7F00000100002A9F0000000000FFFFFF")
 
 
+def test_a_dataset_and_sql_leave_a_store_without_a_log_out_with_a_warning(damaged):
+    pytest.importorskip("duckdb", reason="needs duckdb, from the extra 'duckdb'")
+    with pytest.warns(UserWarning, match=r"b: .*commitlog: No such file or directory: the store is left out"):
+        assert damaged.dataset().count_rows() == 120
+    with pytest.warns(UserWarning, match="the store is left out"):
+        found = damaged.sql("SELECT DISTINCT broker FROM messages ORDER BY 1").to_arrow()
+    assert found.column(0).to_pylist() == ["a", "c"]
+
+
 def test_damage_of_one_log_comes_after_the_messages_of_the_others(tmp_path):
     roots = draw_stores(tmp_path)
     [log] = (roots["a"] / "commitlog").iterdir()
@@ -339,6 +348,15 @@ def test_wrong_arguments_raise_the_errors_of_one_store(brokers):
         brokers.pending(kind="none")
     with pytest.raises(ValueError, match="limit"):
         brokers.query_message("T", "k1", 0)
+
+
+def test_found_messages_can_be_used_after_the_stores_are_closed(roots):
+    with rocketstore.open_many([*roots.values()]) as brokers:
+        few, many = brokers.query_message("T", "k1", 2), brokers.query_message("T", "k1")
+    for found in (few, many):
+        table = found.to_arrow()
+        assert table.column("broker").to_pylist() == [message.broker for message in found]
+        assert table.column("body").to_pylist() == [message.body for message in found]
 
 
 def test_a_closed_store_is_closed_for_all(roots):

@@ -326,3 +326,81 @@ def test_options_of_one_log_are_refused_for_several_stores(made):
     for options in (["--follow"], ["--tail", 1], ["--begin-offset", 0], ["--unconsumed", "--group", "billing"]):
         result = run("cat", pattern_of(made), *options)
         assert (result.exit_code, "give one STORE" in result.stderr) == (2, True)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT topic, queueId, queueOffset, body_text FROM messages",
+        "SELECT * FROM topics",
+        "SELECT topic, queues, messages FROM topics WHERE topic = 'T'",
+        "SELECT * EXCLUDE path FROM index_files",
+        "SELECT kind, severity FROM findings",
+        'SELECT "group", lag FROM groups',
+    ],
+)
+def test_sql_reads_the_tables_of_all_stores(made, statement):
+    pytest.importorskip("duckdb", reason="needs duckdb, from the extra 'duckdb'")
+    wanted = [{"broker": broker} | row for broker, root in made.items() for row in rows(run("sql", root, statement))]
+    found = rows(
+        run("sql", pattern_of(made), statement.replace("SELECT ", "SELECT broker, ", 1).replace("broker, *", "*"))
+    )
+    assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, wanted))
+
+
+def test_sql_answers_beside_a_store_without_a_log_with_exit_status_1(roots):
+    pytest.importorskip("duckdb", reason="needs duckdb, from the extra 'duckdb'")
+    (roots["b"] / "commitlog").rename(roots["b"] / "elsewhere")
+    counts = "SELECT broker, count(*) AS n FROM messages GROUP BY 1 ORDER BY 1"
+    result = run("sql", f"{roots['a'].parent}/*", counts)
+    assert [json.loads(line)["broker"] for line in result.stdout.splitlines()] == ["a", "c"]
+    assert (result.exit_code, "commitlog" in result.stderr) == (1, True)
+    assert result.stderr.count("Error") == 1
+
+
+# ---- export ----------------------------------------------------------------------------------------------------
+
+
+def test_export_writes_a_directory_for_each_broker(made, tmp_path):
+    ds = pytest.importorskip("pyarrow.dataset", reason="needs pyarrow, from the extra 'arrow'")
+    target = tmp_path / "out"
+    result = run("export", pattern_of(made), target, "--topic", "T")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert sorted(path.relative_to(target).as_posix() for path in target.rglob("*.*")) == [
+        f"broker={broker}/messages.parquet" for broker in "abc"
+    ]
+    found = ds.dataset(target, partitioning="hive").to_table(columns=["broker", "phyOffset", "body"]).to_pylist()
+    wanted = [
+        {"broker": row["broker"], "phyOffset": row["phyOffset"], "body": row["body"].encode()}
+        for row in messages_of(made, "cat", "--topic", "T")
+    ]
+    assert found == wanted
+    again = run("export", pattern_of(made), target, "--topic", "T")
+    assert (again.exit_code, again.stderr.count("exists: give another name, or --force")) == (1, 1)
+    assert run("export", pattern_of(made), target, "--topic", "T", "--force").exit_code == 0
+    resumed = run("export", pattern_of(made), target, "--topic", "T", "--resume")
+    assert (resumed.exit_code, resumed.stderr.count("is complete already")) == (0, 3)
+
+
+def test_export_of_several_stores_has_each_format_and_partitions(made, tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    assert run("export", *made.values(), tmp_path / "lines", "--format", "json", "--topic", "U").exit_code == 0
+    found = [json.loads(line) for line in (tmp_path / "lines" / "broker=b" / "messages.jsonl").read_text().splitlines()]
+    assert found == rows(run("cat", made["b"], "--topic", "U"))
+    assert run("export", pattern_of(made), tmp_path / "parts", "--partition-by", "topic").exit_code == 0
+    assert {path.parent.name for path in (tmp_path / "parts" / "broker=c").rglob("*.parquet")} == {"topic=T", "topic=V"}
+    for target, options in [("-", []), (tmp_path / "x", ["--end-offset", 9])]:
+        assert run("export", pattern_of(made), target, "--format", "json", *options).exit_code == 2
+
+
+def test_export_leaves_a_store_without_a_log_out_and_says_so(roots, tmp_path):
+    (roots["b"] / "commitlog").rename(roots["b"] / "elsewhere")
+    target = tmp_path / "out"
+    result = run("export", f"{roots['a'].parent}/*", target, "--format", "csv")
+    assert (result.exit_code, "commitlog" in result.stderr) == (1, True)
+    assert [path.parent.name for path in sorted(target.rglob("*.csv"))] == ["broker=a", "broker=c"]
+    result = run("export", roots["a"], roots["c"], tmp_path / "none", "--format", "csv", "--topic", "W")
+    assert (result.exit_code, result.stderr.count("'W'")) == (1, 1)

@@ -16,7 +16,7 @@ from rocketstore.cli.options import (
     filter_options,
     message_columns_option,
     selection_options,
-    store_argument,
+    stores_argument,
     tier_options,
     unconsumed_options,
     zone_options,
@@ -42,7 +42,7 @@ format_option = click.option(
 
 
 @click.command(epilog=BODY_RULE)
-@store_argument
+@stores_argument()
 @click.argument("target", type=PATH)
 @tier_options
 @compacted_option
@@ -85,6 +85,9 @@ def export(**options: Any) -> None:
 
     --unconsumed writes the messages that a consumer group still gets: also delayed retries, which are in the schedule
     topic, and popped messages that are not acknowledged. It cannot be combined with the other conditions.
+
+    Of several stores, TARGET is a directory with a directory broker=NAME for each, whose file is messages.parquet, or
+    has the name of another format. DuckDB, pandas and Spark read it with a column broker.
 
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.

@@ -10,7 +10,7 @@ from rocketstore.cli.options import (
     compacted_option,
     format_option,
     full_option,
-    store_argument,
+    stores_argument,
     tier_options,
     zone_options,
 )
@@ -22,7 +22,7 @@ TEXT_RULE = (
 
 
 @click.command(epilog=TEXT_RULE)
-@store_argument
+@stores_argument(nargs=1)
 @click.argument("statement", required=False)
 @tier_options
 @compacted_option
@@ -32,7 +32,7 @@ TEXT_RULE = (
 @zone_options
 @full_option
 @format_option
-def sql(store: Any, statement: str | None, target: Path | None, **options: Any) -> None:
+def sql(stores: Any, statement: str | None, target: Path | None, **options: Any) -> None:
     """Run a SELECT of DuckDB on STORE. A terminal without STATEMENT gives a prompt; "-" reads standard input.
 
     \b
@@ -48,4 +48,4 @@ def sql(store: Any, statement: str | None, target: Path | None, **options: Any) 
     """
     from rocketstore.cli.sql import run
 
-    run(store, statement, target, **options)
+    run(stores, statement, target, **options)

@@ -15,15 +15,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import click
 import numpy as np
 
+from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
 from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
+from rocketstore.cli.several import AskedStores, unknown_to_all
 from rocketstore.cli.store_notes import left_out as left_out_texts
 from rocketstore.cli.store_notes import (
     note_bad_bodies,
@@ -35,7 +38,7 @@ from rocketstore.cli.store_notes import (
 from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
-from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES, format_of
+from rocketstore.cli.transfer.forms import COMPRESSIONS, SUFFIX_OF, SUFFIXES, TABLES, format_of
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
@@ -76,9 +79,75 @@ Result = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
 
 
-def run(
+class Exported(NamedTuple):
+    """What was written of a store.
+
+    Attributes: rows: the number of messages. problems: why messages may be missing. unknown: a text for each requested
+    topic that the store does not have. conditions: of the scan.
+    """
+
+    rows: int
+    problems: list[object]
+    unknown: dict[str, str]
+    conditions: dict[str, Any]
+
+
+def run(stores: AskedStores, target: Path, message_filter: MessageFilter, **options: Any) -> None:
+    """Run the command with the values of its options."""
+    if stores.is_several:
+        problems = export_several(stores, target, message_filter=message_filter, **options)
+        note_unseen(message_filter)
+        finish(problems)
+        return
+    found = export_store(stores.only, target, message_filter=message_filter, **options)
+    if found is not None:
+        note_unseen(message_filter)
+        problems = [*found.problems, *found.unknown.values()]
+        places = found.conditions["topic"], found.conditions["queue_ids"]
+        finish(or_nothing_found(stores.only, found.rows, problems, *places))
+        note(f"{target}: {format_count(found.rows, 'message')}")
+
+
+def export_several(stores: AskedStores, target: Path, **options: Any) -> list[object]:
+    """Write a directory with a directory for each store, ``broker=NAME``. Return the problems."""
+    if target == STANDARD_OUTPUT:
+        raise click.UsageError("of several stores, TARGET is a directory: cat writes their messages to standard output")
+    if (options["begin_offset"], options["end_offset"]) != (None, None):
+        stores.require_one("--begin-offset", "--end-offset")
+    form = options["form"] or SUFFIXES.get(target.suffix, "parquet")
+    if target.exists() and not (options["resume"] or options["force"]):
+        raise FileIsThere(target)
+    target.mkdir(exist_ok=True)
+    rows = 0
+    problems: list[object] = [*stores.problems]
+    unknown: list[dict[str, str]] = []
+    for broker, store in stores.stores.items():
+        directory = target / f"broker={quote(broker, safe='')}"
+        file = directory / f"messages.{SUFFIX_OF.get(form, form)}"
+        try:
+            if not options["partition_by"]:
+                directory.mkdir(exist_ok=True)
+            found = export_store(store, directory if options["partition_by"] else file, **options | {"form": form})
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            problems.append(error.message)
+        except FAILURES as error:
+            problems.append(text_about(store.path, error))
+        else:
+            if found is not None:
+                note(f"{directory}: {format_count(found.rows, 'message')}")
+                rows += found.rows
+                problems += found.problems
+                unknown.append(found.unknown)
+    problems += unknown_to_all(unknown)
+    return problems or ([] if rows or not unknown else [f"{stores}: no message was found"])
+
+
+def export_store(
     store: MessageStore,
     target: Path,
+    *,
     form: str | None,
     raw_body: bool,
     containers: bool,
@@ -93,8 +162,8 @@ def run(
     dlq: tuple[str, ...],
     message_filter: MessageFilter,
     **options: Any,
-) -> None:
-    """Run the command with the values of its options."""
+) -> Exported | None:
+    """Export the messages of a store. Return None if the export was complete already."""
     form = format_of(target, form or ("parquet" if partition_by else None), "TARGET")
     if partition_by and (form not in TABLES or resume or force or target == STANDARD_OUTPUT):
         raise click.UsageError("--partition-by makes a new directory of Parquet or Arrow files, without --resume")
@@ -129,26 +198,25 @@ def run(
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
     source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted, message_filter)
     if partition_by:
-        export_partitions(source, target, form, partition_by, compression, problems)
-    elif target != STANDARD_OUTPUT:
+        return export_partitions(source, target, form, partition_by, compression, problems)
+    if target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
         asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
         asked["where"] = message_filter.texts
         asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
-        export_file(source, asked, target, resume, force, problems)
-    elif resume or form in TABLES:
+        return export_file(source, asked, target, resume, force, problems)
+    if resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
-    else:
-        write = text_writer(
-            partial(write_utf8, sys.stdout),
-            form,
-            conditions["columns"],
-            charset,
-            is_first=True,
-            is_terminal=sys.stdout.isatty(),
-        )
-        report_results(source, target, [copy_messages(source, source.scans(), write)], problems)
+    write = text_writer(
+        partial(write_utf8, sys.stdout),
+        form,
+        conditions["columns"],
+        charset,
+        is_first=True,
+        is_terminal=sys.stdout.isatty(),
+    )
+    return note_results(source, [copy_messages(source, source.scans(), write)], problems)
 
 
 @dataclass(frozen=True)
@@ -267,7 +335,7 @@ def export_partitions(
     names: tuple[str, ...],
     compression: str | None,
     problems: Collection[str],
-) -> None:
+) -> Exported:
     """Write a directory of files. It gets its name when it is complete. Parameters: problems: also to report."""
     work = target.with_name(f"{target.name}.partial")
     for path in (target, work):
@@ -282,7 +350,7 @@ def export_partitions(
         shutil.rmtree(work, ignore_errors=True)
         raise
     publish(work, target)
-    report_results(source, target, [result], problems)
+    return note_results(source, [result], problems)
 
 
 def times_of(form: str) -> dict[str, str]:
@@ -292,15 +360,18 @@ def times_of(form: str) -> dict[str, str]:
 
 def export_file(
     source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool, problems: Collection[str]
-) -> None:
-    """Write or continue a file. It gets its name when it is complete. Parameters: problems: also to report."""
+) -> Exported | None:
+    """Write or continue a file. It gets its name when it is complete. Parameters: problems: also to report.
+
+    Returns: None if it is complete already.
+    """
     work = target.with_name(f"{target.name}.partial")
     require_file_name(target)
     if target.exists() and not force:
         if resume and is_published(work):
             shutil.rmtree(work, ignore_errors=True)
             note(f"{target}: is complete already")
-            return
+            return None
         if not (resume and read_state(work)["replaces"]):
             raise FileIsThere(target)
     state = start_export(work, source, asked, resume, force)
@@ -317,28 +388,25 @@ def export_file(
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
         raise click.ClickException(f"{text}; {work.name} {hint}") from error
     shutil.rmtree(work)
-    report_results(source, target, results, problems)
+    return note_results(source, results, problems)
 
 
-def report_results(source: ExportSource, target: Path, results: Collection[Result], problems: Collection[str]) -> None:
-    """Report messages that were left out and missing topics. Without a problem, report the number of messages.
+def note_results(source: ExportSource, results: Collection[Result], problems: Collection[str]) -> Exported:
+    """Write notes about bodies that cannot be decoded, deleted topics and leftovers, and return what was written.
 
-    Parameters: problems: that were found before; they are reported first.
+    Parameters: problems: that were found before; they are the first.
     """
     store, conditions = source.store, source.conditions
     bad_bodies = BadBodies()
     for result in results:
         bad_bodies.add_all(BadBodies(*result["bad_bodies"]))
     note_bad_bodies(bad_bodies)
-    note_unseen(source.message_filter)
     note_deleted_topics(source.lives, results)
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
     found = [*problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
-    found += unknown_topics(store, sorted(unseen)).values()
-    finish(or_nothing_found(store, rows, found, conditions["topic"], conditions["queue_ids"]))
-    note(f"{target}: {format_count(rows, 'message')}")
+    return Exported(rows, found, unknown_topics(store, sorted(unseen)), conditions)
 
 
 def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -> None:

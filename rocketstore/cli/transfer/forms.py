@@ -6,6 +6,7 @@ import click
 
 SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 SUFFIXES[".csv"] = "csv"
+SUFFIX_OF = {"json": "jsonl", "csv-safe": "csv"}  # of formats whose files have another suffix
 FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
 COMPRESSIONS = {"parquet": ("snappy", "zstd", "lz4", "gzip", "none"), "arrow": ("none", "zstd", "lz4")}  # default first
