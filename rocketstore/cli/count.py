@@ -71,8 +71,8 @@ def count_store(
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
         note_elsewhere(store, conditions["topic"] or None)
-        source = store if store.reads_other_logs else store.commit_log
-        scan = source.scan(**conditions, **scan_options(GroupCounter(groupings)))
+        read = store.scan if store.reads_other_logs else store.scan_log
+        scan = read(**conditions, **scan_options(GroupCounter(groupings)))
         counts = count_messages(store, groupings, scan, message_filter, zone)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
     return RowsAnswer(rows, problems=counts.reasons)

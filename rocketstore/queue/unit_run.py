@@ -68,6 +68,12 @@ def find_invalid_unit(
     return begin
 
 
+def read_ahead(file: RunFile) -> None:
+    """Let the system begin to read a file. It has no effect on results."""
+    with contextlib.suppress(OSError):
+        read_file_ahead(file.path, file.size)
+
+
 class UnitRun:
     """The units of one queue, in numbered files of one length. The files are listed when they are first needed.
 
@@ -152,8 +158,7 @@ class UnitRun:
     def read_ahead(self) -> None:
         """Let the system begin to read the files. It has no effect on results."""
         for file in self.files:
-            with contextlib.suppress(OSError):
-                read_file_ahead(file.path, file.size)
+            read_ahead(file)
 
     def list_again(self) -> None:
         """List the files as they are now, also if they were planned. Call it if one of them is missing."""
@@ -327,6 +332,8 @@ class UnitRun:
     def _move_end(self, file: RunFile) -> bool:
         """Move the end over the valid units of a file. Return whether the file is full."""
         begin, limit = max(self._end, file.file_from_offset), self.limit(file)
+        if begin == file.file_from_offset:
+            read_ahead(file)
         end = find_invalid_unit(self.file_run.pread, begin, limit, self.unit_size)
         if end > file.file_from_offset:
             self._end = max(end, self._end)

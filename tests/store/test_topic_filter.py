@@ -1,5 +1,6 @@
 """Scans of topics that read only the records to which the queues lead: the same rows as a scan of the whole log."""
 
+import json
 import random
 import shutil
 from dataclasses import replace
@@ -236,3 +237,10 @@ def test_cat_and_export_read_a_rare_topic_by_its_queues(sound_root, monkeypatch)
         found = CliRunner().invoke(main, [*map(str, command), "--topic", FEW])
         assert (found.exit_code, len(found.stdout.splitlines())) == (0, 100), found.output
     assert sum(counts) == 300  # export also judges to which life of the topic each message belongs
+
+
+def test_count_reads_a_rare_topic_by_its_queues(sound_root, monkeypatch):
+    counts = count_records_read_by_units(monkeypatch)
+    found = CliRunner().invoke(main, ["count", str(sound_root), "--by", "queue", "--topic", FEW, "--format", "json"])
+    assert sum(json.loads(line)["messages"] for line in found.stdout.splitlines()) == 100, found.output
+    assert sum(counts) == 100
