@@ -12,7 +12,7 @@ from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.layout import UNIT
 from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.unit_tail import PlannedTail
+from rocketstore.queue.built_units import PlannedTail
 
 rocksdict = pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
 

@@ -15,7 +15,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.unit_tail import PlannedTail, TailUnits
+from rocketstore.queue.built_units import PlannedTail, TailUnits
 
 
 class QueuePlan(NamedTuple):

@@ -17,7 +17,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
-from rocketstore.queue.unit_tail import TailUnits, UnitsWithTail
+from rocketstore.queue.built_units import TailUnits, UnitsWithTail
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 

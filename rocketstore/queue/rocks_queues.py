@@ -10,7 +10,7 @@ from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits
-from rocketstore.queue.unit_tail import UnitsWithTail, UnitTail
+from rocketstore.queue.built_units import UnitsWithTail, UnitTail
 
 
 class RocksQueues(Closable):

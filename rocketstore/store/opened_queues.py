@@ -13,7 +13,7 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.built_queues import FILE_SIZE, BuiltQueues
-from rocketstore.dispatch.log_tail import LogTail
+from rocketstore.dispatch.unit_builder import LogTail
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.kernels.queue_id import QueueId
@@ -27,7 +27,7 @@ from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.unit_tail import PlannedTail
+from rocketstore.queue.built_units import PlannedTail
 from rocketstore.store.opened_log import OpenedLog
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.formats import StoreFormats, find_formats

@@ -20,7 +20,7 @@ from rocketstore.kernels.layout import ROCKSDB_UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits, _end_key, _unit_prefix
-from rocketstore.queue.unit_tail import PlannedTail, UnitsWithTail
+from rocketstore.queue.built_units import PlannedTail, UnitsWithTail
 
 CASES, PARTS = 3, 8
 HEAD = struct.Struct("<IHB")  # of a record in a manifest: masked CRC, bytes, type

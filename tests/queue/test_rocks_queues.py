@@ -12,7 +12,7 @@ from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.queue.rocks_units import RocksUnits
-from rocketstore.queue.unit_tail import PlannedTail
+from rocketstore.queue.built_units import PlannedTail
 
 SIZE, T0 = 100, 1_700_000_000_000
 

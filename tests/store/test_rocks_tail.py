@@ -8,7 +8,7 @@ import pytest
 from support import brokers, cli, rocks
 
 import rocketstore
-from rocketstore.dispatch import log_tail
+from rocketstore.dispatch import unit_builder
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 
 
@@ -114,7 +114,7 @@ def test_pending_and_dead_messages_note_units_that_are_built(cut_store, words):
 @pytest.mark.parametrize("limit", ["MAX_UNITS", "MAX_LOG"])
 def test_a_tail_that_is_too_long_is_left_out_and_the_note_says_so(cut_store, monkeypatch, limit):
     root = cut_store("rocksdb-cq", 0.5)
-    monkeypatch.setattr(log_tail, limit, 10)
+    monkeypatch.setattr(unit_builder, limit, 10)
     with rocketstore.open(root) as store:
         assert store.summary().messages == 184
         (note,) = store.describe_missing_units()

@@ -19,7 +19,7 @@ from rocketstore.kernels.layout import ROCKSDB_UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.rocks_units import RocksUnits, UnitPlace
-from rocketstore.queue.unit_tail import TailUnits
+from rocketstore.queue.built_units import TailUnits
 from rocketstore.text_values import format_count
 
 MAX_UNITS = 1 << 23  # 400 MB; a broker writes its units to RocksDB before it has so many in memory
