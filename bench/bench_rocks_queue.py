@@ -10,9 +10,9 @@ from conftest import record, seconds_of
 from rocketstore import ConsumeQueue
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.layout import UNIT
+from rocketstore.queue.built_units import PlannedUnits
 from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.built_units import PlannedTail
 
 rocksdict = pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
 
@@ -53,7 +53,7 @@ def read_all(queue):
 def test_units_in_rocksdb(benchmark, directories):
     database, files = directories
     with (
-        RocksQueues(RocksDatabase(database), PlannedTail({}), lambda: None, lambda: None) as queues,
+        RocksQueues(RocksDatabase(database), PlannedUnits({}), lambda: None, lambda: None) as queues,
         ConsumeQueue.open(files, mapped_file_size=UNITS * UNIT.itemsize) as in_files,
     ):
         queue = queues.open("T", 0)

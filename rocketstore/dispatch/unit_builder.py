@@ -1,4 +1,4 @@
-"""LogTail: the units of the records that a broker has dispatched only in its memory, built from the log."""
+"""UnitBuilder: the units of the records that a broker has dispatched only in its memory, built from the log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rocketstore.errors import StoreError
 from rocketstore.kernels.layout import ROCKSDB_UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.built_units import BuiltUnits
 from rocketstore.queue.rocks_units import RocksUnits, UnitPlace
-from rocketstore.queue.built_units import TailUnits
 from rocketstore.text_values import format_count
 
 MAX_UNITS = 1 << 23  # 400 MB; a broker writes its units to RocksDB before it has so many in memory
 
 
-class LogTail:
+class UnitBuilder:
     """The units of the records after the checkpoint of RocksDB. A broker dispatches these records when it starts.
 
     The records get the same units as from the broker: a later record of a queue offset replaces an earlier one.
@@ -48,7 +48,7 @@ class LogTail:
         self._seen_log_end = -1  # end of the log that was seen last
         self._count = 0
         self._rows: dict[QueueId, list[np.ndarray]] = {}  # REQUEST[n], in the order of the log
-        self._units_by_queue: dict[QueueId, TailUnits | None] = {}
+        self._units_by_queue: dict[QueueId, BuiltUnits | None] = {}
 
     def __len__(self) -> int:
         """Return the number of units."""
@@ -72,7 +72,7 @@ class LogTail:
         """Return the queues that have units here."""
         return self._rows.keys()
 
-    def find(self, queue: QueueId, units: RocksUnits) -> TailUnits | None:
+    def find(self, queue: QueueId, units: RocksUnits) -> BuiltUnits | None:
         """Return the units of a queue; None without any. Parameters: units: those in RocksDB."""
         if queue not in self._rows:
             return None
@@ -126,7 +126,7 @@ class LogTail:
             self.problem = str(error)
 
 
-def make_units(queue: QueueId, rows: np.ndarray, last: UnitPlace | None) -> TailUnits | None:
+def make_units(queue: QueueId, rows: np.ndarray, last: UnitPlace | None) -> BuiltUnits | None:
     """Return the units of a queue's last records. None if no record gets a unit.
 
     Parameters: rows: REQUEST[n], in the order of the log. last: the last unit of the queue in RocksDB.
@@ -145,4 +145,4 @@ def make_units(queue: QueueId, rows: np.ndarray, last: UnitPlace | None) -> Tail
     units = np.empty(len(offsets), ROCKSDB_UNIT)
     for name in ROCKSDB_UNIT.names or ():
         units[name] = newest[name][at]
-    return TailUnits(offsets, units, bool(restarts.of_queue(queue)))
+    return BuiltUnits(offsets, units, bool(restarts.of_queue(queue)))

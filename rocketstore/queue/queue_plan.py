@@ -11,11 +11,11 @@ from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
+from rocketstore.queue.built_units import BuiltUnits, PlannedUnits
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.built_units import PlannedTail, TailUnits
 
 
 class QueuePlan(NamedTuple):
@@ -46,23 +46,27 @@ class RocksQueuePlan(NamedTuple):
     """A queue whose units are in RocksDB. A task must list its directory, since RocksDB itself does.
 
     Attributes: path: of the RocksDB. remote_copy_limit: as for ``RocksDatabase``. log_end: the physical offset from
-    which on units are leftovers; None if all units count. tail: the last units of the queue, which the RocksDB lacks.
+    which on units are leftovers; None if all units count. built: the last units of the queue, which the RocksDB lacks.
     """
 
     path: StorePath
     remote_copy_limit: int
     log_end: int | None
     queue: QueueId
-    tail: TailUnits | None
+    built: BuiltUnits | None
 
     @classmethod
     def of(cls, queue: RocksConsumeQueue, begin: int = 0, end: int = LONG_MAX) -> Self:
         """Plan the units of an open queue. Parameters: begin, end: bytes, 20 for each queue offset."""
-        database, tail = queue.database, queue.find_tail()
-        if tail is not None:
-            tail = tail.between(begin // queue.unit_size, end // queue.unit_size)
+        database, built = queue.database, queue.find_built_units()
+        if built is not None:
+            built = built.between(begin // queue.unit_size, end // queue.unit_size)
         name = QueueId(queue.topic, queue.queue_id)
-        return cls(database.path, database.remote_copy_limit, queue.find_log_end(), name, tail)
+        return cls(database.path, database.remote_copy_limit, queue.find_log_end(), name, built)
+
+    def find_log_end(self) -> int | None:
+        """Return ``log_end``."""
+        return self.log_end
 
 
 AnyQueuePlan = QueuePlan | RocksQueuePlan
@@ -91,8 +95,11 @@ class PlannedQueues(Closable):
             return plan.open(self._log)
         if self._database is None:
             self._database = RocksDatabase(plan.path, remote_copy_limit=plan.remote_copy_limit)
-        tail = PlannedTail({} if plan.tail is None else {plan.queue: plan.tail})
-        return RocksQueues(self._database, tail, lambda: self._log, lambda: plan.log_end).open(*plan.queue)
+        built = PlannedUnits({} if plan.built is None else {plan.queue: plan.built})
+        return RocksQueues(self._database, built, self._find_log, plan.find_log_end).open(*plan.queue)
+
+    def _find_log(self) -> Any:
+        return self._log
 
     def close(self) -> None:
         """Close the RocksDB."""

@@ -15,9 +15,9 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
+from rocketstore.queue.built_units import BuiltUnits, CompletedUnits
 from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
-from rocketstore.queue.built_units import TailUnits, UnitsWithTail
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 
@@ -41,7 +41,7 @@ class RocksConsumeQueue(Closable):
     mode: ClassVar[str] = "r"
 
     def __init__(
-        self, units: UnitsWithTail, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
+        self, units: CompletedUnits, queue: QueueId, commit_log: Any, find_log_end: Callable[[], int | None]
     ) -> None:
         """Parameters: commit_log: into which units lead, or None. find_log_end: as for RocksQueues."""
         self._units = units
@@ -67,9 +67,9 @@ class RocksConsumeQueue(Closable):
         """The directory of the RocksDB."""
         return self.database.path
 
-    def find_tail(self) -> TailUnits | None:
+    def find_built_units(self) -> BuiltUnits | None:
         """Return the last units, which are built from the log because the RocksDB lacks them; None without any."""
-        return self._units.find_tail(self._queue)
+        return self._units.find_built_units(self._queue)
 
     # ---- ends ----------------------------------------------------------------------------------------------
 

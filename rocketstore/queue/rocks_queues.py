@@ -8,9 +8,9 @@ from typing import Any
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.queue.built_units import BuiltUnitSource, CompletedUnits
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits
-from rocketstore.queue.built_units import UnitsWithTail, UnitTail
 
 
 class RocksQueues(Closable):
@@ -22,16 +22,16 @@ class RocksQueues(Closable):
     def __init__(
         self,
         database: RocksDatabase,
-        tail: UnitTail,
+        built: BuiltUnitSource,
         find_log: Callable[[], Any],
         find_log_end: Callable[[], int | None],
     ) -> None:
-        """Parameters: tail: the last units, which the RocksDB lacks. find_log: returns the log into which units lead,
+        """Parameters: built: the last units, which the RocksDB lacks. find_log: returns the log into which units lead,
         None without one. find_log_end: returns the physical offset, bytes, from which on units are leftovers; None if
         all units count.
         """
         self.database = database
-        self._units = UnitsWithTail(RocksUnits(database), tail)
+        self._units = CompletedUnits(RocksUnits(database), built)
         self._find_log = find_log
         self._find_log_end = find_log_end
 

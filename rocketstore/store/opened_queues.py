@@ -13,13 +13,14 @@ from rocketstore.disk.rocksdb.reader_program import find_missing_reader
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.built_queues import FILE_SIZE, BuiltQueues
-from rocketstore.dispatch.unit_builder import LogTail
 from rocketstore.dispatch.topic_lives import KnownTopics
+from rocketstore.dispatch.unit_builder import UnitBuilder
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.built_units import PlannedUnits
 from rocketstore.queue.compacted_queue import CompactedQueues
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
@@ -27,7 +28,6 @@ from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.light_queues_beside import LightQueuesBeside
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.queue.rocks_queues import RocksQueues
-from rocketstore.queue.built_units import PlannedTail
 from rocketstore.store.opened_log import OpenedLog
 from rocketstore.survey.compacted_topics import choose_compacted_topics, open_compacted_log
 from rocketstore.survey.formats import StoreFormats, find_formats
@@ -60,7 +60,7 @@ class OpenedQueues:
         self._opened: OrderedDict[QueueId, StoredQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._database: RocksQueues | None = None
-        self._tail: LogTail | None = None  # of the database
+        self._unit_builder: UnitBuilder | None = None  # of the database
         self._built: BuiltQueues | None = None
         self._formats: StoreFormats | None = None
         self._chosen_topics: tuple[tuple[str, ...], frozenset[str]] = (), frozenset()
@@ -183,9 +183,9 @@ class OpenedQueues:
         if self._database is None or self._database.database.path != path:
             database = RocksDatabase(path, remote_copy_limit=self._config.remote_copy_limit)
             log = self._log.find()
-            self._tail = None if log is None or not log.file_run.files else LogTail(log, self._config)
-            tail = PlannedTail({}) if self._tail is None else self._tail
-            self._database = RocksQueues(database, tail, self._log.find, self._find_end_of_units)
+            self._unit_builder = None if log is None or not log.file_run.files else UnitBuilder(log, self._config)
+            built = PlannedUnits({}) if self._unit_builder is None else self._unit_builder
+            self._database = RocksQueues(database, built, self._log.find, self._find_end_of_units)
         return self._database
 
     def _build(self, reason: str) -> FileQueues:
@@ -223,33 +223,33 @@ class OpenedQueues:
 
     def describe_missing_units(self) -> list[str]:
         """Return a problem if the last messages of the log are not in the queues. Raises: StoreError, OSError."""
-        tail = self._find_tail()
-        if tail is None or tail.problem is None:
+        builder = self._find_builder()
+        if builder is None or builder.problem is None:
             return []
-        begin, log_end = tail.end, max(tail.end, self._log.log.max_phy_offset)
+        begin, log_end = builder.end, max(builder.end, self._log.log.max_phy_offset)
         return [
             f"{self._places.root}: the messages of the log from byte {begin} to {log_end} are not in the queues: "
-            f"{REASON_FOR_BUILT_UNITS}, and they cannot be built from the log: {tail.problem}"
+            f"{REASON_FOR_BUILT_UNITS}, and they cannot be built from the log: {builder.problem}"
         ]
 
     def describe_built_units(self) -> list[str]:
         """Return a note if the last units of queues in RocksDB are built from the log. Raises: StoreError, OSError."""
-        tail = self._find_tail()
-        if tail is None or not len(tail):
+        builder = self._find_builder()
+        if builder is None or not len(builder):
             return []
-        count = format_count(len(tail), "unit")
+        count = format_count(len(builder), "unit")
         return [
-            f"{self._places.root}: {count} of the messages from byte {tail.begin} of the log on are built from the "
+            f"{self._places.root}: {count} of the messages from byte {builder.begin} of the log on are built from the "
             f"log: {REASON_FOR_BUILT_UNITS}. Delay levels are those of the configuration"
         ]
 
-    def _find_tail(self) -> LogTail | None:
+    def _find_builder(self) -> UnitBuilder | None:
         """Return the units that are built from the log because the RocksDB lacks them; None without such a RocksDB."""
         formats = find_formats(self._places, self._config)
         if formats.queue_database is None or not formats.are_queues_in_database or formats.must_build_queues:
             return None
         self._open_database(formats.queue_database).refresh()
-        return self._tail
+        return self._unit_builder
 
     def close(self) -> None:
         """Close the queues that are open."""

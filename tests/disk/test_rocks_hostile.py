@@ -18,9 +18,9 @@ from rocketstore.disk.rocksdb.reader_process import Answer
 from rocketstore.disk.rocksdb.rocks_database import KeyRange, RocksDatabase
 from rocketstore.kernels.layout import ROCKSDB_UNIT
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.queue.built_units import CompletedUnits, PlannedUnits
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits, _end_key, _unit_prefix
-from rocketstore.queue.built_units import PlannedTail, UnitsWithTail
 
 CASES, PARTS = 3, 8
 HEAD = struct.Struct("<IHB")  # of a record in a manifest: masked CRC, bytes, type
@@ -116,7 +116,7 @@ def read_everything(path):
     """Read a RocksDB as rows and as queues. An error is raised by each part that is damaged."""
     with RocksDatabase(path, seconds=20) as database:
         units = RocksUnits(database)
-        queue = RocksConsumeQueue(UnitsWithTail(units, PlannedTail({})), QUEUE, None, lambda: 1 << 40)
+        queue = RocksConsumeQueue(CompletedUnits(units, PlannedUnits({})), QUEUE, None, lambda: 1 << 40)
         calls = (
             lambda: [len(rows) for rows in database.read("default", KeyRange(), backwards=True)],
             lambda: list(units.queues()),

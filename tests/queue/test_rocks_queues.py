@@ -9,10 +9,10 @@ from support.rocks import make_rocksdb
 
 from rocketstore import CorruptFileError
 from rocketstore.disk.rocksdb.rocks_database import RocksDatabase
+from rocketstore.queue.built_units import PlannedUnits
 from rocketstore.queue.queue_source import read_units_between
 from rocketstore.queue.rocks_queues import RocksQueues
 from rocketstore.queue.rocks_units import RocksUnits
-from rocketstore.queue.built_units import PlannedTail
 
 SIZE, T0 = 100, 1_700_000_000_000
 
@@ -65,7 +65,7 @@ def made(tmp_path_factory):
 
 
 def open_queues(path, log=None, log_end=None):
-    return RocksQueues(RocksDatabase(path), PlannedTail({}), lambda: log, lambda: log_end)
+    return RocksQueues(RocksDatabase(path), PlannedUnits({}), lambda: log, lambda: log_end)
 
 
 @pytest.fixture
