@@ -10,6 +10,7 @@ import click
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.brokers.merge import first_messages, merge_by_time, with_broker
 from rocketstore.cli.formats import finish, is_table, report
+from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import (
@@ -48,17 +49,17 @@ def run(
     limit: int | None,
     view: MessageView,
     output_format: str | None,
-    rest: dict[str, Any] | None,
+    unconsumed: UnconsumedQuestion | None,
     message_filter: MessageFilter,
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
     view = view._replace(message_filter=message_filter).with_broker(has_broker=stores.is_several)
-    if rest is not None:
+    if unconsumed is not None:
         if follow or tail is not None or message_filter.choices or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
         stores.require_one("--unconsumed")
-        show_unconsumed(stores.only, rest, limit, view, output_format)
+        show_unconsumed(stores.only, unconsumed, limit, view, output_format)
     elif stores.is_several:
         if follow or tail is not None:
             stores.require_one("--follow", "--tail")

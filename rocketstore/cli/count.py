@@ -9,11 +9,12 @@ import click
 import numpy as np
 
 from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
+from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.times import find_zone
-from rocketstore.cli.unconsumed import are_given, find_rest
+from rocketstore.cli.unconsumed import are_given, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
@@ -29,7 +30,7 @@ AT_ONCE = 8192  # messages
 def run(
     stores: AskedStores,
     by: str,
-    rest: dict[str, Any] | None,
+    unconsumed: UnconsumedQuestion | None,
     message_filter: MessageFilter,
     view: RowsView,
     **options: Any,
@@ -39,12 +40,12 @@ def run(
         groupings = parse_groupings(by)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
-    if rest is not None and (message_filter.choices or are_given(options)):
+    if unconsumed is not None and (message_filter.choices or are_given(options)):
         raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
     conditions = scan_conditions(**options)
     asked: dict[str, Any] = {
         "groupings": groupings,
-        "rest": rest,
+        "unconsumed": unconsumed,
         "conditions": conditions,
         "message_filter": message_filter,
         "zone": find_zone(),
@@ -59,14 +60,14 @@ def run(
 def count_store(
     store: MessageStore,
     groupings: Sequence[str],
-    rest: dict[str, Any] | None,
+    unconsumed: UnconsumedQuestion | None,
     conditions: dict[str, Any],
     message_filter: MessageFilter,
     zone: tzinfo | None,
 ) -> RowsAnswer:
-    """Count the messages of a store. Parameters: rest: as of ``count_rest``; None to count by the conditions."""
-    if rest is not None:
-        counts = count_rest(store, groupings, rest, zone)
+    """Count the messages of a store. Parameters: unconsumed: None to count by the conditions."""
+    if unconsumed is not None:
+        counts = count_unconsumed(store, groupings, unconsumed, zone)
     else:
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
@@ -78,12 +79,14 @@ def count_store(
     return RowsAnswer(rows, problems=counts.reasons)
 
 
-def count_rest(store: MessageStore, groupings: Sequence[str], rest: dict[str, Any], zone: tzinfo | None) -> Counts:
+def count_unconsumed(
+    store: MessageStore, groupings: Sequence[str], unconsumed: UnconsumedQuestion, zone: tzinfo | None
+) -> Counts:
     """Count the messages that a consumer group still gets.
 
-    Parameters: rest: of ``unconsumed_options``. zone: of hours and days; None for that of this machine.
+    Parameters: zone: of hours and days; None for that of this machine.
     """
-    found, problems = find_rest(store, rest)
+    found, problems = read_unconsumed(store, unconsumed)
     counter = GroupCounter(groupings, zone)
     offsets = np.array([row.phy_offset for row in found if row.phy_offset is not None], np.int64)
     for first in range(0, len(offsets), AT_ONCE):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import click
 
@@ -640,25 +640,38 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return "||".join(tags)
 
 
-def unconsumed_options(command: Command) -> Command:
-    """Add ``--unconsumed``, ``--group``, ``--subscribe`` and ``--from``. The command gets them as ``rest``.
+class UnconsumedQuestion(NamedTuple):
+    """The messages that a consumer group still gets: the arguments of ``MessageStore.unconsumed``."""
 
-    ``rest`` is None without --unconsumed, else the arguments of ``MessageStore.unconsumed``.
+    group: str
+    subscribe: tuple[str, ...] | None
+    start: Literal["first", "last"]
+
+
+def unconsumed_options(command: Command) -> Command:
+    """Add ``--unconsumed``, ``--group``, ``--subscribe`` and ``--from``. The command gets them as ``unconsumed``.
+
+    ``unconsumed`` is None without --unconsumed.
     """
 
     @functools.wraps(command)
-    def with_rest(
-        *args: Any, unconsumed: bool, group: str | None, subscribe: tuple[str, ...], start: str | None, **options: Any
+    def with_unconsumed(
+        *args: Any,
+        unconsumed: bool,
+        group: str | None,
+        subscribe: tuple[str, ...],
+        start: Literal["first", "last"] | None,
+        **options: Any,
     ) -> Any:
         if unconsumed != (group is not None):
             raise click.UsageError("--unconsumed and --group: give both")
         if (subscribe or start is not None) and not unconsumed:
             raise click.UsageError("--subscribe and --from need --unconsumed")
-        rest = {"group": group, "subscribe": subscribe or None, "start": start or "first"} if unconsumed else None
-        return command(*args, rest=rest, **options)
+        asked = None if group is None else UnconsumedQuestion(group, subscribe or None, start or "first")
+        return command(*args, unconsumed=asked, **options)
 
     return with_all(
-        with_rest,
+        with_unconsumed,
         click.option("--unconsumed", is_flag=True, help="Only messages that the group of --group still gets."),
         click.option("--group", shell_complete=complete_groups, help="The consumer group of --unconsumed."),
         click.option(

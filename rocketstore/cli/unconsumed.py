@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.text import note
 from rocketstore.cli.view.messages import MessageView
 from rocketstore.messages.text_rows import Row
@@ -23,10 +24,12 @@ def are_given(options: Mapping[str, Any]) -> bool:
     return any(value not in (None, (), False) for value in options.values())
 
 
-def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = None) -> tuple[Unconsumed, list[str]]:
-    """Return the messages that a group still gets, and the problems. Parameters: rest: of ``unconsumed_options``."""
+def read_unconsumed(
+    store: MessageStore, asked: UnconsumedQuestion, limit: int | None = None
+) -> tuple[Unconsumed, list[str]]:
+    """Return the messages that a group still gets, and the problems."""
     with warnings.catch_warnings(action="ignore"):  # an unknown group is among the problems
-        found = store.unconsumed(**rest, limit=limit)
+        found = store.unconsumed(asked.group, subscribe=asked.subscribe, start=asked.start, limit=limit)
     for text in found.notes:
         note(f"{store.path}: {text}")
     problems = list(found.reasons)
@@ -37,23 +40,23 @@ def find_rest(store: MessageStore, rest: dict[str, Any], limit: int | None = Non
             f"{store.path}: {messages} in tiered storage or in the log of a compacted topic, and left out: "
             "store.unconsumed() in Python lists them"
         )
-    if not found and (unknown := explain_unknown_group(store, rest["group"])) is not None:
+    if not found and (unknown := explain_unknown_group(store, asked.group)) is not None:
         problems.append(unknown)
     return found, problems
 
 
-def find_unconsumed_offsets(store: MessageStore, rest: dict[str, Any]) -> tuple[np.ndarray, list[str]]:
+def find_unconsumed_offsets(store: MessageStore, asked: UnconsumedQuestion) -> tuple[np.ndarray, list[str]]:
     """Return the physical offsets of the messages that a group still gets, int64[n] ascending, and the problems."""
-    found, problems = find_rest(store, rest)
+    found, problems = read_unconsumed(store, asked)
     offsets = {row.phy_offset for row in found if row.phy_offset is not None}
     return np.array(sorted(offsets), np.int64), problems
 
 
 def show_unconsumed(
-    store: MessageStore, rest: dict[str, Any], limit: int | None, view: MessageView, output_format: str | None
+    store: MessageStore, asked: UnconsumedQuestion, limit: int | None, view: MessageView, output_format: str | None
 ) -> None:
     """Write the messages that a group still gets, queue by queue."""
-    found, problems = find_rest(store, rest, limit)
+    found, problems = read_unconsumed(store, asked, limit)
 
     def batches() -> Iterator[Sequence[Row]]:
         rows = [row for row in found if row.phy_offset is not None]
@@ -63,7 +66,7 @@ def show_unconsumed(
     columns = view.names if view.columns is not None else ["kind", *view.names]
     write_batches(batches(), output_format, columns=columns, is_full=view.is_full)
     if not found and not problems:
-        note(f"{store.path}: group {rest['group']!r} has consumed all messages")
+        note(f"{store.path}: group {asked.group!r} has consumed all messages")
     finish(problems)
 
 

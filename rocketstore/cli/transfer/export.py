@@ -24,6 +24,7 @@ import numpy as np
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
+from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, unknown_to_all
@@ -158,7 +159,7 @@ def export_store(
     deleted: bool,
     resume: bool,
     force: bool,
-    rest: dict[str, Any] | None,
+    unconsumed: UnconsumedQuestion | None,
     dlq: tuple[str, ...],
     message_filter: MessageFilter,
     **options: Any,
@@ -175,16 +176,16 @@ def export_store(
         raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    if rest is not None and (resume or dlq or message_filter.choices or are_given(options)):
+    if unconsumed is not None and (resume or dlq or message_filter.choices or are_given(options)):
         raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
-    if rest is not None and store.reads_other_logs:
+    if unconsumed is not None and store.reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
     if dlq:
         if options["topic"]:
             raise click.UsageError("--dlq and --topic: give only one of them")
         options["topic"] = tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in dlq)
     conditions = scan_conditions(**options)
-    wanted, problems = (None, []) if rest is None else find_unconsumed_offsets(store, rest)
+    wanted, problems = (None, []) if unconsumed is None else find_unconsumed_offsets(store, unconsumed)
     if wanted is not None:
         conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
