@@ -205,9 +205,9 @@ class BrokerStores(Previewed, Closable):
         """
         return self._query(lambda store: store.query_message(topic, key, limit, *times, **options), topic, limit)
 
-    def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
-        """Find the messages with a unique key. Returns, raises: as ``query_message``."""
-        question = lambda store: store.query_message_by_unique_key(topic, uniq_key)  # noqa: E731
+    def query_message_by_unique_key(self, topic: str, uniq_key: str, *, verify_crc: bool = True) -> QueryMessageResult:
+        """Find the messages with a unique key. Parameters, returns, raises: as ``query_message``."""
+        question = lambda store: store.query_message_by_unique_key(topic, uniq_key, verify_crc=verify_crc)  # noqa: E731
         return self._query(question, topic, None)
 
     def query_message_by_tag(
@@ -259,12 +259,13 @@ class BrokerStores(Previewed, Closable):
         found = self.ask(read)
         return join_answers(found, limit)
 
-    def query_message_by_id(self, msg_id: str) -> Message | None:
+    def query_message_by_id(self, msg_id: str, *, verify_crc: bool = True) -> Message | None:
         """Read the message of an offset message id from the store that has it; None if no store has it.
 
+        Parameters: as ``MessageStore.query_message_by_id``.
         Raises: ValueError for an invalid id; the error of a store that cannot be read, if no other has the message.
         """
-        found = self.ask(lambda store: store.query_message_by_id(msg_id))
+        found = self.ask(lambda store: store.query_message_by_id(msg_id, verify_crc=verify_crc))
         for broker, message in found.parts.items():
             if message is not None:
                 message.broker = broker
@@ -287,6 +288,7 @@ class BrokerStores(Previewed, Closable):
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
         names: Names = "rocketmq",
+        verify_crc: bool = True,
     ) -> StoreDataset:
         """Return the messages of all stores as one ``pyarrow.dataset.Dataset``, store after store.
 
@@ -302,7 +304,8 @@ class BrokerStores(Previewed, Closable):
 
         asked = Conditions.of(topic, tag, key, since, until, limit, tz)
         self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
-        readers = {broker: DatasetReader(store, asked, on_corrupt, charset) for broker, store in self.stores.items()}
+        options = asked, on_corrupt, charset, verify_crc
+        readers = {broker: DatasetReader(store, *options) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit), columns, names=names)
 
     def sql(
@@ -313,6 +316,7 @@ class BrokerStores(Previewed, Closable):
         files: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
         tz: Zone = "UTC",
+        verify_crc: bool = True,
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds. All tables have a column ``broker``.
 
@@ -328,7 +332,9 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.brokers.sql_tables import tables_of_brokers
         from rocketstore.sql.statement import run_statement, user_tables
 
-        own = tables_of_brokers(self.stores, lambda: self.dataset(on_corrupt=on_corrupt), on_corrupt)
+        own = tables_of_brokers(
+            self.stores, lambda: self.dataset(on_corrupt=on_corrupt, verify_crc=verify_crc), on_corrupt
+        )
         return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
 
     # ---- topics and groups ---------------------------------------------------------------------------------

@@ -1,20 +1,31 @@
 """``rocketstore get``: show messages by queue offset."""
 
 import contextlib
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 import numpy as np
 
 from rocketstore.cli.formats import finish
 from rocketstore.cli.settings import offset_from_end
-from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere, note_leftovers, tier_words
+from rocketstore.cli.store_notes import (
+    SHOW_WRONG,
+    WRONG_BODY,
+    note_bad_bodies,
+    note_elsewhere,
+    note_leftovers,
+    tier_words,
+)
 from rocketstore.cli.text import command
 from rocketstore.cli.view.messages import MessageView, write_messages
+from rocketstore.kernels.commit_log import WRONG_CRC
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
@@ -32,6 +43,7 @@ def run(
     queue_offset: int,
     limit: int,
     tag: str | None,
+    verify_crc: bool,
     view: MessageView,
     output_format: str | None,
 ) -> None:
@@ -39,7 +51,7 @@ def run(
     if queue_offset < 0:
         with contextlib.suppress(KeyError):  # get_message answers for a missing queue
             queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)
-    found = store.get_message(topic, queue_id, queue_offset, limit, tag=tag)
+    found = store.get_message(topic, queue_id, queue_offset, limit, tag=tag, verify_crc=False)
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
@@ -48,8 +60,10 @@ def run(
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     queue = store.consume_queue(topic, queue_id)
     log = log_of(store, queue)
+    name = QueueId(topic, queue_id)
+    damaged = find_damage(store, queue, name, queue_offset, found.next_begin_offset, verify_crc=verify_crc)
     bad_bodies = BadBodies()
-    batches = log.reader.with_bodies(found.messages, INT_MAX, bad_bodies)
+    batches = log.reader.with_bodies(without_damaged(found.messages, damaged), INT_MAX, bad_bodies)
     conditions = {"topic": (topic,), "queue_ids": (queue_id,), "tag": tag}
     # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
     messages = [
@@ -60,24 +74,49 @@ def run(
     ]
     write_messages([messages[:limit]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
-    finish(describe_damage(store, queue, QueueId(topic, queue_id), queue_offset, found.next_begin_offset))
+    finish(f"{place} {unit.queue_offset}: {unit.problem}" for unit in damaged)
 
 
-def describe_damage(store: MessageStore, queue: StoredQueue, name: QueueId, begin: int, end: int) -> list[str]:
-    """Return a text for each unit of a range of queue offsets that leads to no record of the queue."""
-    problems = []
+class DamagedUnit(NamedTuple):
+    """A unit that leads to no record of its queue, or to a record whose body does not match its CRC.
+
+    Attributes: queue_offset. phy_offset: bytes; None in tiered storage, where messages have none. problem: as text.
+    """
+
+    queue_offset: int
+    phy_offset: int | None
+    problem: str
+
+
+def find_damage(
+    store: MessageStore, queue: StoredQueue, name: QueueId, begin: int, end: int, *, verify_crc: bool
+) -> list[DamagedUnit]:
+    """Find the damaged units of a range of queue offsets. Parameters: verify_crc: compare bodies with their CRC."""
+    found = []
     for part in parts_of(queue):
         log = log_of(store, part)
-        has_own_log = part.is_compacted or isinstance(part, TierQueue)
+        is_tier = isinstance(part, TierQueue)
+        has_own_log = part.is_compacted or is_tier
         first, last = max(begin, part.min_queue_offset), min(end, part.max_queue_offset)
         units = part[first : max(first, last)]
-        for number, at, problem in damaged_units(log, units, name, has_own_log=has_own_log):
+        for number, at, problem in damaged_units(log, units, name, has_own_log=has_own_log, verify_crc=verify_crc):
             advice = f"{command('hexdump', store.path, at)} shows its bytes"
             if has_own_log:
                 verify = command("verify", store.path, *tier_words(store))
                 advice = f"its log is {log.directories[0]}, which {verify} checks"
-            problems.append(f"{name.topic}, queue {name.queue_id}, offset {number}: {problem}: {advice}")
-    return problems
+            found.append(DamagedUnit(number, None if is_tier else at, f"{problem}: {advice}"))
+    return found
+
+
+def without_damaged(messages: MessageBatch, damaged: Sequence[DamagedUnit]) -> MessageBatch:
+    """Return the messages of a queue without those of damaged units."""
+    if not damaged:
+        return messages
+    phy_offsets = [unit.phy_offset for unit in damaged if unit.phy_offset is not None]
+    is_bad = np.isin(np.ma.filled(messages.phy_offset, -1), phy_offsets)
+    of_tier = [unit.queue_offset for unit in damaged if unit.phy_offset is None]
+    is_bad |= np.ma.getmaskarray(messages.phy_offset) & np.isin(messages.queue_offset, of_tier)
+    return messages.take(np.flatnonzero(~is_bad))
 
 
 def reason_of(found: GetMessageResult, tag: str | None) -> str:
@@ -90,19 +129,22 @@ def reason_of(found: GetMessageResult, tag: str | None) -> str:
 
 
 def damaged_units(
-    log: CommitLog, units: ConsumeQueueUnits, queue: QueueId, *, has_own_log: bool
+    log: CommitLog, units: ConsumeQueueUnits, queue: QueueId, *, has_own_log: bool, verify_crc: bool
 ) -> list[tuple[int, int, str]]:
     """Return queue offset, physical offset and problem of each unit that leads into the log to no record of the queue.
 
     A unit that leads behind the end of the commit log is a leftover of a crash, and is not returned. In a queue with a
     log of its own, a unit that leads behind the end of that log is damaged.
     """
-    batch, statuses = log.find_messages(units.phy_offsets, columns=["topic", "queue_id", "properties"])
+    columns = ["topic", "queue_id", "properties"]
+    batch, statuses = log.find_messages(units.phy_offsets, columns=columns, verify_crc=verify_crc)
     has_expired = (units.phy_offsets < log.min_phy_offset) & ~(has_own_log & (units.phy_offsets < 0))
     bad = (statuses != 0) & ~has_expired & ~units.is_filler
     if bad.any() and not has_own_log:
         bad &= units.phy_offsets < log.look(again=True).records_end
     problems = dict.fromkeys(np.flatnonzero(bad).tolist(), "cannot be read")
+    wrong_crc = np.isin(statuses, WRONG_CRC) & ~units.is_filler
+    problems |= dict.fromkeys(np.flatnonzero(wrong_crc).tolist(), f"{WRONG_BODY}: {SHOW_WRONG}")
     own = rows_in_queue(batch, *queue)
     rows = np.flatnonzero(statuses == 0).tolist()
     for place in sorted(set(range(len(batch))).difference(own.tolist())):

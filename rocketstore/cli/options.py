@@ -36,6 +36,12 @@ from rocketstore.text_values import (
 )
 
 Command = Callable[..., Any]
+crc_option = click.option(
+    "--verify-crc/--no-verify-crc",
+    default=True,
+    show_default=True,
+    help="Leave out a message whose body does not match its CRC. The exit status is 1 then.",
+)
 BODY_RULE = (
     'The body is in "body" if it is text of --charset, else in "bodyBase64". The other column is null. '
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
@@ -738,5 +744,9 @@ def selection_options(command: Command) -> Command:
         time_options,
         click.option("--begin-offset", type=OFFSET, help="Only messages at this physical offset or later."),
         click.option("--end-offset", type=OFFSET, help="Only messages before this physical offset."),
-        click.option("--verify-crc", is_flag=True, help="Compare each body with its CRC."),
+        click.option(
+            "--verify-crc/--no-verify-crc",
+            default=None,
+            help="Compare each body with its CRC. Default: if the bodies are shown.",
+        ),
     )

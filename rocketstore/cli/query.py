@@ -12,11 +12,13 @@ import numpy as np
 
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.brokers.merge import merge_by_time, with_broker
-from rocketstore.cli.formats import RowsView, finish, write_list
+from rocketstore.cli.formats import RowsView, error_text, finish, write_list
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.settings import time_range
 from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import (
+    SHOW_WRONG,
+    WRONG_BODY,
     left_out,
     note_all,
     note_assumptions,
@@ -33,10 +35,11 @@ from rocketstore.limits import INT_MAX, LONG_MAX, LONG_MIN
 from rocketstore.log.file_times import Range, choose_files, describe_skipped
 from rocketstore.log.scan import Scan
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.compression import BodyError
+from rocketstore.messages.compression import BodyError, is_wrong_crc
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.query_messages import limit_reason
+from rocketstore.query.read_few import OnWrongCrc
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import known_topics
@@ -54,7 +57,7 @@ class Question(NamedTuple):
     Attributes: by: "key", "unique_key", "tag", "id" or "time". values: the keys, tags or ids. topics: empty for all
     topics. times: the first store time, and the exclusive end of the store times, epoch ms; None: no limit.
     exact_times: read every file of the log if the messages are searched by time alone. most: the largest number of
-    messages; None for all.
+    messages; None for all. verify_crc: compare bodies with their CRC.
     """
 
     by: str
@@ -63,6 +66,7 @@ class Question(NamedTuple):
     times: tuple[int | None, int | None]
     exact_times: bool
     most: int | None
+    verify_crc: bool
 
 
 class AnswerToShow(NamedTuple):
@@ -88,13 +92,14 @@ def run(
     until: int | None,
     exact_times: bool,
     topic: tuple[str, ...],
+    verify_crc: bool,
     geometry: IndexGeometry | None,
     view: MessageView,
     output_format: str | None,
     **names: Any,
 ) -> None:
     """Run the command with the values of its options."""
-    question = question_of(names, topic, since, until, exact_times=exact_times, most=most)
+    question = question_of(names, topic, since, until, exact_times=exact_times, most=most, verify_crc=verify_crc)
     if isinstance(path, AskedStores):
         query_stores(path, question, view, output_format)
     else:
@@ -109,6 +114,7 @@ def question_of(
     *,
     exact_times: bool,
     most: int | None,
+    verify_crc: bool,
 ) -> Question:
     """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
     given = {name: value for name, value in names.items() if value not in (None, ())}
@@ -119,7 +125,7 @@ def question_of(
     if by == "id" and (topics, since, until) != ((), None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
     values = value.split("||") if by == "tag" else [value] if isinstance(value, str) else [*dict.fromkeys(value)]
-    return Question(by, values, topics, time_range(since, until), exact_times, most)
+    return Question(by, values, topics, time_range(since, until), exact_times, most, verify_crc)
 
 
 # ---- a store ---------------------------------------------------------------------------------------------
@@ -227,13 +233,14 @@ class FirstMessages:
 
 def by_id(store: MessageStore, question: Question) -> AnswerToShow:
     try:
-        message = store.query_message_by_id(question.values[0])
+        message = store.query_message_by_id(question.values[0], verify_crc=False)
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
         return AnswerToShow([], [explain_missing_message(store, question.values[0])])
     offsets = np.array([message.phy_offset], np.int64)
-    return AnswerToShow(newest_first(store, [store.commit_log.find_messages(offsets)[0]], None))
+    found, _ = store.commit_log.find_messages(offsets, marks_crc=question.verify_crc)
+    return leave_out_wrong(newest_first(store, [found], None))
 
 
 def by_key(store: MessageStore, question: Question) -> AnswerToShow:
@@ -245,14 +252,17 @@ def by_key(store: MessageStore, question: Question) -> AnswerToShow:
     if index_type != "T":
         searches = [([topic for topic, keys in searches for _ in keys], question.values * len(topics))]
     with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
-        results = [store.query_messages(*search, most, *times, index_type=index_type) for search in searches]
+        on_wrong_crc: OnWrongCrc = "mark" if question.verify_crc else "ignore"
+        results = [store.query_keys(*search, most, *times, index_type, on_wrong_crc) for search in searches]
     found = newest_first(store, [result.messages for result in results], None if most is None else most + 1)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     has_more = any(result.has_more.any() for result in results)
     if has_more:
         reasons.remove(limit_reason(most))  # a line about all keys together says it
+    has_more |= most is not None and sum(map(len, found)) > most
+    answer = leave_out_wrong(found)._replace(has_more=has_more)
     if not reasons:
-        return AnswerToShow(found, has_more=has_more)
+        return answer
     option = {"key": "--key", "unique_key": "--key", "tag": "--tag"}[question.by]
     of_topics = [word for topic in question.topics for word in ("--topic", topic)]
     values = ["||".join(question.values)] if question.by == "tag" else question.values
@@ -264,7 +274,23 @@ def by_key(store: MessageStore, question: Question) -> AnswerToShow:
     what = "all messages" if others else "the log"
     of_log = " of the log" if others else ""
     problem = f"{text}. {scan} reads {what}; {command('rebuild', store.path, '--index')} rebuilds the index{of_log}"
-    return AnswerToShow(found, [problem], has_more)
+    return answer._replace(problems=[*answer.problems, problem])
+
+
+def leave_out_wrong(batches: Iterable[MessageBatch]) -> AnswerToShow:
+    """Return messages without those whose body does not match its CRC, which are problems.
+
+    Parameters: batches: with their bodies.
+    """
+    kept, problems = [], []
+    for batch in batches:
+        wrong = {row: error for row, error in batch.find_body_errors().items() if is_wrong_crc(error)}
+        for row, error in sorted(wrong.items()):
+            message = batch[row]
+            place = f"{message.topic}, queue {message.queue_id}, offset {message.queue_offset}"
+            problems.append(f"{place}: the message {WRONG_BODY}: {error_text(error)}: {SHOW_WRONG}")
+        kept.append(batch.take([row for row in range(len(batch)) if row not in wrong]) if wrong else batch)
+    return AnswerToShow(kept, problems)
 
 
 def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int | None) -> list[MessageBatch]:
@@ -292,7 +318,8 @@ def newest_first(store: MessageStore, batches: Sequence[MessageBatch], most: int
 def by_time(store: MessageStore, question: Question) -> AnswerToShow:
     (first, end), log = question.times, store.commit_log
     most = LONG_MAX if question.most is None else question.most + 1  # one more shows that there are more
-    conditions: dict[str, Any] = {"topic": question.topics or None, "since": first, "until": end, "on_corrupt": "skip"}
+    conditions: dict[str, Any] = {"topic": question.topics or None, "since": first, "until": end}
+    conditions |= {"verify_crc": question.verify_crc, "on_corrupt": "skip"}
     if store.reads_other_logs:
         everything = store.scan(**conditions).adapted(warns=False)
         return AnswerToShow(oldest_first(everything, most), scans=[everything])

@@ -16,6 +16,9 @@ from rocketstore.store.overview.missing import describe_unknown_queue, describe_
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.text_values import format_count
 
+WRONG_BODY = "has a body that does not match its CRC"
+SHOW_WRONG = "--no-verify-crc shows it"
+
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
     """Write a note to standard error for each compacted topic, and one if messages are only in tiered storage.

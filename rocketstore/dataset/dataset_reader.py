@@ -146,13 +146,15 @@ def _as_time(timestamp: int) -> Time:
 class DatasetReader:
     """Reads the messages of a store within bounds.
 
-    Attributes: conditions: of all messages. on_corrupt, charset: as for ``CommitLog.scan``.
+    Attributes: conditions: of all messages. on_corrupt, charset: as for ``CommitLog.scan``. verify_crc: compare bodies
+    with their CRC. A body that does not match is null, and ``body_error`` says so.
     """
 
     store: KeyedStore
     conditions: Conditions = field(default_factory=Conditions)
     on_corrupt: Literal["raise", "skip"] = "raise"
     charset: str = UTF8
+    verify_crc: bool = True
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
         """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
@@ -191,7 +193,9 @@ class DatasetReader:
             return
         read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
         conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset}
+        conditions["verify_crc"] = None if self.verify_crc else False
         scan = read(columns=columns, threads=threads, batch_size=batch_size, **conditions)
+        scan = scan.adapted(marks_crc=True)
         yield from scan
         for part in scan.skipped:
             warnings.warn(f"{text_of(part.error)}: offsets {part.begin} to {part.end} are left out", stacklevel=2)
@@ -209,7 +213,8 @@ class DatasetReader:
         offsets = offsets[statuses == 0]
         parts = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
         for part in np.split(offsets, np.flatnonzero(np.diff(parts)) + 1):
-            batch = log.find_messages(part, columns=columns, charset=self.charset)[0]
+            found = log.find_messages(part, columns=columns, charset=self.charset, marks_crc=self.verify_crc)
+            batch = found[0]
             yield from log.reader.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
         bad_bodies.warn()
 

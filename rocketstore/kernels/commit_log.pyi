@@ -14,6 +14,7 @@ __all__ = [
     "END",
     "HALF",
     "OK",
+    "WRONG_CRC",
     "RecordScanner",
     "bad_reason",
     "checked_framing",
@@ -27,6 +28,7 @@ BLANK: int
 END: int
 CUT: int
 HALF: int
+WRONG_CRC: tuple[int, int]
 
 def bad_reason(status: int) -> tuple[str, str]: ...
 
@@ -37,6 +39,7 @@ class RecordScanner:
         record_filter: RecordFilter | None = None,
         *,
         verify_crc: bool = False,
+        marks_crc: bool = False,
         force_verify_prop_crc: bool = False,
         message_delay_level: str = ...,
         framing: int = 0,
@@ -77,5 +80,11 @@ def find_record(
     buffer: Buffer, from_offset: int, offset: int, end: int, *, or_cut: bool = False, framing: int = 0
 ) -> int | None: ...
 def read_message(
-    buffer: Buffer, from_offset: int, offset: int, *, at_rest: bool = False
+    buffer: Buffer,
+    from_offset: int,
+    offset: int,
+    *,
+    at_rest: bool = False,
+    verify_crc: bool = False,
+    force_verify_prop_crc: bool = False,
 ) -> tuple[int, dict[str, Any] | None]: ...

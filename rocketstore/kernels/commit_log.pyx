@@ -12,9 +12,11 @@ from rocketstore.kernels.csrc cimport (
     rs_load_be64,
 )
 from rocketstore.kernels.record cimport (
+    BAD_BODY_CRC,
     BAD_CUT,
     BAD_HALF,
     BAD_MAGIC,
+    BAD_PROPERTY_CRC,
     BODY_CRC,
     BORN_HOST,
     BORN_HOST_V6,
@@ -55,12 +57,13 @@ cdef enum:
     GATHERED = 4096  # records between two checks for signals
 
 __all__ = ["BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
-           "RecordScanner", "bad_reason", "checked_framing", "find_record", "read_message"]
+           "WRONG_CRC", "RecordScanner", "bad_reason", "checked_framing", "find_record", "read_message"]
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 TOO_LARGE = "a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once"
 OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
+WRONG_CRC = BAD_BODY_CRC, BAD_PROPERTY_CRC  # the statuses of a record that is sound except for its CRC
 
 
 def bad_reason(status):
@@ -73,7 +76,8 @@ cdef class RecordScanner:
 
     Parameters: columns: names of fields, as in RecordColumns. record_filter: the wanted records, None for all.
     verify_crc: compare the body with its CRC. force_verify_prop_crc: compare the record with the CRC in its
-    properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``. framing: bytes
+    properties instead. marks_crc: also collect the column "body_crc_agrees", or with force_verify_prop_crc
+    "record_crc_agrees". message_delay_level: as in the broker's configuration, for ``tags_code``. framing: bytes
     before each record: 0, or 48 in DLedger's log. There a scan may begin at an entry or at the record in it.
     Only one thread at a time may use a scanner.
 
@@ -94,10 +98,11 @@ cdef class RecordScanner:
     cdef DelayTable delays
     cdef Record block[BLOCK]
 
-    def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False,
+    def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False, bint marks_crc=False,
                   bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS, int framing=0):
         self.framing = checked_framing(framing)
-        self.columns = RecordColumns(columns)
+        mark = "record_crc_agrees" if force_verify_prop_crc else "body_crc_agrees"
+        self.columns = RecordColumns([mark, *columns] if marks_crc else columns)
         self.record_filter = record_filter
         self.last_phy_offset = -1
         self.takes_topics = "topic" in self.columns.names
@@ -313,8 +318,9 @@ cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64
     return size - pos < PHY_OFFSET + 8 or <int64_t>rs_load_be64(data + pos + PHY_OFFSET) == from_offset + pos
 
 
-def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_rest=False):
-    """Read all fields of one record; ``at_rest`` as for ``RecordScanner.scan``.
+def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_rest=False, bint verify_crc=False,
+                 bint force_verify_prop_crc=False):
+    """Read all fields of one record. Parameters: as for ``RecordScanner`` and its ``scan``.
 
     Returns: (status, fields): a dict, None if the status is not OK.
     Raises: StoreClosedError; CorruptFileError if the file was cut.
@@ -323,11 +329,12 @@ def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_
     cdef PropertyReader reader
     cdef int64_t pos = offset - from_offset
     cdef int status = RECORD_END
+    cdef int todo = (CHECK_BODY_CRC | (CHECK_PROPERTY_CRC if force_verify_prop_crc else 0)) if verify_crc else 0
     buffer.check_file_size()
     buffer.enter()
     try:
         if 0 <= pos < buffer.size:
-            status = parse_at(buffer.data, pos, buffer.size, from_offset, 0, 0, at_rest, &reader, NULL, &record)
+            status = parse_at(buffer.data, pos, buffer.size, from_offset, 0, todo, at_rest, &reader, NULL, &record)
         return status, (record_fields(&record, &reader) if status == RECORD_OK else None)
     finally:
         buffer.leave()

@@ -146,6 +146,8 @@ cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int 
                      const DelayTable *delays, Record *record) noexcept nogil
 cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
 cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
+cdef bint body_crc_agrees(const Record *record) noexcept nogil
+cdef bint property_crc_agrees(const Record *record, int64_t end, PropertyReader *reader) noexcept nogil
 cdef bint crc_agrees(const Record *record, const uint8_t *digits, int32_t n) noexcept nogil
 cdef object java_text(const Slice *text)
 cdef object property_dict(const Slice *properties, PropertyReader *reader)

@@ -91,7 +91,7 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
         return BAD_BODY_LENGTH
     record.body.data, record.body.size = data + pos, <int32_t>length
     pos += length
-    if todo & CHECK_BODY_CRC and not todo & CHECK_PROPERTY_CRC and length > 0 and not body_crc_agrees(record):
+    if todo & CHECK_BODY_CRC and not todo & CHECK_PROPERTY_CRC and not body_crc_agrees(record):
         return BAD_BODY_CRC
     if remaining - pos < 2:
         return BAD_TOPIC_LENGTH
@@ -175,6 +175,9 @@ cdef inline void read_fixed(const uint8_t *data, Record *record) noexcept nogil:
 
 
 cdef bint body_crc_agrees(const Record *record) noexcept nogil:
+    """Whether the record has the CRC of its body. That of an empty body is not compared, as in RocketMQ."""
+    if record.body.size == 0:
+        return True
     cdef uint32_t crc = rs_crc32(0, record.body.data, <size_t>record.body.size)
     return crc & INT32_MAX == rs_load_be32(record.data + BODY_CRC)
 

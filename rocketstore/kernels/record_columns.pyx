@@ -34,9 +34,11 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     are_equal,
+    body_crc_agrees,
     keyed_hash,
     next_property,
     next_word,
+    property_crc_agrees,
     read_properties,
 )
 
@@ -242,6 +244,33 @@ cdef class Int64Column(Column):
     cdef object take(self):
         values, self.values = self.values, next_of(self.values)
         return array_of(values, np.int64)
+
+
+cdef class CrcAgreesColumn(Column):
+    """Whether the CRC of the body agrees; or, with ``of_record``, the CRC of the record in its properties."""
+
+    cdef Growing values
+    cdef bint of_record
+    cdef PropertyReader reader
+
+    def __cinit__(self, bint of_record):
+        self.values, self.of_record = Growing(), of_record
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef uint8_t agrees[MOST_RECORDS]
+        cdef Py_ssize_t i
+        cdef int64_t end
+        for i in range(n):
+            if self.of_record:
+                end = records[i].properties.data + records[i].properties.size - records[i].data
+                agrees[i] = property_crc_agrees(&records[i], end, &self.reader)
+            else:
+                agrees[i] = body_crc_agrees(&records[i])
+        return self.values.add(agrees, n)
+
+    cdef object take(self):
+        values, self.values = self.values, next_of(self.values)
+        return array_of(values, np.bool_)
 
 
 # ---- text and bytes ----------------------------------------------------------------------------------------
@@ -598,6 +627,7 @@ cdef Column new_column(str name):
         "msg_id": MsgIdColumn, "tags": lambda: PropertyColumn(True), "uniq_key": lambda: PropertyColumn(False),
         "born_host": lambda: HostColumn(True), "store_host": lambda: HostColumn(False),
         "damaged": lambda: DamagedColumn(FLAG),
+        "body_crc_agrees": lambda: CrcAgreesColumn(False), "record_crc_agrees": lambda: CrcAgreesColumn(True),
     }
     if name not in makers:
         raise ValueError(f"column {name!r}: must be one of {', '.join([*INT32_FIELDS, *INT64_FIELDS, *makers])}")

@@ -24,7 +24,7 @@ from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
-from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
+from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF, WRONG_CRC
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.keywords import suggests_keywords
@@ -34,7 +34,7 @@ from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.log_end import LogView, PlannedState
 from rocketstore.log.read_error import read_error
-from rocketstore.log.record_reader import RecordReader
+from rocketstore.log.record_reader import RecordReader, reads_bodies
 from rocketstore.log.scan import Scan
 from rocketstore.log.standalone_writer import StandaloneLogWriter
 from rocketstore.made_by import made_by
@@ -258,46 +258,70 @@ class CommitLog(Closable):
 
     # ---- one and many --------------------------------------------------------------------------------------
 
-    def get_message(self, phy_offset: int) -> Message:
+    def get_message(self, phy_offset: int, *, verify_crc: bool = True) -> Message:
         """Read the message at a physical offset.
 
-        Parameters: phy_offset: bytes. Returns: Message. Raises: IndexError if it is outside the log; CorruptFileError
-        if no message begins at the offset. Source: CommitLog.lookMessageByOffset.
+        Parameters: phy_offset: bytes. verify_crc: compare the body with its CRC. Returns: Message. Raises: IndexError
+        if the offset is outside the log; CorruptFileError if no message begins there, or if its body does not match its
+        CRC. Source: CommitLog.lookMessageByOffset.
         """
-        status, fields = self._read_message(phy_offset)
+        status, fields = self._read_message(phy_offset, verify_crc=verify_crc)
         if fields is None:
             raise self.error(phy_offset, status)
         return Message.of_fields(fields)
 
     def find_message(self, phy_offset: int) -> Message | None:
-        """Read the message at a physical offset. Return None if no message begins there."""
-        fields = self._read_message(phy_offset)[1]
+        """Read the message at a physical offset. Return None if no message begins there.
+
+        If the body does not match its CRC, ``message.body`` raises the error.
+        """
+        status, fields = self._read_message(phy_offset, verify_crc=True)
+        if status in WRONG_CRC:
+            unchecked = self._read_message(phy_offset, verify_crc=False)[1]
+            if unchecked is not None:
+                unchecked.pop("raw_body")
+                fields = unchecked | {"_body_error": self.error(phy_offset, status)}
         return None if fields is None else Message.of_fields(fields)
 
-    def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
+    def find_sound_message(self, phy_offset: int, *, verify_crc: bool = True) -> Message | None:
+        """Read the message at a physical offset. Return None if no message begins there.
+
+        Raises: CorruptFileError if its body does not match its CRC, with ``verify_crc``.
+        """
+        status, fields = self._read_message(phy_offset, verify_crc=verify_crc)
+        if status in WRONG_CRC:
+            raise self.error(phy_offset, status)
+        return None if fields is None else Message.of_fields(fields)
+
+    def _read_message(self, phy_offset: int, *, verify_crc: bool) -> tuple[int, dict[str, Any] | None]:
         offset = operator.index(phy_offset)
-        return (END, None) if offset >= self.end_finder.find_readable_end(offset) else self.reader.read_record(offset)
+        if offset >= self.end_finder.find_readable_end(offset):
+            return END, None
+        return self.reader.read_record(offset, verify_crc=verify_crc)
 
     def get_messages(
         self,
         phy_offsets: Any,
         *,
         columns: str | Iterable[str] | None = None,
-        verify_crc: bool = False,
+        verify_crc: bool | None = None,
         charset: str = "utf-8",
     ) -> MessageBatch:
         """Read the messages at many physical offsets, int64[n], bytes. The batch has the order of the offsets.
 
-        Parameters: columns: names of Message's fields, None for all columns of tables. verify_crc: check the bodies.
-        charset: as for ``scan``.
-        Returns: MessageBatch. Raises: IndexError for an offset outside the log; CorruptFileError for an offset at which
-        no message begins. Source: CommitLog.lookMessageByOffset, for each.
+        Parameters: columns: names of Message's fields, None for all columns of tables. verify_crc: compare bodies with
+        their CRC; None: if the columns have bodies. charset: as for ``scan``. Returns: MessageBatch. Raises: IndexError
+        for an offset outside the log; CorruptFileError for an offset at which no message begins, or one whose body does
+        not match its CRC. Source: CommitLog.lookMessageByOffset, for each.
         """
         require_unmasked(phy_offsets, "phy_offsets")
         require_sound_buffers(phy_offsets, "phy_offsets")
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
-        batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc, charset=charset)
+        checks = reads_bodies(message_fields(columns)) if verify_crc is None else verify_crc
+        batch, statuses = self.find_messages(
+            offsets, columns=columns, verify_crc=checks, marks_crc=False, charset=charset
+        )
         if statuses.any():
             row = int(statuses.argmax())
             raise self.error(int(offsets[row]), int(statuses[row]))
@@ -309,10 +333,13 @@ class CommitLog(Closable):
         *,
         columns: str | Iterable[str] | None = None,
         verify_crc: bool = False,
+        marks_crc: bool = True,
         charset: str = UTF8,
     ) -> tuple[MessageBatch, np.ndarray]:
         """Read the messages at physical offsets int64[n], and leave out offsets without a message.
 
+        Parameters: verify_crc: leave out messages whose body does not match its CRC. marks_crc: otherwise such a body
+        is None in the column, and has the error.
         Returns: the batch of the found messages, in the given order, and a status for each offset, uint8[n]: 0 if the
         message was found.
         """
@@ -323,14 +350,15 @@ class CommitLog(Closable):
         windows, window_of = self.reader.windows_of(offsets)
         if len(offsets):
             window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1
-        scanner = self.reader.scanner(fields, verify_crc=verify_crc)
+        checks = {"verify_crc": verify_crc, "marks_crc": marks_crc and not verify_crc}
+        scanner = self.reader.scanner(fields, **checks)
         statuses = np.full(len(offsets), END, np.uint8)
         scanner.gather(windows, window_of, offsets, statuses)
         half = np.flatnonzero(statuses == HALF)
         is_written = np.array([not self.reader.is_at_rest(offset) for offset in offsets[half].tolist()], np.bool_)
         if not is_written.all():  # some are complete, and end in zeros
             window_of[half[is_written]] = -1
-            scanner = self.reader.scanner(fields, verify_crc=verify_crc)
+            scanner = self.reader.scanner(fields, **checks)
             scanner.gather(windows, window_of, offsets, statuses, at_rest=True)
             statuses[half[is_written]] = HALF
         return lazy_batch_of(scanner.take(), fields, find_charset(charset)), statuses
@@ -340,7 +368,7 @@ class CommitLog(Closable):
 
         Source: CommitLog.pickupStoreTimestamp.
         """
-        fields = self._read_message(phy_offset)[1]
+        fields = self._read_message(phy_offset, verify_crc=False)[1]
         return fields["store_timestamp"] if fields is not None and fields["size"] == size else -1
 
     def error(self, offset: int, status: int) -> Exception:
@@ -363,7 +391,7 @@ class CommitLog(Closable):
         since: Time | None = None,
         until: Time | None = None,
         tz: Zone = "UTC",
-        verify_crc: bool = False,
+        verify_crc: bool | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",
         batch_size: int = 16384,
         threads: int = 1,
@@ -387,7 +415,8 @@ class CommitLog(Closable):
             datetime, a date or an ISO 8601 text.
         tz : the time zone of times that name none, such as "Asia/Shanghai", or a tzinfo; None and "local" are that of
             this machine.
-        verify_crc : compare bodies with their CRC. A body with another CRC is corrupt.
+        verify_crc : compare bodies with their CRC. A record whose body has another CRC is corrupt. None: if the columns
+            have bodies. True: of all records, also without these columns.
         on_corrupt : "raise" CorruptFileError at bytes that are no record but are followed by records, or "skip" them
             and list them in ``Scan.skipped``. Bytes without records behind them are the end of the log, except for a
             complete record with a wrong CRC. A body that cannot be decoded is null: its record is sound.
@@ -432,12 +461,13 @@ class CommitLog(Closable):
             fields,
             None if begin_offset is None else operator.index(begin_offset),
             None if end_offset is None else operator.index(end_offset),
-            functools.partial(self.reader.scanner, record_filter=record_filter, verify_crc=verify_crc),
+            functools.partial(self.reader.scanner, record_filter=record_filter),
             on_corrupt,
             batch_size,
             threads,
             limit,
             find_charset(charset),
+            verify_crc,
         )
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.commit_log import BLANK, END, bad_reason
+from rocketstore.kernels.commit_log import BLANK, END, WRONG_CRC, bad_reason
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.record_reader import RecordReader
 
@@ -20,6 +20,8 @@ def read_error(log: RecordReader, end_finder: EndFinder, offset: int, status: in
         field, reason = "magic", "no message begins here: the end of the log, or of what its file holds"
     else:
         field, reason = bad_reason(status)
+        if status in WRONG_CRC:
+            reason += ": verify_crc=False reads the message without this check"
     return CorruptFileError(file.path, offset - file.file_from_offset, field, reason)
 
 

@@ -30,7 +30,13 @@ MANY_RECORDS = 256
 USUAL_RECORD = 1 << 11  # bytes; most records are smaller
 LARGE_RECORD = 8 << 20  # bytes; a search for the record around an offset is slow for larger records, but not wrong
 LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes; None means LARGE_RECORD. Near bytes of a remote file cost less
+BODY_FIELDS = {*MADE_COLUMNS, "raw_body"}
 MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
+
+
+def reads_bodies(fields: Iterable[str]) -> bool:
+    """Return whether fields of messages include the body, so that its CRC is checked if nothing else is asked for."""
+    return not BODY_FIELDS.isdisjoint(fields)
 
 
 class RecordReader:
@@ -155,19 +161,20 @@ class RecordReader:
 
     # ---- one record, and many ------------------------------------------------------------------------------
 
-    def read_record(self, offset: int) -> tuple[int, dict[str, Any] | None]:
+    def read_record(self, offset: int, *, verify_crc: bool = False) -> tuple[int, dict[str, Any] | None]:
         """Read the record at a physical offset, also behind the end of the log. Return its status and its fields.
 
-        The fields are None if no complete record begins there.
+        The fields are None if no complete record begins there. Parameters: verify_crc: as for ``scanner``.
         """
         size = SPAN
+        checks = {"verify_crc": verify_crc, "force_verify_prop_crc": self.options.get("force_verify_prop_crc", False)}
         while True:
             window = self._window(offset, size)
             if window is None:
                 return END, None
-            status, fields = read_message(*window, offset)
+            status, fields = read_message(*window, offset, **checks)
             if status == HALF and self.is_at_rest(offset):
-                status, fields = read_message(*window, offset, at_rest=True)
+                status, fields = read_message(*window, offset, at_rest=True, **checks)
             if status != CUT or size > INT_MAX or not self._is_partial(window):
                 return status, fields
             size *= 16
@@ -270,13 +277,18 @@ class RecordReader:
 
     # ---- steps ---------------------------------------------------------------------------------------------
 
-    def scanner(self, fields: Iterable[str], **options: Any) -> RecordScanner:
-        """Return a scanner that collects the stored columns from which fields of messages are made."""
+    def scanner(self, fields: Iterable[str], *, marks_crc: bool = False, **options: Any) -> RecordScanner:
+        """Return a scanner that collects the stored columns from which fields of messages are made.
+
+        Parameters: marks_crc: bodies that do not match their CRC have this error; they are None in the column of
+        bodies. options: verify_crc: a record whose body does not match its CRC is corrupt. record_filter.
+        """
         names = {name.removesuffix("_ms"): None for name in fields if name not in MADE_COLUMNS}
         if not MADE_COLUMNS.isdisjoint(fields):
             names |= dict.fromkeys(STORED_COLUMNS)
         given = {name: value for name, value in self.options.items() if name != "entries_begin"}
-        return RecordScanner(names, **given, **options)
+        marks = marks_crc and not MADE_COLUMNS.isdisjoint(fields)
+        return RecordScanner(names, marks_crc=marks, **given, **options)
 
     def step(self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX) -> tuple[int, int] | None:
         """Scan records of one file that begin from ``offset`` to before ``end``.

@@ -24,7 +24,7 @@ from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_finder import EndFinder
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.read_error import read_error
-from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader
+from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader, reads_bodies
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
@@ -117,13 +117,15 @@ class Scan(ArrowStream):
         fields: dict[str, Field],
         begin_offset: int | None,
         end_offset: int | None,
-        new_scanner: Callable[[Iterable[str]], RecordScanner],
+        new_scanner: Callable[..., RecordScanner],
         on_corrupt: str,
         batch_size: int,
         threads: int,
         limit: int | None = None,
         charset: str = UTF8,
+        verify_crc: bool | None = None,
     ) -> None:
+        """Parameters: new_scanner: as ``RecordReader.scanner``. The others are those of ``CommitLog.scan``."""
         self.skipped: list[Skipped] = []
         self.has_expired = False
         self.bad_bodies = BadBodies()
@@ -147,6 +149,8 @@ class Scan(ArrowStream):
         self._threads = threads
         self._limit = limit
         self._charset = charset
+        self._verify_crc = verify_crc
+        self._marks_crc = False
         self._stop = 0
 
     def __iter__(self) -> Iterator[MessageBatch]:
@@ -196,15 +200,21 @@ class Scan(ArrowStream):
             self.bad_bodies.warn()
 
     def adapted(
-        self, *, warns: bool = True, resyncs: bool = True, choose: Callable[[MessageBatch], MessageBatch] | None = None
+        self,
+        *,
+        warns: bool = True,
+        resyncs: bool = True,
+        marks_crc: bool = False,
+        choose: Callable[[MessageBatch], MessageBatch] | None = None,
     ) -> Scan:
         """Return a scan of the same messages for a caller of this package.
 
         Parameters: warns: whether the end of an iteration gives a UserWarning with the number of bad bodies; False if
         the caller reports this number. resyncs: whether the scan's begin may be inside a record, which is left out;
-        False if a record begins there. choose: returns the wanted rows of a batch, before bodies are decompressed.
+        False if a record begins there. marks_crc: a body that does not match its CRC is null, and has the error, in
+        place of being damage of the log. choose: returns the wanted rows of a batch, before bodies are decompressed.
         """
-        return self._with(_warns=warns, _resyncs=resyncs, _choose=choose)
+        return self._with(_warns=warns, _resyncs=resyncs, _marks_crc=marks_crc, _choose=choose)
 
     @property
     def log(self) -> RecordReader:
@@ -251,7 +261,8 @@ class Scan(ArrowStream):
 
     def _read_others(self, others: Iterable[Scan]) -> Iterator[MessageBatch]:
         for other in others:
-            scan = other._with(_fields=self._fields, _choose=self._choose, _warns=False, _conditions=self._conditions)
+            changes = {"_fields": self._fields, "_choose": self._choose, "_conditions": self._conditions}
+            scan = other._with(**changes, _warns=False, _marks_crc=self._marks_crc)
             yield from scan
             self.skipped += scan.skipped
             self.bad_bodies.add_all(scan.bad_bodies)
@@ -270,7 +281,7 @@ class Scan(ArrowStream):
         return MessageBatch.join(batches) if batches else empty_batch(self._fields)
 
     def count(self) -> int:
-        """Return the number of messages. It reads no bodies, unless ``verify_crc`` was given."""
+        """Return the number of messages. It reads no bodies, unless ``verify_crc`` is True."""
         return sum(map(len, self._with(_fields=message_fields(["phy_offset"]))))
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
@@ -278,7 +289,7 @@ class Scan(ArrowStream):
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
         """Yield the batches of a range. Return where the next range begins, or None at the end of the log."""
-        scanner = self._new_scanner(self._scanned)
+        scanner = self._make_scanner()
         goes_on = True
         while offset < end and goes_on:
             offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
@@ -291,6 +302,12 @@ class Scan(ArrowStream):
                 yield from self._batches(scanner, self.bad_bodies)
         yield from self._batches(scanner, self.bad_bodies)
         return offset if goes_on else None
+
+    def _make_scanner(self) -> RecordScanner:
+        """Make a scanner of the wanted records. It checks bodies if they are read, or if this was asked for."""
+        checks = reads_bodies(self._fields) if self._verify_crc is None else self._verify_crc
+        marks = checks and self._marks_crc
+        return self._new_scanner(self._scanned, verify_crc=checks and not marks, marks_crc=marks)
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
@@ -414,7 +431,7 @@ class Scan(ArrowStream):
         """Collect the wanted ones of chosen records. Return None if a record is not as its unit describes it."""
         windows, window_of = self._log.windows_of(records.phy_offsets)
         statuses = np.zeros(len(records), np.uint8)
-        scanner = self._new_scanner(self._scanned)
+        scanner = self._make_scanner()
         scanner.gather(
             windows,
             window_of,
@@ -469,7 +486,7 @@ class Scan(ArrowStream):
 
         The chunk may begin inside a body. So its bad bodies count only if the chunk is used.
         """
-        scanner = self._new_scanner(self._scanned)
+        scanner = self._make_scanner()
         first = offset = self._resync(begin, end)
         batches: list[Iterable[MessageBatch]] = []
         bad_bodies = BadBodies()

@@ -8,8 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
-from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text, decompress
+from rocketstore.messages.compression import (
+    BODY_ERRORS,
+    COMPRESSED,
+    CRC_COLUMNS,
+    BodyError,
+    body_error_text,
+    decompress,
+)
 from rocketstore.text_values import format_count
 
 
@@ -56,10 +64,11 @@ class BadBodies:
 def decompress_bodies(columns: dict[str, Any], length: int, most: int) -> Iterator[Bodies]:
     """Decompress bodies, in parts of at most ``most`` bytes unless a single body has more.
 
-    Parameters: columns: raw_body, sys_flag and phy_offset of ``length`` rows.
+    Parameters: columns: raw_body, sys_flag and phy_offset of ``length`` rows, and perhaps one of ``CRC_COLUMNS``.
     """
     stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
-    if not (flags & COMPRESSED).any():
+    wrong = find_crc_errors(columns, 0, length)
+    if not wrong and not (flags & COMPRESSED).any():
         yield Bodies(stored, None, {})
         return
     rows: list[int] = []
@@ -68,8 +77,10 @@ def decompress_bodies(columns: dict[str, Any], length: int, most: int) -> Iterat
     size = 0
     for row in range(length):
         body = stored.data[stored.offsets[row] : stored.offsets[row + 1]]
-        error = None
-        if flags[row] & COMPRESSED:
+        error: BodyError | None = wrong.get(row)
+        if error is not None:
+            body = body[:0]
+        elif flags[row] & COMPRESSED:
             try:
                 body = np.frombuffer(decompress(body.tobytes(), int(flags[row]), int(offsets[row])), np.uint8)
             except BODY_ERRORS as problem:
@@ -85,6 +96,16 @@ def decompress_bodies(columns: dict[str, Any], length: int, most: int) -> Iterat
         size += len(body)
     if rows:
         yield Bodies(join_bodies(bodies, errors), None if len(rows) == length else np.array(rows, np.int64), errors)
+
+
+def find_crc_errors(columns: dict[str, Any], start: int, stop: int) -> dict[int, BodyError]:
+    """Return the error of each row, from ``start`` to before ``stop``, whose body does not match its CRC."""
+    errors: dict[int, BodyError] = {}
+    for name, (field, reason) in CRC_COLUMNS.items():
+        if name in columns:
+            for row in (start + np.flatnonzero(~columns[name][start:stop])).tolist():
+                errors[row] = CorruptFileError("commit log", int(columns["phy_offset"][row]), field, reason)
+    return errors
 
 
 def join_bodies(bodies: list[np.ndarray], errors: dict[int, BodyError]) -> BinaryColumn[bytes | None]:

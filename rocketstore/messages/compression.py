@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
@@ -18,6 +18,17 @@ TYPES = {codec: number for number, codec in CODECS.items()}
 LEVEL = 5
 BodyError = CorruptFileError | ImportError  # a body that cannot be decoded, or not without a missing package
 BODY_ERRORS = CorruptFileError, ImportError
+# The columns of a scanner that say whether a CRC agrees: field and reason of the error if it does not.
+CRC_COLUMNS = {
+    "body_crc_agrees": ("bodyCrc", "is not the CRC of the body"),
+    "record_crc_agrees": ("__CRC32#", "is missing, or is not the CRC of the record"),
+}
+CRC_FIELDS = frozenset(field for field, _ in CRC_COLUMNS.values())
+
+
+def is_wrong_crc(error: BodyError | None) -> TypeGuard[CorruptFileError]:
+    """Return whether an error says that a body does not match its CRC."""
+    return isinstance(error, CorruptFileError) and error.field in CRC_FIELDS
 
 
 class OversizedBodyError(CorruptFileError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketstore.errors import PutMessageError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.column_names import Names, named_fields
@@ -21,9 +22,9 @@ from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColum
 from rocketstore.limits import INT_MAX
 from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_import import join_columns, read_columns
-from rocketstore.messages.bodies import BadBodies, Bodies, body_error_column, decompress_bodies
+from rocketstore.messages.bodies import BadBodies, Bodies, body_error_column, decompress_bodies, find_crc_errors
 from rocketstore.messages.body_text import UTF8, body_text_columns
-from rocketstore.messages.compression import COMPRESSED, BodyError
+from rocketstore.messages.compression import COMPRESSED, CRC_COLUMNS, BodyError, body_error_text
 from rocketstore.messages.message import Message
 from rocketstore.messages.preview import preview_messages
 from rocketstore.messages.to_put import to_put
@@ -225,8 +226,20 @@ class MessageBatch(Previewed):
             stored = [values_of(self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
         made = make_messages(Message, list(columns), zip(*columns.values(), strict=True))
+        if self._stored is not None and (errors := find_crc_errors(self._stored, start, stop)):
+            return self._without_wrong_bodies(made, start, errors)
         body = self._columns.get("body")
         return iter(made) if body is None or body.valid is None else self._without_null_bodies(made, start)
+
+    def _without_wrong_bodies(
+        self, messages: Iterable[Message], start: int, errors: dict[int, BodyError]
+    ) -> Iterator[Message]:
+        """Yield messages. Those whose body does not match its CRC have the error in place of the stored body."""
+        for row, message in enumerate(messages, start):
+            if row in errors:
+                del message._stored
+                message._body_error = errors[row]
+            yield message
 
     def _without_null_bodies(self, messages: Iterable[Message], start: int) -> Iterator[Message]:
         """Yield messages. A null body is deleted: the message then has the body's error, or decodes raw_body again."""
@@ -307,11 +320,15 @@ class MessageBatch(Previewed):
     def stored_columns(self) -> dict[str, Any]:
         """Return the columns that records are made of, by their names in a record.
 
-        Bodies keep their stored form if it is known. Otherwise they are not compressed.
+        Bodies keep their stored form if it is known. Otherwise they are not compressed. Raises: PutMessageError for a
+        body that does not match its CRC.
         """
+        if self._stored is not None:
+            for row, error in find_crc_errors(self._stored, 0, self._length).items():
+                raise PutMessageError("MESSAGE_ILLEGAL", f"row {row}: its body: {body_error_text(error)}")
         columns = {name: column for name, column in self._columns.items() if column is not None}
         columns |= {name.removesuffix("_ms"): columns[name] for name in columns if name.endswith("_ms")}
-        columns |= self._stored or {}
+        columns |= {name: column for name, column in (self._stored or {}).items() if name not in CRC_COLUMNS}
         if "sys_flag" not in columns:
             columns.pop("raw_body", None)
         elif "raw_body" not in columns:
@@ -389,7 +406,9 @@ def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str], charset: str = UTF8) -> MessageBatch:
     """Make a batch of these fields. Bodies are decompressed when their column is first used."""
     shown = {name: None if name in MADE_COLUMNS else columns[name.removesuffix("_ms")] for name in fields}
-    stored = None if MADE_COLUMNS.isdisjoint(shown) else {name: columns[name] for name in STORED_COLUMNS}
+    stored = None
+    if not MADE_COLUMNS.isdisjoint(shown):
+        stored = {name: columns[name] for name in (*STORED_COLUMNS, *CRC_COLUMNS) if name in columns}
     return MessageBatch(shown, row_count(columns), stored, charset=charset)
 
 

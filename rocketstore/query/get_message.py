@@ -23,7 +23,7 @@ from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.in_queue import is_in_queue, rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
-from rocketstore.query.read_few import FEW, read_batch, read_few
+from rocketstore.query.read_few import FEW, OnWrongCrc, read_batch, read_few
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import CqUnit
@@ -135,6 +135,7 @@ def get_message(
     tags: str | Iterable[str] | None,
     limits: str | None,
     ext: ConsumeQueueExt | None,
+    verify_crc: bool,
 ) -> GetMessageResult:
     """Read messages of a queue; the documentation is MessageStore.get_message's.
 
@@ -146,19 +147,21 @@ def get_message(
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
     wanted = split_tags(tags)
+    on_wrong_crc: OnWrongCrc = "raise" if verify_crc and limits is None else "ignore"
     log, queue, least, most = view.log, view.queue, view.least, view.most
     if outside := find_status_outside(view, queue_offset):
         return GetMessageResult(*outside, least, most, empty_batch(message_fields()))
     if wanted is None and limits is None and max_msg_nums <= FEW:
-        few = read_few_units(view, queue_id, queue_offset, max_msg_nums)
+        few = read_few_units(view, queue_id, queue_offset, max_msg_nums, on_wrong_crc)
         if few:
-            read = partial(read_batch, log, [message.phy_offset for message in few])
+            read = partial(read_batch, log, [message.phy_offset for message in few], on_wrong_crc)
             return GetMessageResult(GetMessageStatus.FOUND, queue_offset + len(few), least, most, read, few)
     reader = _Reader(view, ext, queue_offset, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
-    if reader.found and (few := reader.read_few(queue_id)) is not None:
-        return GetMessageResult(status, reader.next, least, most, partial(read_batch, log, reader.found), few)
-    messages = read_batch(log, reader.found)
+    if reader.found and (few := reader.read_few(queue_id, on_wrong_crc)) is not None:
+        read = partial(read_batch, log, reader.found, on_wrong_crc)
+        return GetMessageResult(status, reader.next, least, most, read, few)
+    messages = read_batch(log, reader.found, on_wrong_crc)
     if reader.found and not len(messages) and max(reader.found) < log.min_phy_offset:  # they have expired meanwhile
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
     rows = np.arange(len(messages)) if reader.as_broker else rows_in_queue(messages, *queue_id)
@@ -172,7 +175,9 @@ def get_message(
     return GetMessageResult(status, reader.next, least, most, messages)
 
 
-def read_few_units(view: QueueView, queue_id: QueueId, queue_offset: int, count: int) -> list[Message] | None:
+def read_few_units(
+    view: QueueView, queue_id: QueueId, queue_offset: int, count: int, on_wrong_crc: OnWrongCrc
+) -> list[Message] | None:
     """Read the messages of a few queue offsets, one by one, in half the time of a ``_Reader``.
 
     Return None if a queue offset may have no unit of its own, or if a unit leads to no message of this queue.
@@ -186,7 +191,7 @@ def read_few_units(view: QueueView, queue_id: QueueId, queue_offset: int, count:
             unit = queue[place]
         except (IndexError, CorruptFileError):  # the queue was cut meanwhile, or a file is missing
             return None
-        message = log.find_message(unit.phy_offset)
+        message = log.find_sound_message(unit.phy_offset, verify_crc=on_wrong_crc == "raise")
         if message is None or not is_in_queue(message, *queue_id):
             return None
         messages.append(message)
@@ -216,6 +221,7 @@ def get_message_of_queue(
     tags: str | Iterable[str] | None,
     limits: str | None,
     ext: ConsumeQueueExt | None,
+    verify_crc: bool,
 ) -> GetMessageResult:
     """Read messages of a queue, whose older messages may be in tiered storage. These have no physical offset.
 
@@ -223,7 +229,7 @@ def get_message_of_queue(
     """
 
     def read(part: StoredQueue, begin: int, count: int) -> GetMessageResult:
-        found = get_message(look(part), queue_id, begin, count, tags, limits, ext)
+        found = get_message(look(part), queue_id, begin, count, tags, limits, ext, verify_crc)
         return found.without_phy_offsets() if isinstance(part, TierQueue) else found
 
     try:
@@ -315,11 +321,11 @@ class _Reader:
             return GetMessageStatus.OFFSET_FOUND_NULL
         return status
 
-    def read_few(self, queue_id: QueueId) -> list[Message] | None:
+    def read_few(self, queue_id: QueueId, on_wrong_crc: OnWrongCrc) -> list[Message] | None:
         """Read a few messages one by one. Return None if they are many, or if one is damaged or of another queue."""
         if len(self.found) > FEW or self.as_broker or is_remote(self.log.directories[0]):
             return None
-        messages = read_few(self.log, self.found)
+        messages = read_few(self.log, self.found, on_wrong_crc)
         if messages is None or not all(is_in_queue(message, *queue_id) for message in messages):
             return None
         return messages

@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from rocketstore.disk.store_path import StorePath
+from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_service import index_key_prefix
 from rocketstore.index.key_lookup import IndexPart
 from rocketstore.index.rocks_index import RocksIndex
@@ -30,7 +31,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.preview import preview_messages
 from rocketstore.preview import Preview, Previewed
 from rocketstore.query.coverage import IndexView
-from rocketstore.query.read_few import FEW, read_batch, read_few
+from rocketstore.query.read_few import FEW, OnWrongCrc, read_batch, read_few
 from rocketstore.text_values import format_count
 
 MAX_SCAN = 100_000
@@ -100,10 +101,12 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         has_more: np.ndarray,
         reasons: list[str],
         messages: MessageBatch | None = None,
+        on_wrong_crc: OnWrongCrc = "raise",
     ) -> None:
         """Parameters: log: None if they are of several stores. messages: if they are read already. Those of tiered
         storage have the physical offset -1.
         """
+        self._on_wrong_crc: OnWrongCrc = on_wrong_crc
         self._log = log
         self.phy_offsets = phy_offsets
         self.offsets = offsets
@@ -117,10 +120,12 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     def messages(self) -> MessageBatch:
         """The messages, in the order of ``phy_offsets``. They are read at the first access.
 
-        Messages that have expired by then are removed from ``phy_offsets`` and ``offsets`` too.
+        Messages that have expired by then are removed from ``phy_offsets`` and ``offsets`` too. Raises:
+        CorruptFileError if a body does not match its CRC, unless the query was made with verify_crc=False.
         """
         assert self._log is not None  # else they are read already
-        messages, statuses = self._log.find_messages(self.phy_offsets)
+        raises, marks = self._on_wrong_crc == "raise", self._on_wrong_crc == "mark"
+        messages, statuses = self._log.find_messages(self.phy_offsets, verify_crc=raises, marks_crc=marks)
         lost = np.flatnonzero(statuses)
         if len(lost):
             row = lost[self.phy_offsets[lost].argmax()]
@@ -137,7 +142,9 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         messages = MessageBatch.join([self.messages[:0], *batches])
         offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
         phy_offsets = np.ma.getdata(messages.phy_offset)
-        return QueryMessagesResult(self._log, phy_offsets, offsets, complete, has_more, reasons, messages)
+        return QueryMessagesResult(
+            self._log, phy_offsets, offsets, complete, has_more, reasons, messages, self._on_wrong_crc
+        )
 
     def of_only_key(self) -> QueryMessageResult:
         """Return the answer of a query of one key."""
@@ -164,8 +171,13 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         return messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
 
     def _preview(self) -> Preview:
-        messages = self.messages  # drops messages that have expired
-        counts = f"{format_count(len(self), 'key')}, {format_count(len(messages), 'message')}"
+        keys = format_count(len(self), "key")
+        try:
+            messages = self.messages  # drops messages that have expired
+        except CorruptFileError as error:
+            found = format_count(len(self.phy_offsets), "message")
+            return Preview(f"QueryMessagesResult: {keys}, {found} that cannot be read: {error}")
+        counts = f"{keys}, {format_count(len(messages), 'message')}"
         is_complete, has_more = bool(self.complete.all()), bool(self.has_more.any())
         state = describe_state(self.reasons, is_complete=is_complete, has_more=has_more)
         title = f"QueryMessagesResult: {counts}{state and ', '}{state}"
@@ -192,13 +204,14 @@ def query_message(
     times: tuple[int, int],
     index_type: str | None,
     max_scan: int,
+    on_wrong_crc: OnWrongCrc,
 ) -> QueryMessageResult:
     """Find the messages of one key. Parameters: as for ``query_messages``."""
     phy_offsets = find_few(view, topic, key, limit, times, index_type) if max_scan > FEW else None
-    messages = None if phy_offsets is None else read_few(view.log, phy_offsets)
+    messages = None if phy_offsets is None else read_few(view.log, phy_offsets, on_wrong_crc)
     if phy_offsets is None or messages is None:
-        return query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1).of_only_key()
-    read = partial(read_batch, view.log, phy_offsets)
+        return query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1, on_wrong_crc).of_only_key()
+    read = partial(read_batch, view.log, phy_offsets, on_wrong_crc)
     return QueryMessageResult(read, not view.reasons, [*view.reasons], messages)
 
 
@@ -250,10 +263,12 @@ def query_messages(
     index_type: str | None,
     max_scan: int,
     threads: int,
+    on_wrong_crc: OnWrongCrc = "raise",
 ) -> QueryMessagesResult:
     """Find the messages of keys. ``MessageStore.query_messages`` has the documentation.
 
     Parameters: view: made before the call. Messages that are indexed later may be missed, and do not count as covered.
+    on_wrong_crc: when the messages are read.
     """
     most = LONG_MAX if limit is None else operator.index(limit)
     max_scan, threads = map(operator.index, (max_scan, threads))
@@ -291,7 +306,8 @@ def query_messages(
     if has_more.any():
         complete &= ~has_more
         reasons.append(limit_reason(limit))
-    return QueryMessagesResult(view.log, *search.result(), complete, has_more, reasons)
+    result = search.result()
+    return QueryMessagesResult(view.log, *result, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
 
 
 class _Search:

@@ -12,10 +12,12 @@ from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.compression import is_wrong_crc
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.query.other_logs import OtherLog, choose_queues, find_rows_of_log, plan_other_logs, scan_other_logs
 from rocketstore.query.query_messages import QueryMessagesResult, limit_reason
+from rocketstore.query.read_few import OnWrongCrc, read_batch
 from rocketstore.queue.queue_source import QueueSource, StoredQueue
 from rocketstore.tier.tier_index import TierIndex
 from rocketstore.tier.tier_source import TierSource
@@ -65,19 +67,20 @@ def add_other_messages(
     times: Times,
     index_type: str | None,
     limit: int | None,
+    on_wrong_crc: OnWrongCrc,
 ) -> QueryMessagesResult:
     """Add the messages of other logs to the answer of a query, which has those of the commit log.
 
     Of a queue that is read from the compaction, the messages of the commit log are replaced.
 
-    Parameters: topics, keys: of each row. index_type, limit: as of the query.
+    Parameters: topics, keys: of each row. index_type, limit, on_wrong_crc: as of the query.
     """
-    of_compaction = _query_compacted(sources.logs, topics, keys, times, index_type)
+    of_compaction = _query_compacted(sources.logs, topics, keys, times, index_type, on_wrong_crc)
     compacted_topics = {queue.topic for queue in sources.compacted}
     hidden = dict.fromkeys(sources.compacted, LONG_MAX)  # the log gives no message of these queues
     reasons = dict.fromkeys(reason for reason in found.reasons if reason != limit_reason(limit))
     complete, has_more, batches = found.complete.copy(), found.has_more.copy(), []
-    with _TierQuery(sources.tier, times, index_type) as tier:
+    with _TierQuery(sources.tier, times, index_type, on_wrong_crc) as tier:
         for row, (topic, key) in enumerate(zip(topics, keys, strict=True)):
             batch = found[row]
             if topic in compacted_topics:
@@ -125,7 +128,12 @@ def find_keys_of(message: Message, keys: Collection[str], times: Times, index_ty
 
 
 def _query_compacted(
-    logs: Iterable[OtherLog], topics: Sequence[str], keys: Sequence[str], times: Times, index_type: str | None
+    logs: Iterable[OtherLog],
+    topics: Sequence[str],
+    keys: Sequence[str],
+    times: Times,
+    index_type: str | None,
+    on_wrong_crc: OnWrongCrc,
 ) -> dict[tuple[str, str], list[MessageBatch]]:
     """Find the messages of keys that consumers of compacted topics get. The log of each queue is read once."""
     words: dict[str, set[str]] = {}
@@ -135,20 +143,26 @@ def _query_compacted(
     for log in logs:
         wanted = words.get(log.queue.topic)
         if wanted is not None:
-            for key, batch in _find_in(log, wanted, times, index_type).items():
+            for key, batch in _find_in(log, wanted, times, index_type, on_wrong_crc).items():
                 answers.setdefault((log.queue.topic, key), []).append(batch)
     return answers
 
 
-def _find_in(log: OtherLog, keys: Collection[str], times: Times, index_type: str | None) -> dict[str, MessageBatch]:
+def _find_in(
+    log: OtherLog, keys: Collection[str], times: Times, index_type: str | None, on_wrong_crc: OnWrongCrc
+) -> dict[str, MessageBatch]:
     """Return the messages of each key in the log of one compacted queue, by key."""
-    conditions = {"topic": [log.queue.topic]} | ({} if index_type == "T" else {"key": sorted(keys)})
-    batches = [batch for scan in scan_other_logs([log], conditions) for batch in scan.adapted(warns=False)]
-    found = MessageBatch.join([empty_batch(message_fields()), *batches])
+    conditions: dict[str, Any] = {"topic": [log.queue.topic]} | ({} if index_type == "T" else {"key": sorted(keys)})
+    if on_wrong_crc == "ignore":
+        conditions["verify_crc"] = False
+    scans = (scan.adapted(warns=False, marks_crc=True) for scan in scan_other_logs([log], conditions))
+    found = MessageBatch.join([empty_batch(message_fields()), *(batch for scan in scans for batch in scan)])
     rows: dict[str, list[int]] = {}
     for row, message in enumerate(found):
         for key in find_keys_of(message, keys, times, index_type):
             rows.setdefault(key, []).append(row)
+            if on_wrong_crc == "raise" and is_wrong_crc(error := found.find_body_errors().get(row)):
+                raise error
     return {key: found.take(of_key) for key, of_key in rows.items()}
 
 
@@ -166,8 +180,11 @@ class _TierQuery(Closable):
     tags. Source: TieredMessageStore.queryMessageAsync, MessageStoreFetcherImpl.queryMessageAsync.
     """
 
-    def __init__(self, source: TierSource | None, times: Times, index_type: str | None) -> None:
-        """Parameters: source: None if tiered storage is not read. times, index_type: of the query."""
+    def __init__(
+        self, source: TierSource | None, times: Times, index_type: str | None, on_wrong_crc: OnWrongCrc
+    ) -> None:
+        """Parameters: source: None if tiered storage is not read. times, index_type, on_wrong_crc: of the query."""
+        self._on_wrong_crc: OnWrongCrc = on_wrong_crc
         self._source = source
         self._times = times
         self._index_type = index_type
@@ -198,7 +215,7 @@ class _TierQuery(Closable):
         """Read the messages at positions of a queue's log, as far as they have the key and are of the wanted times."""
         if queue not in self._logs:
             self._logs[queue] = source.open_log(queue)
-        messages, _ = self._logs[queue].find_messages(np.array(positions, np.int64))
+        messages = read_batch(self._logs[queue], positions, self._on_wrong_crc)
         rows = [
             row
             for row, message in enumerate(messages)

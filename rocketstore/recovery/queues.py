@@ -225,7 +225,7 @@ def _is_unit_of(log: CommitLog, queue: RecoveredQueue, batch_topics: Collection[
             return False
     if (topic, queue_id) == queue.queue:
         return True
-    more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
+    more = log.get_message(unit.phy_offset, verify_crc=False).properties.get("INNER_MULTI_DISPATCH", "")
     return topic not in batch_topics and queue.queue[0] in more.split(",")
 
 

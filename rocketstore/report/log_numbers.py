@@ -159,7 +159,9 @@ def read_log(
 def batches(log: CommitLog, begin: int, end: int, numbers: LogNumbers) -> Iterator[MessageBatch]:
     """Yield the messages of a range of the log. At the end, add its damaged ranges to ``numbers.skipped``."""
     threads = min(os.cpu_count() or 1, THREADS)
-    scan = log.scan(begin, end, columns=COLUMNS, on_corrupt="skip", threads=threads).adapted(warns=False)
+    scan = log.scan(begin, end, columns=COLUMNS, verify_crc=False, on_corrupt="skip", threads=threads).adapted(
+        warns=False
+    )
     yield from scan
     numbers.skipped.extend(scan.skipped)
 

@@ -67,6 +67,7 @@ from rocketstore.query.query_other_logs import (
     find_other_sources,
     pair_topics_with_keys,
 )
+from rocketstore.query.read_few import OnWrongCrc
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -578,6 +579,7 @@ class MessageStore(Previewed, Closable):
         on_corrupt: Literal["raise", "skip"] = "raise",
         charset: str = "utf-8",
         names: Names = "rocketmq",
+        verify_crc: bool = True,
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
 
@@ -590,7 +592,8 @@ class MessageStore(Previewed, Closable):
         of the dataset, as for ``scan``. With topic and key the index is used. limit: the dataset has only the first
         messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
         bodies, for both columns. names: of the columns, also in filters: "rocketmq": such as queueId; "python": such as
-        queue_id.
+        queue_id. verify_crc: compare bodies with their CRC; a body that does not match is null, ``bodyError`` says so,
+        and a UserWarning has the number.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
@@ -608,7 +611,7 @@ class MessageStore(Previewed, Closable):
 
         conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
         self.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset), columns, names=names)
+        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset, verify_crc), columns, names=names)
 
     def sql(
         self,
@@ -618,6 +621,7 @@ class MessageStore(Previewed, Closable):
         files: bool = False,
         on_corrupt: Literal["raise", "skip"] = "raise",
         tz: Zone = "UTC",
+        verify_crc: bool = True,
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds.
 
@@ -628,8 +632,8 @@ class MessageStore(Previewed, Closable):
 
         Parameters: tables: more tables by name: all that DuckDB reads, such as tables of Arrow, pandas and polars, and
         the results of rocketstore; ``tables={"findings": rocketstore.verify(path)}`` are those of the command. files:
-        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt: as for ``dataset``. tz: the time
-        zone in which the statement sees times, as for ``scan``.
+        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt, verify_crc: as for ``dataset``. tz:
+        the time zone in which the statement sees times, as for ``scan``.
         Returns: SqlResult, with all rows in memory. Raises: ValueError for a wrong statement; StoreError for damaged
         records; ModuleNotFoundError without DuckDB.
         Source: none.
@@ -646,12 +650,8 @@ class MessageStore(Previewed, Closable):
         from rocketstore.store.overview.sql_tables import tables_of_store
 
         self._require_open()
-        return run_statement(
-            statement,
-            tables_of_store(self, on_corrupt) | user_tables(tables or {}),
-            files=files,
-            zone=find_time_zone(tz),
-        )
+        own = tables_of_store(self, on_corrupt, verify_crc=verify_crc)
+        return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
 
     # ---- by time -------------------------------------------------------------------------------------------
 
@@ -748,16 +748,18 @@ class MessageStore(Previewed, Closable):
         *,
         tag: str | Iterable[str] | None = None,
         limits: Literal["broker"] | None = None,
+        verify_crc: bool = True,
     ) -> GetMessageResult:
         """Read messages of a queue as a consumer does, starting at a queue offset.
 
         Parameters: max_msg_nums: the largest number of messages to return. tag: "a||b", or several tags; "*" or None
         for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
-        and at the broker's limits of bytes.
+        and at the broker's limits of bytes. verify_crc: compare bodies with their CRC; never done with limits="broker".
         Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read. A unit that leads to no
         sound record of the queue gives no message. With limits="broker" a record of another queue is a message, as for
         a broker.
-        Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
+        Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError, also if a body
+        does not match its CRC.
         Source: DefaultMessageStore.getMessage.
 
         Examples:
@@ -770,28 +772,34 @@ class MessageStore(Previewed, Closable):
         ext = None if tag is None else self._queues.find_ext(name)
         view = self._views.find_kept_queue_view(name)
         if view is not None:
-            return self._kept_readable(get_message(view, name, *place, tag, limits, ext))
+            return self._kept_readable(get_message(view, name, *place, tag, limits, ext, verify_crc))
         try:
             queue = self.consume_queue(*name)
         except KeyError:
             return GetMessageResult.without_queue()
         look = functools.partial(self._views.view_queue, name)
-        return self._kept_readable(get_message_of_queue(queue, look, name, *place, tag, limits, ext))
+        return self._kept_readable(get_message_of_queue(queue, look, name, *place, tag, limits, ext, verify_crc))
 
-    def look_message_by_offset(self, phy_offset: int) -> Message | None:
+    def look_message_by_offset(self, phy_offset: int, *, verify_crc: bool = True) -> Message | None:
         """Read the message at a physical offset, bytes; None if no message begins there.
 
+        Parameters: verify_crc: compare the body with its CRC. Raises: CorruptFileError if it does not match.
         Source: DefaultMessageStore.lookMessageByOffset.
         """
-        return self.commit_log.find_message(phy_offset)
+        return self.commit_log.find_sound_message(phy_offset, verify_crc=verify_crc)
 
-    def query_message_by_id(self, msg_id: str) -> Message | None:
-        """Read the message of an offset message id; None if it is missing. Raises: ValueError for an invalid id.
+    def query_message_by_id(self, msg_id: str, *, verify_crc: bool = True) -> Message | None:
+        """Read the message of an offset message id; None if it is missing.
 
+        Parameters: verify_crc: compare the body with its CRC. Raises: ValueError for an invalid id; CorruptFileError if
+        the body does not match its CRC.
         Source: MQAdminImpl.viewMessage.
         """
-        message = self.look_message_by_offset(phy_offset_of(msg_id))
-        return message if message is not None and message.msg_id == msg_id.upper() else None
+        phy_offset = phy_offset_of(msg_id)
+        message = self.look_message_by_offset(phy_offset, verify_crc=False)
+        if message is None or message.msg_id != msg_id.upper():
+            return None
+        return self.look_message_by_offset(phy_offset) if verify_crc else message
 
     # ---- by key --------------------------------------------------------------------------------------------
 
@@ -814,6 +822,7 @@ class MessageStore(Previewed, Closable):
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
         threads: int = 1,
+        verify_crc: bool = True,
     ) -> QueryMessagesResult:
         """Find the messages of many keys by the index, and verify each message on its record.
 
@@ -827,20 +836,42 @@ class MessageStore(Previewed, Closable):
         max_scan: when more index entries with the hash of a key than this number led to no message of the answer and
         the same file has more of them, the search for the key ends and its answer is incomplete; entries are read in
         steps, so the search may read somewhat more. threads: the number of threads; at most one for each key is used.
+        verify_crc: compare bodies with their CRC when they are read.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete. If a key has more messages than
         ``limit``, its answer is incomplete, and ``has_more`` is true.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
-        that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
+        that the search meets, and when a message is read whose body does not match its CRC. A damaged index file among
+        others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
+        """
+        on_wrong_crc: OnWrongCrc = "raise" if verify_crc else "ignore"
+        found = self.query_keys(topic, key, limit, since, until, index_type, on_wrong_crc, max_scan, threads, tz)
+        if not found and isinstance(topic, str):
+            warn_unknown_topics(self, [topic], stacklevel=4)
+        return found
+
+    def query_keys(
+        self,
+        topic: Any,
+        key: Any,
+        limit: int | None,
+        since: Time | None,
+        until: Time | None,
+        index_type: IndexType | None,
+        on_wrong_crc: OnWrongCrc,
+        max_scan: int = MAX_SCAN,
+        threads: int = 1,
+        tz: Zone = "UTC",
+    ) -> QueryMessagesResult:
+        """Find the messages of many keys for a caller of this package, without a warning of unknown topics.
+
+        Parameters: as of ``query_messages``. on_wrong_crc: how the result reads bodies that do not match their CRC.
         """
         times = time_bounds(since, until, tz)
         self._require_open()
         view = self._views.view_index(index_type)
-        found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads)
-        found = self._query_other_logs(found, topic, key, times, index_type, limit)
-        if not found and isinstance(topic, str):
-            warn_unknown_topics(self, [topic], stacklevel=4)
-        return found
+        found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads, on_wrong_crc)
+        return self._query_other_logs(found, topic, key, times, index_type, limit, on_wrong_crc)
 
     def find_other_sources(self, topics: Collection[str] | None) -> OtherSources:
         """Find where queries by key read other logs, as the store was opened with ``tiered`` or ``compacted``.
@@ -864,13 +895,14 @@ class MessageStore(Previewed, Closable):
         times: tuple[int, int],
         index_type: IndexType | None,
         limit: int | None,
+        on_wrong_crc: OnWrongCrc,
     ) -> QueryMessagesResult:
         """Add the messages of other logs to the answer of a query, if the store was opened so."""
         if not self.reads_other_logs:
             return found
         names, words = pair_topics_with_keys(topics, keys)
         sources = self.find_other_sources({*names})
-        return add_other_messages(found, sources, names, words, times, index_type, limit)
+        return add_other_messages(found, sources, names, words, times, index_type, limit, on_wrong_crc)
 
     def _query_message(
         self,
@@ -880,15 +912,18 @@ class MessageStore(Previewed, Closable):
         times: tuple[int, int],
         index_type: IndexType | None,
         max_scan: int,
+        verify_crc: bool,
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         self._require_open()
         view = self._views.view_index(index_type)
+        on_wrong_crc: OnWrongCrc = "raise" if verify_crc else "ignore"
         if self.reads_other_logs:
-            found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1)
-            result = self._query_other_logs(found, topic, [key], times, index_type, limit).of_only_key()
+            found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1, on_wrong_crc)
+            found = self._query_other_logs(found, topic, [key], times, index_type, limit, on_wrong_crc)
+            result = found.of_only_key()
         else:
-            result = query_message(view, topic, key, limit, times, index_type, max_scan)
+            result = query_message(view, topic, key, limit, times, index_type, max_scan, on_wrong_crc)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=5)
         return self._kept_readable(result)
@@ -905,6 +940,7 @@ class MessageStore(Previewed, Closable):
         tz: Zone = "UTC",
         index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
+        verify_crc: bool = True,
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first.
 
@@ -915,15 +951,15 @@ class MessageStore(Previewed, Closable):
         >>> rocketstore.open("demo").query_message("Orders", "order-7")[0].body
         b'order 7'
         """
-        return self._query_message(topic, key, limit, time_bounds(since, until, tz), index_type, max_scan)
+        return self._query_message(topic, key, limit, time_bounds(since, until, tz), index_type, max_scan, verify_crc)
 
     @suggests_keywords
-    def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
+    def query_message_by_unique_key(self, topic: str, uniq_key: str, *, verify_crc: bool = True) -> QueryMessageResult:
         """Find the messages with a unique key, which a client gives as message id.
 
-        Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
+        Parameters, returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
         """
-        return self._query_message(topic, uniq_key, None, (LONG_MIN, LONG_MAX), "U", MAX_SCAN)
+        return self._query_message(topic, uniq_key, None, (LONG_MIN, LONG_MAX), "U", MAX_SCAN, verify_crc)
 
     @suggests_keywords
     def query_message_by_tag(
@@ -936,13 +972,14 @@ class MessageStore(Previewed, Closable):
         *,
         tz: Zone = "UTC",
         max_scan: int = MAX_SCAN,
+        verify_crc: bool = True,
     ) -> QueryMessageResult:
         """Find the messages with these tags. RocketMQ adds index entries of tags since 5.4.0.
 
         Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        return self._query_message(topic, tag, limit, time_bounds(since, until, tz), "T", max_scan)
+        return self._query_message(topic, tag, limit, time_bounds(since, until, tz), "T", max_scan, verify_crc)
 
     # ---- follow --------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ def scan_polars(
     on_corrupt: Literal["raise", "skip"] = "raise",
     charset: str = "utf-8",
     names: Names = "rocketmq",
+    verify_crc: bool = True,
     config: StoreConfig | None = None,
     leftovers: bool = False,
     tiered: bool = False,
@@ -48,8 +49,8 @@ def scan_polars(
     or keys reads fewer messages; polars computes any other filter. A filter on topic and keys, or topic and uniqKey,
     uses the index. Each ``collect`` reads the messages that the store has then.
 
-    Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt,
-    charset, names, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
+    Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt, charset,
+    names, verify_crc, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -74,4 +75,4 @@ def scan_polars(
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     store.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset), columns, names)
+    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset, verify_crc), columns, names)

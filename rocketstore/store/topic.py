@@ -29,7 +29,7 @@ class ScanOptions(TypedDict, total=False):
     since: Time | None
     until: Time | None
     tz: Zone
-    verify_crc: bool
+    verify_crc: bool | None
     on_corrupt: Literal["raise", "skip"]
     batch_size: int
     threads: int
@@ -74,9 +74,16 @@ class Topic(Previewed):
         return self.store.scan(begin_offset, end_offset, topic=[self.name], **options)
 
     @suggests_keywords
-    def query(self, key: str, limit: int | None = None, *, index_type: IndexType | None = None) -> QueryMessageResult:
+    def query(
+        self,
+        key: str,
+        limit: int | None = None,
+        *,
+        index_type: IndexType | None = None,
+        verify_crc: bool = True,
+    ) -> QueryMessageResult:
         """Find the messages of a key, newest first. Parameters, returns, raises: as ``MessageStore.query_message``."""
-        return self.store.query_message(self.name, key, limit, index_type=index_type)
+        return self.store.query_message(self.name, key, limit, index_type=index_type, verify_crc=verify_crc)
 
     @property
     def time_range(self) -> tuple[datetime, datetime] | None:

@@ -8,6 +8,7 @@ import random
 import string
 import struct
 import time
+import warnings
 import zlib
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from support import stores
 from support.logs import ALL_COLUMNS, NUMBERS, golden_messages, offsets_of, open_golden, rows_of
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
+from rocketstore import CommitLog, CorruptFileError, MappedFile, PutMessageError, StoreClosedError, StoreError
 from rocketstore.disk import file_run_reader, mapped_file
 from rocketstore.disk.file_run_reader import MAX_MAPPED
 from rocketstore.log.record_reader import SPAN
@@ -422,13 +423,54 @@ def test_an_unknown_column_is_named(tmp_path):
         log.get_messages(offsets, columns=[])
 
 
-def test_a_body_with_a_wrong_crc_is_corrupt_only_when_the_crc_is_verified(tmp_path):
+def test_a_body_with_a_wrong_crc_is_corrupt_where_it_is_read(tmp_path):
     log, offsets = make(tmp_path, [{"body": b"good"}, {"body": b"bad", "body_crc": 1}])
-    assert log.get_message(offsets[1]).body == b"bad"
-    assert log.get_messages(offsets).phy_offset.tolist() == offsets
-    with pytest.raises(CorruptFileError, match="is not the CRC of the body") as error:
-        log.get_messages(offsets, verify_crc=True)
-    assert (error.value.offset, error.value.field) == (offsets[1], "bodyCrc")
+    assert log.get_message(offsets[1], verify_crc=False).body == b"bad"
+    assert log.get_messages(offsets, verify_crc=False).body.to_pylist() == [b"good", b"bad"]
+    assert log.get_messages(offsets, columns=["phy_offset"]).phy_offset.tolist() == offsets
+    reads = [
+        lambda: log.get_message(offsets[1]),
+        lambda: log.get_messages(offsets),
+        lambda: log.get_messages(offsets, columns=["phy_offset"], verify_crc=True),
+        lambda: log.find_sound_message(offsets[1]),
+        lambda: log.find_message(offsets[1]).body,
+        lambda: log.find_messages(np.array(offsets))[0][1].body,
+    ]
+    for read in reads:
+        with pytest.raises(CorruptFileError, match="is not the CRC of the body") as error:
+            read()
+        assert (error.value.offset, error.value.field) == (offsets[1], "bodyCrc")
+
+
+def test_a_body_that_is_marked_is_none_has_its_error_and_cannot_be_put(tmp_path):
+    log, offsets = make(tmp_path, [{"body": b"good"}, {"body": b"bad", "body_crc": 1}, {"body": b"fine"}])
+    columns = ["topic", "body", "body_error", "phy_offset"]
+    marked = log.find_messages(np.array(offsets), columns=columns)[0]
+    assert [message.body_error for message in marked] == [None, "bodyCrc: is not the CRC of the body", None]
+    with pytest.raises(PutMessageError, match="row 1: its body: bodyCrc"):
+        marked.stored_columns()
+    with pytest.raises(PutMessageError, match="bodyCrc"):
+        list(marked.to_put())
+    scan = log.scan(columns=columns).adapted(marks_crc=True, warns=False)
+    for batch in (marked.take([2, 1, 0]), scan.head(3).take([2, 1, 0])):
+        with warnings.catch_warnings(action="ignore"):
+            assert batch.body.to_pylist() == [b"fine", None, b"good"]
+        assert batch.body_error.to_pylist() == [None, "bodyCrc: is not the CRC of the body", None]
+        assert batch.phy_offset.tolist() == offsets[::-1]
+
+
+def test_a_record_whose_own_crc_is_wrong_has_no_body_where_that_is_verified(tmp_path):
+    records = [{"body": b"%d" % i, "append_prop_crc": True} for i in range(3)]
+    offsets = make_commit_log(tmp_path, FILE, records)
+    with (tmp_path / f"{0:020d}").open("r+b") as file:
+        file.seek(offsets[1] + 15)  # the queue id, which the CRC of the body does not cover
+        file.write(b"\x07")
+    with CommitLog.open(tmp_path, force_verify_prop_crc=True) as log:
+        with pytest.raises(CorruptFileError, match="__CRC32#"):
+            _ = log.find_message(offsets[1]).body
+        batch = log.find_messages(np.array(offsets), columns=["body", "body_error"])[0]
+        with pytest.warns(UserWarning, match="__CRC32#"):
+            assert [error is None for error in batch.body_error] == [True, False, True]
 
 
 def test_of_found_and_not_found_messages_the_statuses_tell(tmp_path):

@@ -738,10 +738,16 @@ def test_a_body_that_does_not_decompress_is_no_matter_if_its_message_is_not_want
         assert table["phyOffset"].to_pylist() == offsets[:3] + offsets[4:]
 
 
-def test_bodies_are_compared_with_their_crc_on_request(tmp_path):
+def test_a_body_that_does_not_match_its_crc_is_null_or_on_request_damage(tmp_path):
     offsets = make_log(tmp_path, some(9))
     damage(tmp_path, offsets[4], b"X", at=88)
-    assert phy_offsets(tmp_path) == offsets
+    assert phy_offsets(tmp_path) == phy_offsets(tmp_path, verifyCrc="false") == offsets
+    table = read_table(tmp_path, columns="body,bodyError")
+    wrong = "bodyCrc: is not the CRC of the body"
+    assert table["bodyError"].to_pylist() == [None] * 4 + [wrong] + [None] * 4
+    assert [body is None for body in table["body"].to_pylist()] == [False] * 4 + [True] + [False] * 4
+    unchecked = read_table(tmp_path, columns="body,bodyError", verifyCrc="false")
+    assert unchecked["bodyError"].null_count == 9
     with pytest.raises(CorruptFileError, match="CRC"):
         phy_offsets(tmp_path, verifyCrc="true")
     assert phy_offsets(tmp_path, verifyCrc="true", mode="DROPMALFORMED") == offsets[:4] + offsets[5:]

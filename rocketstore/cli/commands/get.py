@@ -11,6 +11,7 @@ from rocketstore.cli.options import (
     QUEUE_ID,
     QUEUE_OFFSET,
     CommandOfOffsets,
+    crc_option,
     format_option,
     store_argument,
     tags_option,
@@ -27,13 +28,14 @@ from rocketstore.cli.options import (
 @click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
 @click.option("--limit", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
+@crc_option
 @view_options()
 @format_option
 def get(**options: Any) -> None:
     """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.
 
     The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
-    damaged.
+    damaged, or if a body does not match its CRC.
     """
     from rocketstore.cli.get import run
 

@@ -9,6 +9,7 @@ from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
     compacted_option,
+    crc_option,
     exact_times_option,
     format_option,
     geometry_options,
@@ -35,6 +36,7 @@ from rocketstore.cli.options import (
 @time_options
 @exact_times_option
 @click.option("--limit", "most", type=COUNT, help="Largest number of messages. Of index files, at most 64.")
+@crc_option
 @geometry_options
 @view_options(has_broker=True)
 @format_option
@@ -51,7 +53,7 @@ def query(**options: Any) -> None:
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.
 
-    The exit status is 1 if nothing is found.
+    The exit status is 1 if nothing is found, or if a body does not match its CRC.
     """
     from rocketstore.cli.query import run
 

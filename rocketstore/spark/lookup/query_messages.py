@@ -185,11 +185,11 @@ def find_keys(query: Query, coverage: Coverage, part: pa.RecordBatch) -> QueryMe
     topic = query.topic if query.topic is not None else part.column("topic")
     times = query.first_timestamp, query.last_timestamp
     view, keys = coverage.look(query.index_type), part.column("key")
-    found = find_messages(view, topic, keys, query.limit, *times, query.index_type, MAX_SCAN, 1)
+    found = find_messages(view, topic, keys, query.limit, *times, query.index_type, MAX_SCAN, 1, "mark")
     if query.plan.others is None:
         return found
     topics, words = pair_topics_with_keys(topic, keys)
-    return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.limit)
+    return add_other_messages(found, query.plan.others, topics, words, times, query.index_type, query.limit, "mark")
 
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:

@@ -334,7 +334,8 @@ def new_scan(
         **conditions(options),
     )
     # Parts begin where a record ends. The task logs one warning for all ranges together.
-    return scan.adapted(warns=False, resyncs=False, choose=row_filter.apply)
+    marks_crc = options.verify_crc is None
+    return scan.adapted(warns=False, resyncs=False, marks_crc=marks_crc, choose=row_filter.apply)
 
 
 def conditions(options: ReadOptions) -> dict[str, Any]:

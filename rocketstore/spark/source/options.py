@@ -252,7 +252,7 @@ class ReadOptions:
     max_files_per_trigger: int | None = option(positive)
     fail_on_data_loss: bool = option(boolean, True)
     mode: str = option(choice(*MODES), "FAILFAST")
-    verify_crc: bool = option(boolean, False)
+    verify_crc: bool | None = option(boolean)
     leftovers: bool = option(boolean, False)
     tiered: bool = option(boolean, False)
     tier: str | None = option(absolute_path)

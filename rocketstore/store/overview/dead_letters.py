@@ -228,7 +228,7 @@ def _find_by_key(store: ReadableStore, failed: Sequence[Failed]) -> tuple[dict[i
         return {}, []
     places, topics, uniq_keys = zip(*asked, strict=True)
     try:
-        answers = store.query_messages(list(topics), list(uniq_keys), index_type="U")
+        answers = store.query_keys(list(topics), list(uniq_keys), None, None, None, "U", "mark")
     except (StoreError, OSError) as error:
         return {}, [f"{store.path}: origins of messages are not looked up in the index: {text_of(error)}"]
     messages, offsets = answers.messages, answers.offsets  # the messages of a key are newest first

@@ -95,7 +95,8 @@ def _query(store: ReadableStore, keys: Sequence[str]) -> FoundRecords:
     topics = known_topics(store)
     if not keys or not topics:
         return FoundRecords([], [])
-    answers = store.query_messages([topic for topic in topics for _ in keys], [*keys] * len(topics), MOST)
+    asked = [topic for topic in topics for _ in keys], [*keys] * len(topics)
+    answers = store.query_keys(*asked, MOST, None, None, None, "mark")
     reasons = list(answers.reasons)
     if (answers.offsets[1:] - answers.offsets[:-1]).max() >= MOST:
         reasons.append(f"{store.path}: a topic has more than {format_count(MOST, 'record')} of a key")

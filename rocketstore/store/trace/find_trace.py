@@ -63,7 +63,7 @@ def _find_records(store: ReadableStore, question: TraceQuestion) -> MessageRecor
     if question.uniq_key is not None:
         return find_by_uniq_key(store, question.uniq_key)
     msg_id = question.msg_id or ""
-    record = store.query_message_by_id(msg_id)
+    record = store.query_message_by_id(msg_id, verify_crc=False)
     if record is None:
         return MessageRecords({}, [], 0, [explain_missing_message(store, msg_id)])
     return find_by_record(store, record)
