@@ -28,7 +28,7 @@ ENTRIES = {
 
 # Methods of public classes that other modules of the package call. The page leaves them out.
 INTERNAL = {
-    "CommitLog": "as_whole_to error look with_leftovers",
+    "CommitLog": "as_whole_to error find_sound_message look with_leftovers",
     "BatchConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
     "ConsumeQueue": "has_batches offset_after_missing_file run_type writer_type",
     "DispatchRequest": "of",
@@ -39,7 +39,7 @@ INTERNAL = {
     "MessageBatch": "stored_columns to_put",
     "MessageStore": (
         "find_commit_log find_compacted_queues describe_missing_units formats is_bounded leave_out_compacted "
-        "find_other_sources of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
+        "find_other_sources query_keys of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
     ),
     "PutMessagesResult": "join of",
     "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
