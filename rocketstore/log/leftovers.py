@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import time
+
 from rocketstore.disk.storage import is_remote
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.dledger import UncommittedEntries
-from rocketstore.log.log_end import Why
+from rocketstore.log.log_end import StoreState, Why
 from rocketstore.log.tail import find_tails
 from rocketstore.text_values import format_count
 
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
 
 def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
     """Return how many bytes of the log's files stand behind its end, from there to the last byte that is not zero.
 
-    None if that is not known: the store crashed, or the log is remote and has other bytes than zeros near its end.
+    While a broker writes, bytes that it has just written may be found there. So the end is found again afterwards:
+    bytes that are before it then were no leftovers.
+    None if the number is not known: the store crashed, or the log is remote and has other bytes than zeros near its
+    end. Parameters: end: a physical offset.
     """
     if not log.end_finder.is_end_known():
         return None
     if is_remote(log.directories[0]):
         return 0 if not log.file_run.pread(end, NEAR).strip(b"\0") else None
-    return sum(tail.end - tail.begin for tail in find_tails(log, end))
+    tails = find_tails(log, end)
+    is_running = log.reader.find_store_state() == StoreState.RUNNING
+    for _ in range(ATTEMPTS if tails and is_running else 0):
+        time.sleep(ATTEMPT_SECONDS)  # a record may be half written
+        end = log.look(again=True).end
+        tails = [tail._replace(begin=max(tail.begin, end)) for tail in tails if tail.end > end]
+        if not tails:
+            break
+    return sum(tail.end - tail.begin for tail in tails)
 
 
 def describe_leftovers(log: CommitLog) -> str | None:

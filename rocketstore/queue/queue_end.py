@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LOOK_BACK
 from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
+
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
 
 class QueueEnd(NamedTuple):
@@ -64,12 +67,24 @@ class QueueEndFinder:
         return QueueEnd(self.known_end, run_end)
 
     def count_leftover_units(self) -> int:
-        """Return the number of valid units behind the end of the queue."""
+        """Return the number of valid units behind the end of the queue.
+
+        While a broker writes, they may be units whose records were not seen yet. So the end is found again afterwards.
+        """
         end, run_end = self.find()
+        for _ in range(ATTEMPTS if end < run_end and self._is_running() else 0):
+            time.sleep(ATTEMPT_SECONDS)
+            end = min(self.find().end, run_end)
+            if end == run_end:
+                break
         if end == run_end:
             return 0
         behind = [(max(begin, end), stop) for begin, stop in self.run.spans_until(run_end) if stop > end]
         return sum(stop - begin for begin, stop in behind) // self.run.unit_size
+
+    def _is_running(self) -> bool:
+        finder = getattr(self.commit_log, "end_finder", None)
+        return finder is not None and finder.find_log_state() == StoreState.RUNNING
 
     def _find_end_before(self, limit: int, end: int) -> int:
         """Return the end of those units before ``end`` that lead to records before the physical offset ``limit``."""

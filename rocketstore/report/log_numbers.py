@@ -30,12 +30,16 @@ STEPS = [  # widths of a bin, ms
 
 
 class LogBounds(NamedTuple):
-    """The bounds of a log, bytes, and the store times of its first and its last message, ms."""
+    """The bounds of a log, bytes, and the store times of its first and its last message, ms.
+
+    Attributes: sound_end: where the sound messages before the first damage end, bytes; ``end`` without damage.
+    """
 
     begin: int
     end: int
     begin_timestamp: int
     end_timestamp: int
+    sound_end: int
 
 
 class Gap(NamedTuple):

@@ -69,9 +69,9 @@ def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
     if summary.min_phy_offset is not None and summary.max_phy_offset is not None:
         size = summary.max_phy_offset - summary.min_phy_offset
     section = Section("Summary", problems=limited([*dict.fromkeys(summary.problems)]), texts=[*summary.notes])
-    if summary.max_phy_offset is not None and summary.max_phy_offset < bounds.end:
+    if bounds.sound_end < bounds.end:
         section.problems.append(
-            f"The log is damaged at byte {summary.max_phy_offset:,}, and has messages behind the "
+            f"The log is damaged at byte {bounds.sound_end:,}, and has messages behind the "
             "damage. The size and the last message of this summary are those before the damage; "
             "the sections below count all sound messages."
         )
@@ -149,15 +149,16 @@ def findings_tables(report: VerifyReport, root: StorePath) -> list[Table]:
 def find_log_bounds(store: MessageStore, summary: StoreSummary) -> LogBounds:
     """Return the bounds and times of the log, also of messages behind damage. A summary ends before the damage."""
     begin, end = summary.min_phy_offset or 0, summary.max_phy_offset or 0
+    sound_end = end
     first = summary.begin_timestamp or 0
     last = first if summary.end_timestamp is None else summary.end_timestamp
     with contextlib.suppress(StoreError, OSError, ValueError):  # ``read_numbers`` raises the error again
         log = store.commit_log
         view = log.look(again=True)
-        end = view.records_end
+        sound_end, end = view.end, view.records_end
         message = None if view.last_phy_offset is None else log.find_message(view.last_phy_offset)
         last = last if message is None else message.store_timestamp
-    return LogBounds(begin, end, min(first, last), max(first, last))
+    return LogBounds(begin, end, min(first, last), max(first, last), sound_end)
 
 
 def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Progress) -> LogNumbers:

@@ -113,14 +113,16 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
         problems += missing_parts(store, config, queues) if uncounted is None else []
     with collect_error(problems):
         _ = store.checkpoint
+    # Queues and index lead to records that are in the log already. So the log is read after them: a store that is being
+    # written has no unit and no item behind the end that is found then.
+    with collect_error(problems):
+        index = find_index_span(store)
     with collect_error(problems):
         log = find_log_span(store.commit_log)
         leftover_bytes = count_leftover_bytes(store.commit_log, store.commit_log.max_phy_offset)
     with collect_error(problems):
         if (text := describe_leftovers(store.commit_log)) is not None:
             notes.append(text)
-    with collect_error(problems):
-        index = find_index_span(store)
     with collect_error(problems):
         compare_ends(store, log, index, problems, notes)
     is_locked = False
