@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,11 +16,14 @@ from rocketstore.rebuild.broker_files import encode_json
 from rocketstore.state.config_checks import OTHER_FILES
 from rocketstore.state.config_json import parse_json
 from rocketstore.state.config_values import (
+    GROUPS,
     INT,
     LMQ_OFFSETS,
     LONG,
     OFFSET_TABLE,
     OFFSETS,
+    TABLE_NAMES,
+    TOPICS,
     TYPED_FILES,
     read_integer,
     read_object,
@@ -32,6 +35,7 @@ from rocketstore.survey.sizes import PATHS
 
 BAK = ".bak"
 DELAY_OFFSETS = "delayOffset.json"
+VERSION, SETTINGS = "dataVersion", "rocketstore.json"
 LMQ_TABLE = "lmqOffsetTable"
 FindEnd = Callable[[str, int], int | None]
 
@@ -71,6 +75,28 @@ def read_config_files(places: AnyPlaces) -> ConfigFiles:
     if settings in files:
         files[settings] = without_paths(files[settings])
     return ConfigFiles(files, directories, others)
+
+
+def config_of_topics(config_files: ConfigFiles, topics: Collection[str]) -> ConfigFiles:
+    """Return the configuration of some topics: the topics, their consumer offsets, and all consumer groups."""
+    files = {}
+    for name, data in config_files.files.items():
+        kind = name.removesuffix(BAK)
+        if kind in (GROUPS, SETTINGS):
+            files[name] = data
+        elif kind in (TOPICS, OFFSETS):
+            with contextlib.suppress(ValueError, RecursionError):  # a broker does not read a bad file either
+                files[name] = encode_json(keep_topics(kind, parse_json(data), topics))
+    return ConfigFiles(files, {}, config_files.others)
+
+
+def keep_topics(kind: str, root: Any, topics: Collection[str]) -> dict[str, Any]:
+    """Return the JSON of topics or consumer offsets with the entries of some topics. Raises: ValueError."""
+    members = read_object(root, kind)
+    table = read_table(members, TABLE_NAMES[kind])
+    kept = {key: value for key, value in table.items() if key.partition("@")[0] in topics}
+    version = {VERSION: members[VERSION]} if VERSION in members else {}
+    return {**version, TABLE_NAMES[kind]: kept}
 
 
 def without_paths(data: bytes) -> bytes:

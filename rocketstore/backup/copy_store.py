@@ -6,14 +6,15 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rocketstore.backup.config_files import ConfigFiles, limit_offsets, read_config_files
+from rocketstore.backup.config_files import ConfigFiles, config_of_topics, limit_offsets, read_config_files
 from rocketstore.backup.copy_report import CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
 from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
+from rocketstore.backup.part_of_log import PartOfLog
 from rocketstore.backup.remote_target import RemoteTarget, require_complete_copy
 from rocketstore.compare.diff import compare_copy
 from rocketstore.config import StoreConfig
@@ -33,6 +34,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LARGE_RECORD
+from rocketstore.messages.arguments import text_list
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import offset_range
@@ -59,6 +61,7 @@ def copy(
     new: str | os.PathLike[str] | StorePath,
     *,
     since: Time | None = None,
+    topic: str | Iterable[str] | None = None,
     credentials: bool = False,
     config: StoreConfig | None = None,
     progress: Progress | None = None,
@@ -82,6 +85,10 @@ def copy(
         of the log, queues and index are written to a temporary directory first, and compared there.
     since : copy the log from the file on that has the first message of this store time, epoch milliseconds, a datetime,
         a date or an ISO 8601 text, and the files of queues and index that lead there; None for all files.
+    topic : one or several: copy only the messages of these topics. All other records become filler records without
+        content, of which no queue has a unit, so that physical offsets, message ids and queues stay right. They are
+        holes in the files. The index is built anew. ``config`` gets these topics, their consumer offsets and all
+        groups. Only for a store whose log, queues and configuration are in files; None for all topics.
     credentials : also copy what may have credentials: files and RocksDBs in ``config`` that have no topics, groups,
         offsets, filters or timers, such as those of access control. ``left_out`` of the report names them otherwise.
     config : sizes of files and directories of the log; by default those that the files show. The copy has its log in
@@ -108,29 +115,47 @@ def copy(
     >>> rocketstore.copy("demo", "copied").messages
     101
     """
+    topics = None if topic is None else frozenset(text_list(topic, "topic") or ())
     survey = begin_entry("copy", path, config)
+    if topics is not None:
+        require_files(survey)
+    choice = CopyChoice(ms_or_none(since, "since"), topics, credentials=credentials)
     require_complete_copy(survey.root, survey.names)
     place = to_path(new)
     if is_remote(place):
-        return copy_to_remote(survey, place, ms_or_none(since, "since"), progress, credentials=credentials)
+        return copy_to_remote(survey, place, choice, progress)
     target = local_path(new)
     if not is_remote(survey.root):
         require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
     with lock_owner_of(target), many_descriptors(), contextlib.ExitStack() as stack:
         mode = 0o777 if is_remote(survey.root) else local_path(survey.root).stat().st_mode & 0o777 | 0o700
         places = stack.enter_context(new_root(target, WORK, mode))
-        report = StoreCopy(survey, places, ms_or_none(since, "since"), progress).run(credentials=credentials)
+        report = StoreCopy(survey, places, choice, progress).run()
     return replace(report, new=target)
 
 
-def copy_to_remote(
-    survey: Survey, root: RemotePath, since: int | None, progress: Progress | None, *, credentials: bool
-) -> CopyReport:
+@dataclass(frozen=True)
+class CopyChoice:
+    """What is copied. Attributes: since: epoch milliseconds; None for all. topics: None for all. credentials."""
+
+    since: int | None
+    topics: frozenset[str] | None
+    credentials: bool
+
+
+def require_files(survey: Survey) -> None:
+    """Raise UnsupportedFormatError unless log, queues and configuration are in files."""
+    survey.formats.require_file_log()
+    survey.formats.require_written_queues()
+    survey.formats.require_config_files()
+
+
+def copy_to_remote(survey: Survey, root: RemotePath, choice: CopyChoice, progress: Progress | None) -> CopyReport:
     """Copy a store to a remote file system."""
     target = RemoteTarget(root)
     with many_descriptors(), tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         places = StorePlaces.of(Path(name))
-        report = StoreCopy(survey, places, since, progress, target).run(credentials=credentials)
+        report = StoreCopy(survey, places, choice, progress, target).run()
     return replace(report, new=root)
 
 
@@ -144,38 +169,45 @@ class StoreCopy:
         self,
         survey: Survey,
         places: LocalPlaces,
-        since: int | None,
+        choice: CopyChoice,
         progress: Progress | None,
         target: RemoteTarget | None = None,
     ) -> None:
         """Parameters: target: the remote root; None to leave the files in ``places``."""
         self.survey, self.old, self.new = survey, survey.places, places
-        self.since = since
+        self.choice, self.since, self.topics = choice, choice.since, choice.topics
         self.progress = progress or (lambda done, total: None)
         self.done = self.total = 0
         self.files: list[tuple[str, int, bool]] = []
         self.target = target
         self.unstaged: list[HeldFile] = []
 
-    def run(self, *, credentials: bool) -> CopyReport:
+    def run(self) -> CopyReport:
         """Copy, recover and compare."""
         state = self.survey.look_again().state
         config_files = read_config_files(self.old)
-        checkpoint = read_checkpoint(self.old)
+        if self.topics is not None:
+            config_files = config_of_topics(config_files, self.topics)
+        checkpoint = read_checkpoint(self.old) if self.topics is None else None  # all is dispatched again
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(MessageStore.of_survey(self.survey))
-            self._copy_databases(config_files, credentials=credentials)
+            if self.topics is None:
+                self._copy_databases(config_files)
             log = store.commit_log
             log.refresh()
             held_log = hold_files(self._log_files(log), stack)
-            held = hold_files(self._other_files(), stack)
+            held = hold_files(self._other_files() if self.topics is None else self._files_of_topics(self.topics), stack)
             begin, end = self._find_begin(log), find_copy_end(log, state)
             log.refresh()  # the writer may have made files meanwhile
             known = {file.name for file in held_log}
             held_log += hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
             self.total = end - begin + sum(file.size for file in held)
-            staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
-            self._copy_log(held_log, begin, staged_from, end)
+            staged_from = begin
+            if self.topics is not None:
+                self._copy_part_of_log(log, held_log, begin, end, self.topics)
+            else:
+                staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
+                self._copy_log(held_log, begin, staged_from, end)
             for file in self._choose(held, begin):
                 self._copy(file, file.size)
             self._write_config(config_files, checkpoint)
@@ -184,7 +216,7 @@ class StoreCopy:
             messages = self._compare(store, staged_from, end)
             if self.target is not None:
                 self.files = self.target.write(self.new.root, self.unstaged)
-        left_out = () if credentials else tuple(f"config/{name}" for name in config_files.others)
+        left_out = () if self.choice.credentials else tuple(f"config/{name}" for name in config_files.others)
         return CopyReport(
             self.survey.root, self.new.root, begin, end, messages, count_parts(self.files), limited, left_out,
             (*notes, *self._notes()),
@@ -219,12 +251,18 @@ class StoreCopy:
                     place = path / child
                     yield from find_files(place, f"{name}/{child}") if place.is_dir() else [(place, f"{name}/{child}")]
 
-    def _copy_databases(self, config_files: ConfigFiles, *, credentials: bool) -> None:
+    def _files_of_topics(self, topics: Collection[str]) -> Iterator[tuple[StorePath, str]]:
+        """Yield the files of the queues of some topics."""
+        for part in self.old.queue_parts:
+            for topic in sorted(topics):
+                yield from find_files(part / topic, f"{part.name}/{topic}")
+
+    def _copy_databases(self, config_files: ConfigFiles) -> None:
         """Copy each RocksDB, before the end of the log is known: its units lead to records that are copied."""
         old = self.old
         found = [(path, path.name) for path in (*old.queue_databases, old.rocksdb, old.pop_database)]
         found += [(path, f"{old.config.name}/{name}") for name, path in config_files.databases.items()]
-        if credentials:
+        if self.choice.credentials:
             found += [(path, f"{old.config.name}/{name}") for name, path in config_files.others.items()]
         for path, name in found:
             target = self.new.root / name
@@ -264,6 +302,18 @@ class StoreCopy:
                 self.unstaged.append(file)
             elif start < end and start + file.size > begin:
                 self._copy(file, min(end - start, file.size))
+
+    def _copy_part_of_log(
+        self, log: CommitLog, files: list[HeldFile], begin: int, end: int, topics: Collection[str]
+    ) -> None:
+        """Copy the messages of some topics, and fillers in place of the others."""
+        part = PartOfLog(log, self.survey.settings, topics)
+        make_directory(self.new.default_log)
+        for file in files:
+            start = int(file.path.name)
+            if start < end and start + file.size > begin:
+                part.copy(file, self.new, end, self._count)
+                self.files.append((file.name, file.size, True))
 
     def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:
         """Yield the files that are copied: of queues and index those that lead to ``begin`` or behind it, and others.
@@ -320,7 +370,7 @@ class StoreCopy:
         if formats.is_dledger or formats.queue_database is not None or formats.config_databases:
             return ("a broker completes queues in RocksDB and DLedger's log when it starts on the copy",)
         config = self._config_of_copy()
-        if state != StoreState.STOPPED:
+        if state != StoreState.STOPPED or self.topics is not None:
             make_abort(self.new.abort)
         elif not recover(self.new.root, config=config, dry_run=True).actions:
             return ()  # sizes of files need not be known
@@ -349,7 +399,7 @@ class StoreCopy:
     def _compare(self, store: MessageStore, begin: int, end: int) -> int:
         """Compare the copy with the store. Return how many messages of queues both have. Raises: StoreError."""
         with MessageStore.of_survey(begin_entry("copy", self.new.root, self._config_of_copy())) as new:
-            report = compare_copy(store, new, begin, end)
+            report = compare_copy(store, new, begin, end, self.topics)
         if not report.same:
             first = report.differences[0]
             raise StoreError(f"{self.survey.root}: the copy differs: {first.kind} in {first.name}, from {first.begin}")

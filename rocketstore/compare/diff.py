@@ -81,14 +81,16 @@ def diff(
 
 
 def compare_copy(
-    a: MessageStore, b: MessageStore, begin: int, end: int, progress: Progress | None = None
+    a: MessageStore, b: MessageStore, begin: int, end: int, topics: Collection[str] | None = None
 ) -> DiffReport:
     """Compare the messages at a range of physical offsets of a store and its copy, but not the configuration.
 
-    A store that a broker writes may have more messages, and may have deleted old ones. Parameters: begin, end: bytes.
+    A store that a broker writes may have more messages, and may have deleted old ones.
+
+    Parameters: begin, end: bytes. topics: those that the copy has; None for all.
     """
     begin = max(begin, a.commit_log.min_phy_offset)
-    return StoreComparison(a, b, None, by_content=False, window=(begin, end)).run(progress)
+    return StoreComparison(a, b, topics, by_content=topics is not None, window=(begin, end)).run(None)
 
 
 class StoreComparison:

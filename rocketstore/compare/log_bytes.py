@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.compare.differences import LISTED, LOG, Difference, Differences, LogRange
+from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import Range, intersect_ranges, merge_ranges
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.message import Message
 
 PIECE = 1 << 20  # bytes that are compared at once
+THREADS, AHEAD = 2, 8  # pieces that are read at once, and before they are needed
 SAME, DIFFERENT, ONLY_IN_A, ONLY_IN_B = "same", "different", "only in a", "only in b"
 MESSAGE_COLUMNS = ("topic", "queue_id", "queue_offset", "phy_offset", "keys", "uniq_key")
 
@@ -100,14 +104,16 @@ class LogComparison:
     def _compare(self, begin: int, end: int) -> Iterator[int]:
         """Compare a range that both logs have, piece by piece."""
         same_from = begin
-        for place in range(begin, end, PIECE):
-            stop = min(place + PIECE, end)
-            if not are_bytes_equal(self.a.log, self.b.log, place, stop):
-                for first, last in self._compare_records(place, stop):
-                    self._add_range(SAME, same_from, first)
-                    self._add_range(DIFFERENT, max(first, same_from), last)
-                    same_from = max(same_from, last)
-            yield stop - place
+        pieces = ((place, min(place + PIECE, end)) for place in range(begin, end, PIECE))
+        work = partial(are_bytes_equal, self.a.log, self.b.log)
+        with ThreadPoolExecutor(THREADS, "rocketstore-diff") as pool, read_ahead(pool, AHEAD, work, pieces) as results:
+            for (place, stop), is_equal in results:
+                if not is_equal.result():
+                    for first, last in self._compare_records(place, stop):
+                        self._add_range(SAME, same_from, first)
+                        self._add_range(DIFFERENT, max(first, same_from), last)
+                        same_from = max(same_from, last)
+                yield stop - place
         self._add_range(SAME, same_from, end)
 
     def _compare_records(self, begin: int, end: int) -> list[Range]:

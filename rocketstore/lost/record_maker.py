@@ -58,12 +58,21 @@ class NewRecord:
 class RecordMaker:
     """Encodes new records as a store's writer does."""
 
-    def __init__(self, config: StoreConfig, file_size: int, *, append_prop_crc: bool) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        file_size: int,
+        *,
+        append_prop_crc: bool,
+        body_byte: bytes = BLANK_BYTE,
+        flag: int = DAMAGED_FLAG,
+    ) -> None:
         """Make the encoder.
 
         Parameters: file_size: of the log's files, bytes. append_prop_crc: end each record in the property of its CRC,
-        as the records of the store do.
+        as the records of the store do. body_byte: of which bodies consist. flag: of the records.
         """
+        self._body_byte, self._flag = body_byte, flag
         any_size = replace(
             config,
             max_message_size=INT_MAX,
@@ -76,7 +85,7 @@ class RecordMaker:
         """Return the size of a record without a body, bytes; None if no record can have these values."""
         try:
             self._encoder.clear()
-            self._encoder.add(_message_of(topic, 0, properties, 0, neighbour, is_filler=False), keeps_store=True)
+            self._encoder.add(self._message_of(topic, 0, properties, 0, neighbour, is_filler=False), keeps_store=True)
         except PutMessageError:
             return None
         return self._encoder.size
@@ -89,26 +98,32 @@ class RecordMaker:
             appender = Appender()
             appender.queue_offsets[new.topic, new.queue_id] = new.queue_offset
             appender.set_file(buffer, new.phy_offset, 0)
-            message = _message_of(*values, is_filler=new.is_filler)
+            message = self._message_of(*values, is_filler=new.is_filler)
             appender.append_message(self._encoder, message, None, None, is_completed=True)
         if int.from_bytes(data[:4], "big") != new.size:
             raise AssertionError(f"{new}: was encoded with {int.from_bytes(data[:4], 'big')} bytes")
         return bytes(data[: new.size])
 
-
-def _message_of(
-    topic: str, queue_id: int, properties: Mapping[str, str], body_size: int, neighbour: Neighbour, *, is_filler: bool
-) -> Message:
-    message = Message(
-        topic,
-        BLANK_BYTE * body_size,
-        queue_id=queue_id,
-        properties=dict(properties),
-        flag=DAMAGED_FLAG,
-        sys_flag=TRANSACTION_ROLLBACK if is_filler else 0,
-        born_timestamp=neighbour.store_timestamp,
-        born_host=NO_HOST,
-    )
-    message.store_timestamp = neighbour.store_timestamp
-    message.store_host = neighbour.store_host
-    return message
+    def _message_of(
+        self,
+        topic: str,
+        queue_id: int,
+        properties: Mapping[str, str],
+        body_size: int,
+        neighbour: Neighbour,
+        *,
+        is_filler: bool,
+    ) -> Message:
+        message = Message(
+            topic,
+            self._body_byte * body_size,
+            queue_id=queue_id,
+            properties=dict(properties),
+            flag=self._flag,
+            sys_flag=TRANSACTION_ROLLBACK if is_filler else 0,
+            born_timestamp=neighbour.store_timestamp,
+            born_host=NO_HOST,
+        )
+        message.store_timestamp = neighbour.store_timestamp
+        message.store_host = neighbour.store_host
+        return message

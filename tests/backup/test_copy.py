@@ -189,6 +189,40 @@ def test_a_copy_since_a_time_has_all_later_messages(root, tmp_path):
     assert rocketstore.verify(tmp_path / "new").ok
 
 
+def test_a_copy_of_a_topic_has_its_messages_at_their_places(root, tmp_path):
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T1@group":{"0":40},"T2@group":{"0":9}}}')
+    report = rocketstore.copy(root, tmp_path / "new", topic="T1")
+    assert report.messages == 67
+    with rocketstore.open(root) as old, rocketstore.open(tmp_path / "new") as new:
+        assert [topic.name for topic in new] == ["T1"]
+        assert [*new.scan(topic="T1").head(COUNT)] == [*old.scan(topic="T1").head(COUNT)]
+        assert new.query_message("T1", "k1")[0].phy_offset == old.query_message("T1", "k1")[0].phy_offset
+        assert new.broker_config.consumer_offsets == {"group": {"T1": {0: 40}}}
+    others = [b"body %d" % number for number in range(100, COUNT) if number % 3 != 1]
+    data = b"".join(path.read_bytes() for path in files_of(tmp_path / "new"))
+    assert not any(body in data for body in others)
+    check(tmp_path / "new")
+
+
+def test_other_topics_take_no_disk_space_in_the_copy_of_a_topic(tmp_path):
+    root, new = tmp_path / "store", tmp_path / "new"
+    with rocketstore.open(root, "a", config=StoreConfig(**SMALL | {"mapped_file_size_commit_log": 8 * MIB})) as store:
+        for number in range(40):
+            store.put_message(Message("Large", os.urandom(100_000), queue_id=0))
+            store.put_message(Message("Small", b"small %d" % number, keys=[f"k{number}"], queue_id=0))
+    rocketstore.copy(root, new, topic=["Small"])
+    [log] = (new / "commitlog").iterdir()
+    assert log.stat().st_blocks * 512 < MIB
+    assert rocketstore.diff(root, new, topic="Small", by_content=True).messages == 40
+    check(new)
+
+
+def test_a_topic_of_another_format_is_refused(root_of, tmp_path):
+    with pytest.raises(rocketstore.UnsupportedFormatError):
+        rocketstore.copy(root_of("dledger"), tmp_path / "new", topic="T")
+    assert not (tmp_path / "new").exists()
+
+
 # ---- stores that are written ---------------------------------------------------------------------------------
 
 

@@ -83,6 +83,12 @@ def unchanged(root, monkeypatch):
 
 
 ROCKSDB = {"storeType": "defaultRocksDB"}
+
+
+def being_written(root, monkeypatch):
+    monkeypatch.setattr(requirements, "is_held", lambda lock: True)
+
+
 # By the name of each requirement: how a store that lacks it is made, more lines of the broker's file, and the words.
 LACKING = {
     "descriptors_to_read": (few_descriptors, {}, "too few descriptors"),
@@ -104,6 +110,7 @@ LACKING = {
         {"storePathCommitLog": "{root}/commitlog,{root}/x", "readOnlyCommitLogStorePaths": "{root}/commitlog,{root}/x"},
         "all directories of the commit log are among them: leave one to write to",
     ),
+    "a_stopped_store": (being_written, {}, "{root}: is being written: stop the rocketstore writer, or the broker"),
     "own_places": (with_a_shared_file, {}, "{root}/checkpoint: is a hard link, so that a store that shares the file"),
     "known_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
     "assumed_sizes": (unchanged, {"mappedFileSizeCommitLog": "4096"}, "commit_log: 4096 by the given size, 65536 by"),
@@ -202,6 +209,14 @@ CALLS = {
     "patch": [called(rocketstore.patch), called(rocketstore.patch, dry_run=True), command("patch")],
     "salvage": [called(rocketstore.salvage, dry_run=True), command("salvage", "--dry-run")],
     "verify": [called(rocketstore.verify), command("verify")],
+    "convert": [
+        lambda root, conf: rocketstore.convert(root, root.with_name("new"), config=config_of(conf)),
+        lambda root, conf: command("convert", after=(root.with_name("new"),))(root, conf),
+    ],
+    "split": [
+        lambda root, conf: rocketstore.split(root, root.with_name("new"), config=config_of(conf)),
+        lambda root, conf: command("split", after=(root.with_name("new"),))(root, conf),
+    ],
     "copy": [
         called(rocketstore.copy, new="/nowhere/else/new"),
         lambda root, conf: command("copy", after=(root.with_name("new"),))(root, conf),
@@ -291,10 +306,11 @@ FUNCTIONS = {
     "rocketstore.MessageStore.open": ("open r", "open r+", "open a"),
     "rocketstore.BrokerConfig.open": ("BrokerConfig.open",),
     "rocketstore.copy": ("copy",),
+    "rocketstore.convert": ("convert",),
+    "rocketstore.split": ("split",),
     "rocketstore.diff": ("diff",),
     "rocketstore.recover": ("recover", "recover dry run"),
     "rocketstore.rebuild": ("rebuild", "rebuild into a new directory"),
-    "rocketstore.patch": ("patch",),
     "rocketstore.salvage": ("salvage",),
     "rocketstore.scan_polars": ("scan_polars",),
     "rocketstore.verify": ("verify",),

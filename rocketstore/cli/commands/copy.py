@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import COPIED_PARTS
+from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.options import STORE, broker_conf_option, rows_options, time_option
 
 
@@ -12,6 +13,9 @@ from rocketstore.cli.options import STORE, broker_conf_option, rows_options, tim
 @click.argument("store", type=STORE)
 @click.argument("new", type=STORE)
 @time_option("--since", "Only the files of the log from the one on that has the first message of this time.")
+@click.option(
+    "--topic", multiple=True, shell_complete=complete_topics, help="Only messages of this topic. May be repeated."
+)
 @click.option("--credentials", is_flag=True, help="Also copy files of access control and users in STORE/config.")
 @broker_conf_option
 @rows_options(*COPIED_PARTS, has_limit=False)

@@ -19,13 +19,16 @@ def run(
     store: StorePath | str,
     new: StorePath | str,
     since: int | None,
+    topic: tuple[str, ...],
     credentials: bool,
     view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
     config = broker_config(ctx)
     with byte_progress("copy") as progress:
-        report = copy_store(store, new, since=since, credentials=credentials, config=config, progress=progress)
+        report = copy_store(
+            store, new, since=since, topic=topic or None, credentials=credentials, config=config, progress=progress
+        )
     write_list(COPIED_PARTS, report.parts, view)
     for text in [describe_copy(report), *report.notes]:
         note(text)
