@@ -86,6 +86,30 @@ def test_each_copy_of_a_broker_under_load_is_complete_and_sound(client, root, tm
             broker.stop()
 
 
+def test_a_broker_starts_on_the_copy_of_a_topic_and_serves_its_old_messages(client, root, tmp_path):
+    extend_topics(root, {TOPIC: QUEUES[TOPIC], "Audit": QUEUES["Audit"]})
+    with Broker(client, root, [TOPIC, "Audit"], tmp_path) as broker:
+        rows = [message(number) for number in range(60)]
+        for row in rows[::2]:
+            row.update(topic="Audit", queueId=0)
+        answers = client.send(rows)
+        rocketstore.copy(root, tmp_path / "copy", topic=TOPIC, config=SIZES)
+        broker.stop()
+    checked = rocketstore.verify(tmp_path / "copy")
+    assert [finding for finding in checked.findings if finding.severity == "error"] == []
+    (tmp_path / "copy" / "broker").mkdir()
+    with Broker(client, tmp_path / "copy", [TOPIC], tmp_path / "copy" / "broker") as broker:
+        got = {(row["queueId"], row["queueOffset"], row["body"]) for row in client.consume([TOPIC])}
+        sent = {
+            (row["queueId"], answer["queueOffset"], row["body"])
+            for row, answer in zip(rows, answers, strict=True)
+            if row["topic"] == TOPIC
+        }
+        assert got == sent
+        assert all(answer["queueOffset"] >= 0 for answer in client.send([message(number) for number in range(3)]))
+        broker.stop()
+
+
 def check_copy(new, known, report):
     """Check that a copy has the known messages, that verify finds no fault, and that it was stopped cleanly."""
     checked = rocketstore.verify(new)
