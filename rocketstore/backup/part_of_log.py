@@ -25,7 +25,7 @@ RAW_CHUNK = 4 << 20  # bytes of wanted records that are copied at once
 COLUMNS = ("topic", "phy_offset", "size", "store_timestamp_ms", "store_host")
 
 
-class RecordRun(NamedTuple):
+class TopicRun(NamedTuple):
     """Records that follow each other, all wanted or all not. Attributes: begin, end: physical offsets, bytes."""
 
     begin: int
@@ -33,15 +33,15 @@ class RecordRun(NamedTuple):
     is_wanted: bool
     neighbour: Neighbour
 
-    def joined(self, other: RecordRun) -> RecordRun | None:
+    def joined(self, other: TopicRun) -> TopicRun | None:
         """Return one run of this and the next one; None if they are not of one kind."""
         is_same = self.is_wanted == other.is_wanted and self.end == other.begin
         return self._replace(end=other.end) if is_same else None
 
 
-def find_runs(log: CommitLog, begin: int, end: int, topics: Collection[str]) -> Iterator[RecordRun]:
+def find_runs(log: CommitLog, begin: int, end: int, topics: Collection[str]) -> Iterator[TopicRun]:
     """Yield the records of a range of one file in runs. Raises: CorruptFileError for damaged bytes."""
-    run: RecordRun | None = None
+    run: TopicRun | None = None
     for found in _find_short_runs(log, begin, end, topics):
         joined = None if run is None else run.joined(found)
         if run is not None and joined is None:
@@ -51,7 +51,7 @@ def find_runs(log: CommitLog, begin: int, end: int, topics: Collection[str]) -> 
         yield run
 
 
-def _find_short_runs(log: CommitLog, begin: int, end: int, topics: Collection[str]) -> Iterator[RecordRun]:
+def _find_short_runs(log: CommitLog, begin: int, end: int, topics: Collection[str]) -> Iterator[TopicRun]:
     """Yield the runs of each batch of records."""
     for batch in log.scan(begin, end, columns=COLUMNS):
         wanted = np.array([topic in topics for topic in batch.topic], np.bool_)
@@ -62,7 +62,7 @@ def _find_short_runs(log: CommitLog, begin: int, end: int, topics: Collection[st
         lasts = np.append(firsts[1:], len(batch)) - 1
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
             neighbour = Neighbour(int(batch.store_timestamp_ms[first]), batch.store_host[first])
-            yield RecordRun(int(batch.phy_offset[first]), int(ends[last]), bool(wanted[first]), neighbour)
+            yield TopicRun(int(batch.phy_offset[first]), int(ends[last]), bool(wanted[first]), neighbour)
 
 
 class PartOfLog:
@@ -99,7 +99,7 @@ class PartOfLog:
         finally:
             os.close(fd)
 
-    def _make_fillers(self, run: RecordRun) -> Iterator[NewRecord]:
+    def _make_fillers(self, run: TopicRun) -> Iterator[NewRecord]:
         """Yield records over a run of records that are left out."""
         begin = run.begin
         while begin < run.end:
