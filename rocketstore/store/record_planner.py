@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
+from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.record_filter import RecordFilter
@@ -101,6 +102,7 @@ class RecordPlanner:
         size = max(min(end, covered.used_end) - begin, scanned)
         if len(gaps) > MAX_GAPS or scanned * MIN_RATIO >= size:
             return scan_of(begin, end, f"no units lead to {format_count(scanned, 'byte')} of them")
+        gaps = [gap for gap in gaps if not self._is_blank(*gap)]  # else each file of the log has a batch of its own
         if (records.count_bytes() + scanned) * MIN_RATIO >= size:
             return scan_of(begin, end, too_many)
         note = f"reads {found} to which the queues lead, and {format_count(scanned, 'byte')} to which no queue leads"
@@ -138,6 +140,11 @@ class RecordPlanner:
         if self.stamped is not None and len(paths) <= MAX_KEPT_PATHS:
             self.stamped.keep(COVERED, found, paths, time)
         return found
+
+    def _is_blank(self, begin: int, end: int) -> bool:
+        """Return whether a blank fills a range."""
+        reader = self.log.reader
+        return reader.step(reader.scanner(()), begin, begin + 1) == (end, BLANK)
 
     def _is_end(self, phy_offset: int) -> bool:
         """Return whether no record begins at an offset or behind it."""
