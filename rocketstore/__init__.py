@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-for name in ("convert", "patch", "rebuild", "salvage", "verify"):
+for name in ("bundle", "convert", "patch", "rebuild", "salvage", "verify"):
     # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
     importlib.import_module(f"rocketstore.{name}")
     del globals()[name]

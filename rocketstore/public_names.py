@@ -10,6 +10,9 @@ from rocketstore.brokers.broker_rows import BrokerRows as BrokerRows
 from rocketstore.brokers.broker_scan import BrokerScan as BrokerScan
 from rocketstore.brokers.broker_stores import BrokerStores as BrokerStores
 from rocketstore.brokers.broker_stores import open_many as open_many
+from rocketstore.bundle.bundle import BundledFile as BundledFile
+from rocketstore.bundle.bundle import BundleReport as BundleReport
+from rocketstore.bundle.bundle import bundle as bundle
 from rocketstore.compare.diff import diff as diff
 from rocketstore.compare.differences import Difference as Difference
 from rocketstore.compare.differences import DiffReport as DiffReport

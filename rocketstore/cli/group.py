@@ -52,6 +52,7 @@ COMMANDS = {  # name: text, in the order of --help
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "convert": "Write a store anew with other sizes, in plain files, or for another release.",
     "split": "Write a store of its own for each topic.",
+    "bundle": "Write what a bug report needs into one archive.",
     "config": "Check and repair the broker's configuration.",
 }
 

@@ -199,6 +199,7 @@ ENTRIES: dict[str, Entry] = {
     "rebuild into a new directory": Entry(BUILD),
     "patch": Entry((*RECOVER, *SIZES)),
     "salvage": Entry((descriptors_to_read, a_local_place)),
+    "bundle": Entry((descriptors_to_read, a_local_place, a_store)),
     "convert": Entry(CONVERT),
     "split": Entry(CONVERT),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),

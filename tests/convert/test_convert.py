@@ -10,7 +10,7 @@ from support.contents import contents, files_of
 from support.killed import killed_at
 
 import rocketstore
-from rocketstore import Message, StoreConfig, StoreError, convert, verify
+from rocketstore import Message, StoreConfig, StoreError, convert, diff, verify
 from rocketstore.convert.offset_map import OffsetMap
 from rocketstore.convert.timers import TIMER_UNIT
 from rocketstore.state.lock_file import StoreLock
@@ -55,6 +55,7 @@ def test_other_sizes_and_back_again_give_the_same_bytes(golden_root, tmp_path, n
     report = convert(root, tmp_path / "other", **OTHER, compat=release)
     assert report.moved > 0 or report.max_phy_offset < OTHER["mapped_file_size_commit_log"]
     assert contents(tmp_path / "other") == contents(root)
+    assert_same_contents(root, tmp_path / "other")
     assert verify(tmp_path / "other").ok
     settings = stores.settings(name)
     old = {size: settings[size] for size in SIZES}
@@ -62,6 +63,13 @@ def test_other_sizes_and_back_again_give_the_same_bytes(golden_root, tmp_path, n
     parts = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext")
     assert without_zeros(files_of(tmp_path / "back", *parts)) == without_zeros(files_of(root, *parts))
     assert [*files_of(tmp_path / "back", "index").values()] == [*files_of(root, "index").values()]
+    report = diff(root, tmp_path / "back")
+    assert report.same, report
+
+
+def assert_same_contents(one, other):
+    report = diff(one, other, by_content=True)
+    assert report.same, report
 
 
 def test_the_first_file_is_left_out_if_a_queue_begins_late(golden_root, tmp_path):
@@ -92,6 +100,7 @@ def test_stores_of_brokers_have_the_same_messages_with_small_files(root_of, tmp_
     report = convert(root_of(name), tmp_path / "new", **{**OTHER, "mapped_file_size_commit_log": 12_000})
     assert report.moved > 0
     assert contents(tmp_path / "new") == contents(root_of(name))
+    assert_same_contents(root_of(name), tmp_path / "new")
     assert verify(tmp_path / "new").ok
     assert not (tmp_path / "new" / "dledger-n0").exists()
 
@@ -102,6 +111,7 @@ def test_queues_and_configuration_in_rocksdb_become_files(root_of, tmp_path, nam
     sizes = {**OTHER, "mapped_file_size_commit_log": 20_000}
     report = convert(root_of(name), tmp_path / "new", **sizes)
     assert contents(tmp_path / "new") == contents(root_of(name))
+    assert_same_contents(root_of(name), tmp_path / "new")
     assert verify(tmp_path / "new").ok
     assert report.index_items > 0
     with rocketstore.open(tmp_path / "new") as store:

@@ -51,6 +51,7 @@ ROOMS = [  # each imports only itself and those before it
     "salvage",
     "compare",
     "convert",
+    "bundle",
     "backup",
     "public_names",
     "__init__",
