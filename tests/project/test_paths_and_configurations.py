@@ -16,6 +16,7 @@ CONFIGS = {"AnyConfig", "SizedConfig", "StoreConfig"}
 # Functions that begin an entry, or are a user's own call.
 ENTRIES = {
     "__init__.py": {"open"},
+    "backup/copy_store.py": {"copy"},
     "bundle/bundle.py": {"bundle"},
     "cli/settings.py": {"config_with"},
     "convert/convert.py": {"convert"},
