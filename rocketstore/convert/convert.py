@@ -121,10 +121,11 @@ def convert(
     require_outside(out, map(local_path, [survey.root, *survey.places.log_directories]))
     require_free_root(out, WORK, is_part_of_store)
     with open_old_store(survey) as old:
+        files = require_config_files(old)
         target = target_config(old, changes)
         unreadable = require_readable(old, target)
         with new_root(out, WORK) as places:
-            report = _convert(old, places, target, changes, out, progress, deleted=deleted)
+            report = _convert(old, places, target, files, changes, out, progress, deleted=deleted)
     report = replace(report, assumptions=(*unreadable, *report.assumptions))
     warn_of(report.assumptions, survey.root, stacklevel=4)
     return report
@@ -140,7 +141,7 @@ def require_readable(old: OldStore, target: SizedConfig) -> tuple[str, ...]:
     """Return in words which records the release of a new store cannot read. Raises: StoreError if it must read all."""
     unreadable = count_unreadable(old.log, target.compat, old.begin, old.end)
     texts = unreadable.require_none(old.survey.root, allow=old.config.allow_unreadable)
-    batches = sorted(batch_topics(open_tables(old.survey.places, old.survey.given).read_topics()))
+    batches = sorted(batch_topics(open_tables(old.survey.places, old.survey.given).read_topics(must_be_good=True)))
     if batches:
         require_batch_size(target)
     if batches and not Compat.of(target.compat).has_inner_batches:
@@ -164,20 +165,20 @@ def _convert(
     old: OldStore,
     places: LocalPlaces,
     target: SizedConfig,
+    files: Mapping[str, bytes],
     changes: Mapping[str, Any],
     out: Path,
     progress: Progress | None,
     *,
     deleted: bool,
 ) -> ConvertReport:
-    """Write the new store."""
+    """Write the new store. Parameters: files: of the broker's configuration, by name."""
     size = target.mapped_file_size_commit_log
     begin = find_log_begin(old, size)
     part = NewLog.make(places.default_log, size, begin, model_file(old), old.begin)
     copy_all(old, part, progress)
     queues = {queue_id: queue.end for queue_id, queue in old.queues.items()}
-    config_files = require_config_files(old)
-    finished = finish_store(old, part, places, target, config_files, queues, deleted=deleted)
+    finished = finish_store(old, part, places, target, files, queues, deleted=deleted)
     notes = copy_broker_files(old, places, part)
     stale = part.stale_ids.rows()
     return ConvertReport(

@@ -111,10 +111,11 @@ def split(
     require_outside(out, map(local_path, [survey.root, *survey.places.log_directories]))
     require_free_root(out, WORK, is_split_store)
     with open_old_store(survey) as old:
+        files = require_config_files(old)
         target = target_config(old, {})
         unreadable = require_readable(old, target)
         with new_directory(out, WORK, is_split_store) as inside:
-            report = _split(old, plan, target, inside, progress, deleted=deleted)
+            report = _split(old, plan, target, files, inside, progress, deleted=deleted)
     parts_of_out = tuple(part._replace(path=out / part.part) for part in report.parts)
     report = replace(report, out=out, parts=parts_of_out, assumptions=(*unreadable, *report.assumptions))
     warn_of(report.assumptions, survey.root, stacklevel=4)
@@ -180,13 +181,20 @@ def _count_topics(old: OldStore, plan: PartPlan, *, deleted: bool) -> TopicCount
 
 
 def _split(
-    old: OldStore, plan: PartPlan, target: SizedConfig, inside: Path, progress: Progress | None, *, deleted: bool
+    old: OldStore,
+    plan: PartPlan,
+    target: SizedConfig,
+    files: Mapping[str, bytes],
+    inside: Path,
+    progress: Progress | None,
+    *,
+    deleted: bool,
 ) -> SplitReport:
     """Write all stores, some hundred at the same time, since the log of each has a file open.
 
+    Parameters: files: of the broker's configuration, by name.
     Returns: a report with the paths inside the directory in which they are written.
     """
-    files = require_config_files(old)
     found = _count_topics(old, plan, deleted=deleted)
     names, step = list(found.parts), descriptor_share(4, least=LEAST_PARTS, most=MOST_PARTS)
     rounds = [names[first : first + step] for first in range(0, len(names), step)]

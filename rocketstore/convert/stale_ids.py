@@ -154,7 +154,7 @@ class StaleIds:
 def describe_stale_ids(rows: Sequence[StaleId]) -> list[str]:
     """Return a note for each kind of ids that no longer lead to their message."""
     return [
-        f"{format_count(row.messages, 'message')} of topic {row.topic} have an id in {row.property} that no longer "
-        f"leads to its message: the first is at {row.first_phy_offset}, with {row.first_id}"
+        f"ids in {row.property} of {format_count(row.messages, 'message')} of topic {row.topic} no longer lead to "
+        f"their messages: the first is at {row.first_phy_offset}, with {row.first_id}"
         for row in rows
     ]

@@ -162,6 +162,26 @@ def test_ids_that_lead_to_no_message_any_more_are_named(root_of, tmp_path):
     assert "ORIGIN_MESSAGE_ID" in repr(report)
 
 
+def test_ids_of_brokers_with_ipv6_addresses_are_named(tmp_path):
+    config = StoreConfig(**OTHER, allocate_file_ahead=False, store_host="[fe80::1234]:10911")
+    with rocketstore.open(tmp_path / "old", "a", config=config) as store:
+        store.put_messages([Message("T", bytes(2000), queue_id=0) for _ in range(60)])
+        names = [message.msg_id for message in messages(store)]
+        store.put_message(
+            Message("R", b"x", properties={"mine": names[50], "stays": names[0], "none": names[50] + "0"})
+        )
+    report = convert(tmp_path / "old", tmp_path / "new", mapped_file_size_commit_log=20_000)
+    assert [(row.property, row.first_id, row.messages) for row in report.stale_ids] == [("mine", names[50], 1)]
+
+
+def test_a_log_in_several_directories_becomes_one(root_of, tmp_path):
+    root = root_of("multipath")
+    config = StoreConfig(store_path_commit_log=",".join(str(root / name) for name in ("cl0", "cl1", "cl2")))
+    convert(root, tmp_path / "new", mapped_file_size_commit_log=20_000, config=config)
+    assert contents(tmp_path / "new") == contents(root, config)
+    assert verify(tmp_path / "new").ok
+
+
 def test_without_moved_records_the_log_is_the_same_and_no_id_is_named(root_of, tmp_path):
     report = convert(root_of("default"), tmp_path / "new", mapped_file_size_consume_queue=2000)
     assert (report.moved, report.stale_ids) == (0, ())
@@ -269,6 +289,15 @@ def test_a_store_that_is_written_is_refused(golden_root, tmp_path):
 def test_files_that_are_too_small_for_a_record_are_refused(golden_root, tmp_path):
     with pytest.raises(StoreError, match="too small"):
         convert(golden_root("rich-5.5.0"), tmp_path / "new", mapped_file_size_commit_log=200)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_table_of_topics_is_an_error_that_names_it(golden_root, tmp_path):
+    root = shutil.copytree(golden_root("broker-5.5.0"), tmp_path / "old")
+    for path in (root / "config").glob("topics.json*"):
+        path.write_text("{")
+    with pytest.raises(StoreError, match=r"old/config/topics\.json"):
+        convert(root, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
