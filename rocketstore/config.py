@@ -44,6 +44,7 @@ TEXT_PATTERNS = {
 # Fields that RocketMQ lacks.
 OUR_OWN = (
     "allocate_file_ahead",
+    "preallocate",
     "store_host",
     "write_elsewhere",
     "allow_unreadable",
@@ -81,6 +82,8 @@ class StoreConfig:
     default_topic_queue_nums : queues of a new topic. A producer gets as many.
     file_reserved_time : hours.
     allocate_file_ahead : make the log's next file before it is needed.
+    preallocate : reserve the disk space of a new file of the log or the index at once. False: in steps of 1 to 64 MiB
+        ahead of what is written, except in tmpfs. The length of the files is the same.
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
     tiered_store_file_path : the directory, or the URI, of tiered storage. ``tiered=True`` of ``rocketstore.open`` reads
@@ -143,6 +146,7 @@ class StoreConfig:
     default_topic_queue_nums: int = 4
     file_reserved_time: int = 72
     allocate_file_ahead: bool = True
+    preallocate: bool = False
     store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None

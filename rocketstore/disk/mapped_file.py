@@ -59,8 +59,8 @@ class MappedFile(Closable):
     kernels; ``size_in_file``, the bytes of the mapping that are in the file, zeros follow; ``fd``, the descriptor of a
     file open for writing, otherwise -1.
 
-    RocketMQ's files are sparse. Here a file is allocated before it is mapped, so that a full disk raises OSError and
-    does not kill the process. Source: DefaultMappedFile.
+    RocketMQ's files are sparse. Here disk space is reserved before bytes are written, so that a full disk raises
+    OSError and does not kill the process. Source: DefaultMappedFile.
 
     Examples:
     >>> with MappedFile("demo/commitlog/00000000000000000000") as file:
@@ -74,6 +74,7 @@ class MappedFile(Closable):
         mode: Mode = "r",
         *,
         create_size: int | None = None,
+        preallocate: bool = True,
         least_size: int = 0,
         tolerant: bool = False,
         model_directory: str | None = None,
@@ -81,7 +82,8 @@ class MappedFile(Closable):
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
-        Parameters: least_size: bytes. A shorter file is read as if zeros followed. Open for writing, it is extended
+        Parameters: preallocate: reserve the disk space of a new file. Otherwise the caller reserves it before it writes
+        there. least_size: bytes. A shorter file is read as if zeros followed. Open for writing, it is extended
         with zeros to this length, as in RocketMQ. tolerant: read zeros where the disk cannot read;
         ``buffer.lost_ranges`` lists these places. False: calls that read these bytes raise DiskReadError.
         model_directory: as for ``create_file``. held: the directory below which the file is found or made; None to use
@@ -102,7 +104,8 @@ class MappedFile(Closable):
         try:
             if create_size is not None:
                 os.ftruncate(descriptor, create_size)  # at once: a killed process leaves no file of another length
-                allocate(descriptor, create_size)
+                if preallocate:
+                    allocate(descriptor, create_size)
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
@@ -167,24 +170,23 @@ class MappedFile(Closable):
         """
         self.buffer.use(self._map.read_ahead, begins, ends)
 
-    def allocate(self, pos: int) -> None:
-        """Reserve disk space for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
+    def allocate(self, begin: int, end: int) -> None:
+        """Reserve disk space for the bytes from ``begin`` to before ``end``. Bytes that were written stay.
+
+        Raises: OSError.
+        """
         copy = self._copy()
         try:
-            allocate(copy, self.buffer.size, pos)
+            for first, last in data_ranges(self.path, begin, end):
+                allocate(copy, first, begin)
+                begin = last
+            allocate(copy, end, begin)
         finally:
             os.close(copy)
 
     def allocate_holes(self) -> None:
         """Reserve disk space for the holes of a sparse file. Raises: OSError."""
-        copy, begin = self._copy(), 0
-        try:
-            for first, last in data_ranges(self.path, 0, self.buffer.size):
-                allocate(copy, first, begin)
-                begin = last
-            allocate(copy, self.buffer.size, begin)
-        finally:
-            os.close(copy)
+        self.allocate(0, self.buffer.size)
 
     def view(self) -> memoryview:
         """Return the bytes. The mapping lives as long as the view, also after ``close``.

@@ -8,8 +8,10 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from rocketstore.disk.file_run_reader import SETTLED
+from rocketstore.disk.file_system import is_in_memory
 from rocketstore.disk.mapped_file import Mode
 from rocketstore.disk.storage import identity, is_remote, local_path, scandir
 from rocketstore.disk.store_path import AnyPath, StorePath
@@ -38,8 +40,13 @@ class IndexDirectory:
         *,
         ignores_damage: bool,
         planned: Sequence[StorePath] | None = None,
+        preallocate: bool = True,
     ) -> None:
-        """Parameters: planned: the files, oldest first, which are not listed again; None to list the directory."""
+        """Parameters: planned: the files, oldest first, which are not listed again; None to list the directory.
+
+        preallocate: a file that is written has all its disk space.
+        """
+        self.preallocate = preallocate or (mode != "r" and is_in_memory(local_path(path)))
         self.path, self.mode, self.geometry, self.compat = path, mode, geometry, compat
         self.ignores_damage = ignores_damage
         self._planned = planned
@@ -189,7 +196,8 @@ class IndexDirectory:
 
     def _open_file(self, path: StorePath, mode: Mode) -> IndexFile:
         slots, items = self.geometry or (None, None)
-        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat, _is_known=True)
+        options: dict[str, Any] = {"compat": self.compat, "_is_known": True, "_preallocate": self.preallocate}
+        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, **options)
         self.live.add(file)
         return file
 

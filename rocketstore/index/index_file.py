@@ -21,6 +21,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
+    HEADER_SIZE,
     IndexGeometry,
     checked_geometry,
     given_geometry,
@@ -79,6 +80,7 @@ class IndexFile(IndexFileKernel, Closable):
         end_timestamp: Time = 0,
         compat: str = DEFAULT_COMPAT,
         _held: HeldDirectory | None = None,
+        _preallocate: bool = True,
     ) -> Self:
         """Make an index file and open it for writing.
 
@@ -92,8 +94,10 @@ class IndexFile(IndexFileKernel, Closable):
         geometry = checked_geometry(hash_slot_num, index_num)
         end_time = time_as_long(end_timestamp, "end_timestamp")
         require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_time)
-        file = MappedFile(path, "r+", create_size=geometry.file_size, model_directory=LOG_DIRECTORY, held=_held)
+        size, model = geometry.file_size, LOG_DIRECTORY
+        file = MappedFile(path, "r+", create_size=size, preallocate=_preallocate, model_directory=model, held=_held)
         try:
+            file.allocate(0, HEADER_SIZE)
             self = cls(file, geometry, compat, unpublished=True)
             self._seed_header(end_phy_offset, end_time)
             return self
@@ -112,6 +116,7 @@ class IndexFile(IndexFileKernel, Closable):
         index_num: int | None = None,
         compat: str = DEFAULT_COMPAT,
         _is_known: bool = False,
+        _preallocate: bool = True,
     ) -> Self:
         """Open an index file.
 
@@ -141,7 +146,7 @@ class IndexFile(IndexFileKernel, Closable):
                 reason = f"the items are found with {other} alone, not with {given}: open it with that geometry"
                 raise CorruptFileError(file.path, 36, "indexCount", reason)
             if mode != "r":
-                if not self.is_write_full:
+                if _preallocate and not self.is_write_full:
                     file.allocate_holes()  # RocketMQ's are sparse
                 self._undo_torn_put()
             return self
@@ -260,6 +265,10 @@ class IndexFile(IndexFileKernel, Closable):
         begin = bisect_left(offsets, first)
         items = self.items(begin + 1, bisect_right(offsets, last, begin) + 1)
         return items["phy_offset"].astype(np.int64), items["key_hash"].astype(np.int64)
+
+    def allocate(self, begin: int, end: int) -> None:
+        """Reserve disk space for the bytes from ``begin`` to before ``end``. Raises: OSError."""
+        self._file.allocate(begin, end)
 
     def check_file(self) -> None:
         """Raise StoreError if another file has taken the name of this file, which is open for writing."""

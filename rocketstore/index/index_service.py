@@ -67,13 +67,14 @@ class IndexService(Closable):
         ignores_damage: bool = False,
         busy: BusyThreads | None = None,
         planned: Sequence[StorePath] | None = None,
+        preallocate: bool = True,
     ) -> None:
         self.directory = directory
         self.mode = mode
         self.compat = compat
         self.checkpoint = checkpoint
         self.max_msgs_num_batch = max_msgs_num_batch
-        options: dict[str, Any] = {"ignores_damage": ignores_damage, "planned": planned}
+        options: dict[str, Any] = {"ignores_damage": ignores_damage, "planned": planned, "preallocate": preallocate}
         self._files = IndexDirectory(directory, mode, geometry, compat, **options)
         self.busy = BusyThreads(directory)
         owners = [self.busy] if busy is None else [self.busy, busy]
@@ -119,6 +120,7 @@ class IndexService(Closable):
         _ignores_damage: bool = False,
         _busy: BusyThreads | None = None,
         _planned: Sequence[StorePath] | None = None,
+        _preallocate: bool = True,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
@@ -151,6 +153,7 @@ class IndexService(Closable):
             make_directory(local_path(place))
         made = checkpoint or StoreCheckpoint()
         options: dict[str, Any] = {"ignores_damage": _ignores_damage, "busy": _busy, "planned": _planned}
+        options["preallocate"] = _preallocate
         self = cls(place, mode, geometry, compat, made, max_msgs_num_batch, **options)
         try:
             with held_lists(place):
@@ -448,6 +451,7 @@ def open_index(
         checkpoint=checkpoint,
         max_msgs_num_batch=config.max_msgs_num_batch,
         _busy=busy,
+        _preallocate=config.preallocate,
     )
 
 

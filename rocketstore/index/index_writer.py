@@ -21,6 +21,7 @@ from rocketstore.index.index_directory import IndexDirectory, index_file_name
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import ListedIndexFile
 from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.index_space import IndexSpace
 from rocketstore.logger import logger
 from rocketstore.state.checkpoint import StoreCheckpoint
 
@@ -41,6 +42,7 @@ class IndexWriter:
         self.is_replaced = False
         self._files, self._checkpoint, self._busy = files, checkpoint, busy
         self.held = HeldDirectory(local_path(files.path))
+        self._space: IndexSpace | None = None  # of the newest file
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
@@ -51,14 +53,20 @@ class IndexWriter:
         Parameters: hashes, int32[n]; offsets, int64[n]; times, epoch ms, int64[n]. messages_after: messages without
         items follow.
         """
-        file = self._last_file()
-        done = file.put_key_hashes(hashes, offsets, times)
+        done = self._put_into(self._last_file(), hashes, offsets, times)
         while done < len(hashes):
-            file = self._last_file()
-            done += file.put_key_hashes(hashes[done:], offsets[done:], times[done:])
+            done += self._put_into(self._last_file(), hashes[done:], offsets[done:], times[done:])
         if messages_after:
             # RocketMQ creates the next file at the next message, even if this message has no key.
             self._last_file()
+
+    def _put_into(self, file: IndexFile, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray) -> int:
+        """Append items to a file, as many as it has room for, and return their number."""
+        if not self._files.preallocate:
+            if self._space is None or self._space.file is not file:
+                self._space = IndexSpace(file)
+            self._space.reserve(hashes)
+        return int(file.put_key_hashes(hashes, offsets, times))
 
     def _last_file(self) -> IndexFile:
         """Return the file to append to, a new one if the newest is full. Source: getAndCreateLastIndexFile."""
@@ -106,6 +114,7 @@ class IndexWriter:
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self._files.compat,
                     _held=self.held,
+                    _preallocate=self._files.preallocate,
                 )
                 try:
                     sync_path(self.held.path, self.held)

@@ -13,6 +13,8 @@ cdef enum:
 cdef class Appender:
     cdef Buffer buffer
     cdef int fd
+    cdef object extend
+    cdef int64_t reserved  # the disk has room for the bytes of the file before this position
     cdef int64_t prepared  # up to this position the pages of the file are in the cache
     cdef readonly int64_t from_offset
     cdef readonly int64_t position
@@ -25,6 +27,8 @@ cdef class Appender:
 
     cdef int require_fitting(self, RecordEncoder records, int64_t size) except -1
     cdef bint has_room(self, int64_t size) noexcept
+    cdef bint is_reserved(self, int64_t size) noexcept
+    cdef int reserve(self, int64_t size) except -1
     cdef void write_blank(self) noexcept
     cdef void complete(self, RecordEncoder records, const Encoded *record, int64_t queue_offset, int64_t position,
                        bint is_given, int64_t time) noexcept

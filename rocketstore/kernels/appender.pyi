@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy import int64
@@ -20,7 +20,14 @@ class Appender:
     def phy_offset(self) -> int: ...
     @property
     def is_full(self) -> bool: ...
-    def set_file(self, buffer: Buffer, from_offset: int, position: int, fd: int = -1) -> None: ...
+    def set_file(
+        self,
+        buffer: Buffer,
+        from_offset: int,
+        position: int,
+        fd: int = -1,
+        extend: Callable[[int], int] | None = None,
+    ) -> None: ...
     def append_message(
         self,
         records: RecordEncoder,

@@ -25,6 +25,7 @@ cdef extern from "unistd.h" nogil:
 cdef enum:
     TOGETHER = 1 << 18  # bytes of records that are written together
     AHEAD = 262144  # bytes of zeros written ahead of the position
+    BEHIND = 4096  # bytes behind the position: readers look there, and a full tmpfs has no zeros for a hole
 
 cdef uint8_t ZEROS[AHEAD]
 
@@ -52,12 +53,20 @@ cdef class Appender:
         """Whether no record can be appended: there is no file yet, or a blank closed it."""
         return self.buffer is None or self.position >= self.buffer.size
 
-    def set_file(self, Buffer buffer, int64_t from_offset, int64_t position, int fd=-1):
-        """Continue in another file of the log. A descriptor of the file makes large writes faster."""
+    def set_file(self, Buffer buffer, int64_t from_offset, int64_t position, int fd=-1, extend=None):
+        """Continue in another file of the log. A descriptor of the file makes large writes faster.
+
+        Parameters: extend: reserves the disk space before a position, at least, and returns the position up to which
+        there is room. None: the whole file is reserved. Raises: OSError; the file is as before then.
+        """
+        cdef int64_t reserved = buffer.size
         if not buffer.writable or not 0 <= position <= buffer.size:
             raise ValueError(f"{buffer.path}: cannot be appended to at byte {position}")
+        if extend is not None:
+            reserved = extend(min(position + BEHIND, buffer.size))
         self.buffer, self.fd, self.from_offset, self.position = buffer, fd, from_offset, position
         self.prepared = position
+        self.extend, self.reserved = extend, reserved
 
     def append_message(self, RecordEncoder records, message, store_timestamp, host, int32_t message_num=1,
                        int32_t max_size=INT32_MAX, bint is_completed=False, light_queues=()):
@@ -175,6 +184,16 @@ cdef class Appender:
     cdef bint has_room(self, int64_t size) noexcept:
         return rs_fits(self.buffer.size, self.position, size + END_FILE_MIN_BLANK_LENGTH)
 
+    cdef bint is_reserved(self, int64_t size) noexcept:
+        """Whether the disk has room for so many bytes at the position, and for some behind them."""
+        return min(self.position + size + BEHIND, self.buffer.size) <= self.reserved
+
+    cdef int reserve(self, int64_t size) except -1:
+        """Reserve disk space for so many bytes at the position, and for some behind them. Raises: OSError."""
+        if not self.is_reserved(size):
+            self.reserved = self.extend(min(self.position + size + BEHIND, self.buffer.size))
+        return 0
+
     cdef void write_blank(self) noexcept:
         """Close the file by a blank of eight bytes. The bytes behind it stay unchanged."""
         cdef uint8_t *data = self.buffer.data + self.position
@@ -203,10 +222,13 @@ cdef class Appender:
         One system call fills the page cache faster than page faults do.
         """
         cdef int64_t start = max(self.prepared, self.position)
-        if self.fd < 0 or self.position + size <= self.prepared:
+        # Readers look a little behind the bytes that were written: there must be space too.
+        cdef int64_t stop = self.reserved - (0 if self.reserved == self.buffer.size else BEHIND)
+        if self.fd < 0 or self.position + size <= self.prepared or start >= stop:
             return
-        pwrite(self.fd, ZEROS, <size_t>min(<int64_t>AHEAD, self.buffer.size - start), start)
-        self.prepared = start + AHEAD
+        stop = min(start + AHEAD, stop)
+        pwrite(self.fd, ZEROS, <size_t>(stop - start), start)
+        self.prepared = stop
 
     cdef int publish(self, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop, int64_t size) except -1:
         """Write completed records into the file: first all bytes but their heads, then the heads in their order.
@@ -219,6 +241,7 @@ cdef class Appender:
         """
         cdef uint8_t *into = self.buffer.data + self.position
         cdef bint is_written
+        self.reserve(size)
         if size < LARGE_WRITE or self.fd < 0:
             self.prepare(size)
             self.take_heads(records, first, stop)

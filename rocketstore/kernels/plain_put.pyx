@@ -120,7 +120,7 @@ cdef class PlainPut:
                 or records.lay_out(&parts) is not None):
             return None
         found = appender.queue_offsets.get(queue)
-        if found is None or parts.size >= LARGE_WRITE or not appender.has_room(parts.size):
+        if found is None or parts.size >= LARGE_WRITE or not appender.has_room(parts.size) or not appender.is_reserved(parts.size):
             return None
         queue_offset, time, phy_offset = found, now(), appender.from_offset + appender.position
         following = queue_offset + 1  # made here: no error may come after the record is written

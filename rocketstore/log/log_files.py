@@ -10,8 +10,10 @@ from pathlib import Path
 from rocketstore.disk.allocate_service import AllocateMappedFileService
 from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.file_system import is_in_memory
 from rocketstore.disk.held_directory import HeldDirectory, exists, stat_path, unlink_path
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.reservation import Reservation
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
@@ -36,12 +38,14 @@ class LogFileWriter:
         appender: Appender,
         *,
         allocates_ahead: bool,
+        preallocate: bool = True,
         busy: BusyThreads | None = None,
         root: HeldDirectory | None = None,
     ) -> None:
         """Make missing directories. Open the file that has a physical offset, bytes, if it exists.
 
-        Parameters: as ``LogWriter``.
+        Parameters: as ``LogWriter``. allocates_ahead, preallocate: as ``allocate_file_ahead`` and ``preallocate`` of
+        the configuration.
         """
         # Guards the current file; its holder never blocks. The lock is reentrant because a signal handler may interrupt
         # the holder and ask where the log ends.
@@ -57,6 +61,7 @@ class LogFileWriter:
         self.flushed_where = phy_offset
         self.last_flushed: tuple[int, int] | None = None
         self._appender = appender
+        self._preallocate = preallocate
         self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # kept: after a failed fsync, the kernel marks the pages as clean
         self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
@@ -99,12 +104,18 @@ class LogFileWriter:
     def _append_to(self, file: MappedFile, position: int) -> None:
         """Append to another file from now on. An interrupt comes before ``set_file`` or after it."""
         start = file.file_from_offset
-        file.allocate(position)
+        whole = self._takes_all(local_path(file.path).parent)
+        reservation = Reservation(file.allocate, file.buffer.size, position, is_whole=whole)
+        reservation.extend(min(position + 1, file.buffer.size))
         with self._switch:
             self._files[start] = file
-            self._appender.set_file(file.buffer, start, position, file.fd)
+            self._appender.set_file(file.buffer, start, position, file.fd, reservation.extend)
         if self._ahead is not None:
             self._ahead.ask(start + self.mapped_file_size)
+
+    def _takes_all(self, directory: Path) -> bool:
+        """Return whether new files of a directory take all their disk space at once."""
+        return self._preallocate or is_in_memory(directory)
 
     def _find(self, start: int) -> Path | None:
         paths = ((directory / f"{start:020}", held) for directory, held in self.held.items())
@@ -124,7 +135,8 @@ class LogFileWriter:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
             path, held = directory / f"{start:020}", self.held[directory]
             size = self.mapped_file_size
-            file = MappedFile(path, "r+", create_size=size, model_directory=LOG_DIRECTORY, held=held)
+            whole = self._takes_all(path.parent)
+            file = MappedFile(path, "r+", create_size=size, preallocate=whole, model_directory=LOG_DIRECTORY, held=held)
         file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
         sync_path(path.parent, held)
         return file

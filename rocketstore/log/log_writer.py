@@ -108,6 +108,7 @@ class LogWriter:
             phy_offset,
             self._appender,
             allocates_ahead=config.allocate_file_ahead,
+            preallocate=config.preallocate,
             busy=busy,
             root=root,
         )

@@ -592,7 +592,7 @@ def close_at_each_line_of_calls(path):
         MappedFile.flush,
         lambda file: file.select_mapped_buffer(0, 10),
         lambda file: file.advise("random"),
-        lambda file: file.allocate(0),
+        lambda file: file.allocate(0, 8),
     ]
     for call, number in itertools.product(calls, range(20)):
         file = MappedFile(path, "r+")
