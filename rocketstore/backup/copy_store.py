@@ -352,7 +352,9 @@ class StoreCopy:
         """Write the configuration and the checkpoint as they were read at the begin."""
         make_directory(self.new.config)
         for name, data in config_files.files.items():
-            replace_file(self.new.config_file(name), data)
+            source = self.old.config_file(name)
+            like = None if is_remote(source) or not source.exists() else local_path(source)
+            replace_file(self.new.config_file(name), data, like=like)
             self.files.append((f"{self.old.config.name}/{name}", len(data), True))
         if checkpoint is not None:
             replace_file(self.new.checkpoint, checkpoint.ljust(FILE_SIZE, b"\0"))

@@ -36,6 +36,11 @@ class HeldFile:
         self._fd = -1 if is_remote(path) else os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC)
         self.size = path.stat().st_size if self._fd < 0 else os.fstat(self._fd).st_size
 
+    @property
+    def local_path(self) -> Path | None:
+        """The path of a local file whose name still exists; None otherwise."""
+        return local_path(self.path) if self._fd >= 0 and self.path.exists() else None
+
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range. Raises: StoreError if the file was cut; OSError."""
         if is_remote(self.path):
@@ -70,6 +75,8 @@ class HeldFile:
         """
         fd = create_file(target)
         try:
+            if self._fd >= 0:
+                os.fchmod(fd, os.fstat(self._fd).st_mode & 0o666 | 0o600)
             os.ftruncate(fd, self.size)
             if self._fd < 0 or not self._copy_in_kernel(fd, end, count):
                 for place, data in self.chunks(end):
@@ -145,7 +152,7 @@ def _limit() -> int:
 
 
 def find_files(directory: StorePath, name: str) -> Iterator[tuple[StorePath, str]]:
-    """Yield all files below a directory with their names in the new store. Links are not followed. None if missing."""
+    """Yield all files below a directory with their names in the new store. Links are followed. None if missing."""
     try:
         with scandir(directory) as entries:
             found = sorted((entry.name, entry.is_dir(), entry.is_file()) for entry in entries)

@@ -82,7 +82,7 @@ class PartOfLog:
         """Copy a file up to the physical offset ``end``, and flush the copy. Raises: StoreError, OSError."""
         start = int(file.path.name)
         stop = min(start + file.size, end)
-        fd = create_file(target.root / file.name)
+        fd = create_file(target.root / file.name, like=file.local_path)
         try:
             os.ftruncate(fd, file.size)
             place = start

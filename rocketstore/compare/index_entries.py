@@ -19,6 +19,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
 ENTRIES = 1 << 19  # entries of a file that are compared at once
+MOST_RANGES = 1 << 12  # into which a damaged part is divided at most
 SPAN = 256 << 20  # bytes of the log whose entries in a RocksDB are compared at once
 MARGIN = 2000  # milliseconds: an index file keeps seconds
 MOST_FOUND = 1 << 20  # entries of one hash that are searched
@@ -36,17 +37,19 @@ class EntryReader:
     def __init__(self, index: KeyIndex | None) -> None:
         self._index = index
         self._spans: list[tuple[str, KeySpan]] = []
-        self._bounds: list[int] = []
+        self._counts: list[int] = []  # of the ranges into which the entries of each span are divided
         for part in () if index is None else index.files:
-            if (span := part.span) is not None:
-                self._spans.append((part.path.name, span))
+            if (span := part.span) is not None and 0 <= span.first <= span.last < LONG_MAX:
                 count, most = (len(part), ENTRIES) if isinstance(part, IndexFile) else (span.last - span.first, SPAN)
-                self._bounds += np.linspace(span.first, span.last + 1, count // most + 2).astype(np.int64).tolist()
+                self._spans.append((part.path.name, span))
+                self._counts.append(min(count // most, MOST_RANGES) + 1)
         self._are_sound: dict[str, bool] = {}
 
-    def bounds(self) -> Sequence[int]:
-        """Return physical offsets that divide the log into ranges with not too many entries."""
-        return self._bounds
+    def bounds(self, begin: int, end: int) -> Iterator[int]:
+        """Yield physical offsets that divide a range into ranges with not too many entries."""
+        for (_, span), count in zip(self._spans, self._counts, strict=True):
+            first, last = max(span.first, begin), min(span.last + 1, end)
+            yield from (first + (last - first) * number // count for number in range(count + 1 if first < last else 0))
 
     def read(self, begin: int, end: int) -> Entries:
         """Return the entries of the messages that begin in a range of physical offsets: sorted, each pair once."""
@@ -63,7 +66,7 @@ class EntryReader:
     def _read_part(self, part: IndexPart, begin: int, end: int) -> Entries:
         offsets, hashes = part.entries_between(begin, end - 1)
         if isinstance(part, IndexFile) and not self._is_sound(part):
-            wanted = np.unique(hashes).astype(np.int32)
+            wanted = np.unique(hashes[hashes >= 0]).astype(np.int32)  # no key has a negative hash
             found = part.select_phy_offsets_by_hash(wanted, max_num=MOST_FOUND)
             hashes = np.repeat(wanted.astype(np.int64), np.diff(found.offsets))
             is_inside = (found.values >= begin) & (found.values < end)
@@ -87,10 +90,9 @@ class EntryComparison:
 
     def compare(self, ranges: Sequence[Range], differences: Differences) -> None:
         """Compare the entries of ranges of physical offsets that both logs have."""
-        bounds = [bound for reader in self.readers for bound in reader.bounds()]
         only_a, only_b = EntrySpread(), EntrySpread()
         for begin, end in ranges:
-            inside = {bound for bound in bounds if begin < bound < end}
+            inside = {bound for reader in self.readers for bound in reader.bounds(begin, end)}
             for first, last in pairwise(sorted({begin, end, *inside})):
                 a, b = (reader.read(first, last) for reader in self.readers)
                 if not (np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1])):

@@ -84,9 +84,11 @@ class StepStream:
     def last_offset(self) -> int | None:
         """Return the queue offset of the last unit of this step; None at the end of the queue."""
         while self._rest is None or not len(self._rest.units):
-            self._rest = next(self._steps, None)
-            if self._rest is None:
+            step = next(self._steps, None)
+            if step is None:
+                self._rest = None
                 return None
+            self._rest = step._replace(units=in_order(step.units))
         return int(self._rest.units.queue_offsets[-1])
 
     def take_to(self, queue_offset: int) -> Step | None:
@@ -97,6 +99,26 @@ class StepStream:
         count = int(np.searchsorted(step.units.queue_offsets, queue_offset, "right"))
         self._rest = step._replace(units=step.units[count:])
         return step._replace(units=step.units[:count])
+
+
+def in_order(units: ConsumeQueueUnits) -> ConsumeQueueUnits:
+    """Return units in the order of their queue offsets. Units of a damaged batch queue may have another order."""
+    offsets = units.queue_offsets
+    return units if (offsets[1:] >= offsets[:-1]).all() else units.where(np.argsort(offsets, kind="stable"))
+
+
+def find_common(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the queue offsets a, int64[n], and b, int64[m], are in both: bool[n] and bool[m].
+
+    Both arrays are ascending. Of an offset that is repeated in one of them, the first counts.
+    """
+    if np.array_equal(a, b):
+        return np.ones(len(a), np.bool_), np.ones(len(b), np.bool_)
+    places = np.intersect1d(a, b, return_indices=True)[1:]
+    in_both = np.zeros(len(a), np.bool_), np.zeros(len(b), np.bool_)
+    for found, common in zip(places, in_both, strict=True):
+        common[found] = True
+    return in_both
 
 
 class Spread:
@@ -168,10 +190,7 @@ class QueueComparison:
                 only_a.add(step_a, None)
                 only_b.add(None, step_b)
                 continue
-            in_both = [
-                np.isin(one.units.queue_offsets, other.units.queue_offsets, assume_unique=True)
-                for one, other in ((step_a, step_b), (step_b, step_a))
-            ]
+            in_both = find_common(step_a.units.queue_offsets, step_b.units.queue_offsets)
             only_a.add(step_a.where(~in_both[0]), None)
             only_b.add(None, step_b.where(~in_both[1]))
             step_a, step_b = step_a.where(in_both[0]), step_b.where(in_both[1])

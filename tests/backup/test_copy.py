@@ -91,6 +91,15 @@ def test_holes_stay_holes(tmp_path):
     assert rocketstore.diff(root, new).same
 
 
+def test_files_are_readable_by_the_same_users(root, tmp_path):
+    for path in files_of(root):
+        path.chmod(0o600)
+    for new, options in ((tmp_path / "new", {}), (tmp_path / "part", {"topic": "T1"})):
+        rocketstore.copy(root, new, **options)
+        modes = {path.stat().st_mode & 0o777 for path in files_of(new) if path.parent.name in ("commitlog", "0")}
+        assert modes == {0o600}
+
+
 def test_a_writer_continues_on_a_copy(root, tmp_path):
     rocketstore.copy(root, tmp_path / "new")
     with rocketstore.open(tmp_path / "new", "r+") as store:

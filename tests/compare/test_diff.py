@@ -1,6 +1,7 @@
 """diff reports what a plain comparison of all records, units and entries of two stores finds."""
 
 import json
+import random
 import shutil
 
 import pytest
@@ -96,8 +97,6 @@ def test_the_same_range_of_the_log_is_reported(pair):
 
 @pytest.mark.parametrize("number", range(12))
 def test_differing_records_are_those_of_a_plain_comparison(pair, number, seed):
-    import random
-
     draw = random.Random(f"{seed} {number}")
     a, b = pair
     known = records_of(a)
@@ -209,6 +208,33 @@ def test_a_missing_queue_is_found(pair):
     report = rocketstore.diff(a, b)
     assert report.first("queue-only-in-a")[:5] == ("queue-only-in-a", "T2/0", 0, 100, 100)
     assert rocketstore.diff(a, b, topic=["T0", "T1"]).same
+
+
+def test_units_of_a_damaged_batch_queue_may_have_any_order(root_of, tmp_path):
+    a, b = root_of("batchcq"), tmp_path / "b"
+    shutil.copytree(a, b)
+    files = [path for path in sorted((b / "batchconsumequeue").rglob("*")) if path.is_file()]
+    file = next(path for path in files if any(path.read_bytes()[100:104]))  # it has three units
+    data = bytearray(file.read_bytes())
+    data[:46], data[46:92], data[92:138] = data[46:92], data[:46], data[:46]
+    file.write_bytes(data)
+    for by_content in (False, True):
+        assert not rocketstore.diff(a, b, by_content=by_content).same
+        rocketstore.diff(b, b, by_content=by_content)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_bytes_in_queues_and_index_end_no_comparison(pair, number, seed):
+    draw = random.Random(f"{seed} {number}")
+    a, b = pair
+    for path in draw.sample(sorted([*(b / "index").iterdir(), *(b / "consumequeue").rglob("0" * 20)]), 3):
+        data = bytearray(path.read_bytes())
+        for _ in range(20):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        path.write_bytes(data)
+    for by_content in (False, True):
+        report = rocketstore.diff(a, b, by_content=by_content)
+        assert report.messages <= COUNT
 
 
 # ---- index ---------------------------------------------------------------------------------------------------
