@@ -144,7 +144,7 @@ class BrokerStores(Previewed, Closable):
 
     # ---- asking all stores ---------------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[MessageStore], R]) -> Answers[R]:
+    def _ask(self, question: Callable[[MessageStore], R]) -> Answers[R]:
         """Ask each store. Raises: the error of the first store if no store can answer."""
         parts: dict[str, R] = {}
         problems = [*self.problems]
@@ -161,7 +161,7 @@ class BrokerStores(Previewed, Closable):
         return Answers(parts, problems, errors)
 
     def _rows(self, question: Callable[[MessageStore], Any], **options: Any) -> BrokerRows:
-        found = self.ask(question)
+        found = self._ask(question)
         return BrokerRows(found.parts, found.problems, **options)
 
     def _warn_unknown(self, topic: Any = None, group: Any = None) -> None:
@@ -170,7 +170,7 @@ class BrokerStores(Previewed, Closable):
         questions = [partial(explain_unknown_topic, topic=name) for name in sorted(topics)]
         questions += [partial(explain_unknown_group, group=name) for name in sorted(groups)]
         for question in questions:
-            texts = [*self.ask(question).parts.values()]
+            texts = [*self._ask(question).parts.values()]
             if None not in texts:
                 warnings.warn(f"no store has it: {texts[0]}", stacklevel=3)
 
@@ -192,7 +192,7 @@ class BrokerStores(Previewed, Closable):
         options = {name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()}
         fields = message_fields_of_brokers(text_list(columns, "columns"))
         own = [name for name in fields if name != BROKER] or ["phy_offset"]
-        found: Answers[Scan] = self.ask(lambda store: store.scan(columns=own, limit=limit, **options))
+        found: Answers[Scan] = self._ask(lambda store: store.scan(columns=own, limit=limit, **options))
         self._warn_unknown(topics)
         return BrokerScan(found.parts, fields, limit, found.problems)
 
@@ -224,7 +224,7 @@ class BrokerStores(Previewed, Closable):
             len(found)  # reads the messages: an error belongs to this store
             return found
 
-        found = self.ask(read)
+        found = self._ask(read)
         parts = found.parts.values()
         count = sum(map(len, parts))
         has_more = any(part.has_more for part in parts) or (limit is not None and count > limit)
@@ -256,7 +256,7 @@ class BrokerStores(Previewed, Closable):
             _ = found.messages  # reads them: an error belongs to this store
             return found
 
-        found = self.ask(read)
+        found = self._ask(read)
         return join_answers(found, limit)
 
     def query_message_by_id(self, msg_id: str, *, verify_crc: bool = True) -> Message | None:
@@ -265,7 +265,7 @@ class BrokerStores(Previewed, Closable):
         Parameters: as ``MessageStore.query_message_by_id``.
         Raises: ValueError for an invalid id; the error of a store that cannot be read, if no other has the message.
         """
-        found = self.ask(lambda store: store.query_message_by_id(msg_id, verify_crc=verify_crc))
+        found = self._ask(lambda store: store.query_message_by_id(msg_id, verify_crc=verify_crc))
         for broker, message in found.parts.items():
             if message is not None:
                 message.broker = broker
@@ -303,7 +303,7 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.dataset.store_dataset import StoreDataset
 
         asked = Conditions.of(topic, tag, key, since, until, limit, tz)
-        self.ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
+        self._ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
         options = asked, on_corrupt, charset, verify_crc
         readers = {broker: DatasetReader(store, *options) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit), columns, names=names)
@@ -343,7 +343,7 @@ class BrokerStores(Previewed, Closable):
     def topics(self) -> dict[str, dict[str, TopicConfig]]:
         """The topics of all brokers: by name, the configuration of each broker that has the topic."""
         found: dict[str, dict[str, TopicConfig]] = {}
-        for broker, topics in self.ask(lambda store: store.topics).parts.items():
+        for broker, topics in self._ask(lambda store: store.topics).parts.items():
             for name, topic in topics.items():
                 found.setdefault(name, {})[broker] = topic
         return found
@@ -382,7 +382,7 @@ class BrokerStores(Previewed, Closable):
 
         Parameters, raises: as ``MessageStore.trace``.
         """
-        found = self.ask(lambda store: store.trace(key, **options))
+        found = self._ask(lambda store: store.trace(key, **options))
         first: dict[str | None, int] = {}
         for event in (event for part in found.parts.values() for event in part):
             if event.timestamp is not None:
@@ -418,7 +418,7 @@ class BrokerStores(Previewed, Closable):
         """Return the numbers of all stores for a monitoring system, each with the label ``broker``."""
         from rocketstore.store.usage.metrics import join_metrics
 
-        found = self.ask(lambda store: store.metrics())
+        found = self._ask(lambda store: store.metrics())
         return join_metrics(found.parts, found.problems)
 
 

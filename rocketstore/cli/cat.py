@@ -58,8 +58,7 @@ def run(
     if unconsumed is not None:
         if follow or tail is not None or message_filter.choices or are_given(options):
             raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
-        stores.require_one("--unconsumed")
-        show_unconsumed(stores.only, unconsumed, limit, view, output_format)
+        show_unconsumed(stores, unconsumed, limit, view, output_format)
     elif stores.is_several:
         if follow or tail is not None:
             stores.require_one("--follow", "--tail")

@@ -14,7 +14,7 @@ from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.times import find_zone
-from rocketstore.cli.unconsumed import are_given, read_unconsumed
+from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
@@ -67,8 +67,10 @@ def count_store(
 ) -> RowsAnswer:
     """Count the messages of a store. Parameters: unconsumed: None to count by the conditions."""
     if unconsumed is not None:
-        counts = count_unconsumed(store, groupings, unconsumed, zone)
+        found = read_unconsumed(store, unconsumed)
+        counts, unknown = count_unconsumed(store, groupings, found, zone), found.unknown
     else:
+        unknown = {}
         if store.reads_other_logs:
             refuse_places_in_log(conditions)
         note_elsewhere(store, conditions["topic"] or None)
@@ -76,19 +78,19 @@ def count_store(
         scan = read(**conditions, **scan_options(GroupCounter(groupings)))
         counts = count_messages(store, groupings, scan, message_filter, zone)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
-    return RowsAnswer(rows, problems=counts.reasons)
+    return RowsAnswer(rows, problems=counts.reasons, unknown=unknown)
 
 
 def count_unconsumed(
-    store: MessageStore, groupings: Sequence[str], unconsumed: UnconsumedQuestion, zone: tzinfo | None
+    store: MessageStore, groupings: Sequence[str], unconsumed: FoundUnconsumed, zone: tzinfo | None
 ) -> Counts:
     """Count the messages that a consumer group still gets.
 
     Parameters: zone: of hours and days; None for that of this machine.
     """
-    found, problems = read_unconsumed(store, unconsumed)
+    problems = [*unconsumed.problems]
     counter = GroupCounter(groupings, zone)
-    offsets = np.array([row.phy_offset for row in found if row.phy_offset is not None], np.int64)
+    offsets = np.array([row.phy_offset for row in unconsumed.found if row.phy_offset is not None], np.int64)
     for first in range(0, len(offsets), AT_ONCE):
         wanted = offsets[first : first + AT_ONCE]
         batch, statuses = store.commit_log.find_messages(wanted, columns=columns_to_count(counter))

@@ -71,6 +71,16 @@ class AskedStores:
                 stack.enter_context(store)
             yield
 
+    @contextlib.contextmanager
+    def naming_failures(self, problems: list[object], store: MessageStore) -> Iterator[None]:
+        """Add an error of one of several stores to ``problems``, and continue after the ``with`` block."""
+        try:
+            yield
+        except FAILURES as error:
+            if not self.is_several:
+                raise
+            problems.append(text_about(store.path, error))
+
     # ---- rows ----------------------------------------------------------------------------------------------
 
     def ask(self, question: Callable[[MessageStore], RowsAnswer]) -> RowsAnswer:

@@ -323,7 +323,7 @@ def test_cat_names_the_damage_of_one_store_and_shows_the_others(roots):
 
 
 def test_options_of_one_log_are_refused_for_several_stores(made):
-    for options in (["--follow"], ["--tail", 1], ["--begin-offset", 0], ["--unconsumed", "--group", "billing"]):
+    for options in (["--follow"], ["--tail", 1], ["--begin-offset", 0]):
         result = run("cat", pattern_of(made), *options)
         assert (result.exit_code, "give one STORE" in result.stderr) == (2, True)
 
@@ -404,3 +404,35 @@ def test_export_leaves_a_store_without_a_log_out_and_says_so(roots, tmp_path):
     assert [path.parent.name for path in sorted(target.rglob("*.csv"))] == ["broker=a", "broker=c"]
     result = run("export", roots["a"], roots["c"], tmp_path / "none", "--format", "csv", "--topic", "W")
     assert (result.exit_code, result.stderr.count("'W'")) == (1, 1)
+
+
+# ---- what a group still gets -----------------------------------------------------------------------------------
+
+
+def test_cat_shows_what_a_group_still_gets_from_each_store(made):
+    options = "--unconsumed", "--group", "billing"
+    wanted = []
+    for broker, root in made.items():
+        wanted += ({"broker": broker} | row for row in rows(run("cat", root, *options)))
+    assert rows(run("cat", pattern_of(made), *options)) == wanted
+    assert rows(run("cat", pattern_of(made), *options, "--limit", 3)) == wanted[:3]
+    chosen = rows(run("cat", pattern_of(made), *options, "--columns", "broker,phyOffset"))
+    assert chosen == [{name: row[name] for name in ("broker", "phyOffset")} for row in wanted]
+    counts = rows(run("count", pattern_of(made), "--by", "topic", *options))
+    assert sum(row["messages"] for row in counts) == len(wanted)
+
+
+def test_a_store_without_offsets_of_a_group_is_named_since_the_group_may_get_its_messages(made, tmp_path):
+    options = "--unconsumed", "--group", "b-only"
+    single = rows(run("cat", made["b"], *options))
+    shown = run("cat", pattern_of(made), *options)
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == [{"broker": "b"} | row for row in single]
+    for result in (shown, run("export", pattern_of(made), tmp_path / "out", "--format", "json", *options)):
+        named = [name for name in "abc" if f"{made[name]}: group 'b-only' has no offsets" in result.stderr]
+        assert (result.exit_code, named, "no group" in result.stderr) == (1, ["a", "c"], False)
+
+
+def test_a_group_that_no_store_knows_is_named_once(made):
+    for command in (["cat", pattern_of(made)], ["count", pattern_of(made), "--by", "topic"]):
+        result = run(*command, "--unconsumed", "--group", "billin")
+        assert (result.exit_code, result.stdout, result.stderr.count("no group 'billin'")) == (1, "", 1)

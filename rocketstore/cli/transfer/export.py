@@ -10,9 +10,9 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ from rocketstore.cli.transfer.forms import COMPRESSIONS, SUFFIX_OF, SUFFIXES, TA
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
-from rocketstore.cli.unconsumed import are_given, find_unconsumed_offsets
+from rocketstore.cli.unconsumed import are_given, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.cli.view.messages import MessageView, message_lines
@@ -185,7 +185,8 @@ def export_store(
             raise click.UsageError("--dlq and --topic: give only one of them")
         options["topic"] = tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in dlq)
     conditions = scan_conditions(**options)
-    wanted, problems = (None, []) if unconsumed is None else find_unconsumed_offsets(store, unconsumed)
+    found = None if unconsumed is None else read_unconsumed(store, unconsumed)
+    wanted, problems = (None, []) if found is None else (found.phy_offsets, found.problems)
     if wanted is not None:
         conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
@@ -197,7 +198,9 @@ def export_store(
     has_containers = containers or raw_body
     by_topic = bool(conditions["topic"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
-    source = ExportSource(store, store.commit_log, conditions, has_containers, lives, wanted, message_filter)
+    unknown = {} if found is None else found.unknown
+    log = store.commit_log
+    source = ExportSource(store, log, conditions, has_containers, lives, wanted, message_filter, unknown)
     if partition_by:
         return export_partitions(source, target, form, partition_by, compression, problems)
     if target != STANDARD_OUTPUT:
@@ -227,6 +230,7 @@ class ExportSource:
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
     wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: conditions of --where.
+    unknown: a text about the group of ``wanted`` if the store does not know it, by its name.
     """
 
     store: MessageStore
@@ -236,6 +240,7 @@ class ExportSource:
     lives: TopicLives | None
     wanted: np.ndarray | None = None
     message_filter: MessageFilter = NO_CONDITIONS
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def _scanned(self) -> dict[str, Any]:
@@ -407,7 +412,7 @@ def note_results(source: ExportSource, results: Collection[Result], problems: Co
     found = [*problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
-    return Exported(rows, found, unknown_topics(store, sorted(unseen)), conditions)
+    return Exported(rows, found, {**source.unknown, **unknown_topics(store, sorted(unseen))}, conditions)
 
 
 def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -> None:
