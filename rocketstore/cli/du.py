@@ -74,6 +74,7 @@ def show_parts(stores: AskedStores, view: RowsView, fail_if: Sequence[Condition]
             columns=stores.columns(PARTS),
             total_columns=stores.columns(PART_TOTALS),
             only_totals=totals,
+            totals_for_people=stores.for_people(list),
         )
     if disks or (not totals and is_table(view.output_format) and view.columns is None):
         write_rows(found.others, view, in_percent, columns=stores.columns(DISKS))
@@ -110,6 +111,7 @@ def show_messages(
         columns=stores.columns(FIELDS[name].name for name in COLUMNS[by]),
         total_columns=stores.columns(USAGE_TOTALS),
         only_totals=totals,
+        totals_for_people=stores.for_people(list),
     )
     for row in found.others:
         note(row["note"])

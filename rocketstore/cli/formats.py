@@ -78,15 +78,17 @@ def write_rows_and_totals(
     columns: Sequence[str],
     total_columns: Sequence[str],
     only_totals: bool,
+    totals_for_people: ForPeople | None = None,
 ) -> None:
     """Write rows, and below a table of them their totals. A chosen column, JSON and CSV have no totals below them.
 
     Parameters: as for ``write_rows``. total_columns: the columns of the totals. only_totals: leave out the rows.
+    totals_for_people: as ``for_people``, for the totals.
     """
     if not only_totals:
         write_rows(rows, view, for_people, columns=columns)
     if only_totals or (rows and is_table(view.output_format) and view.columns is None):
-        write_rows(totals, view, columns=total_columns)
+        write_rows(totals, view, totals_for_people, columns=total_columns)
 
 
 def write_batches(

@@ -8,6 +8,7 @@ import numpy as np
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
 from rocketstore.cli.formats import RowsView, finish, write_parts, write_rows
+from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.text import note
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
@@ -20,22 +21,30 @@ from rocketstore.survey.nearby import find_index_files
 from rocketstore.survey.requirements import begin_entry
 
 
-def run(path: MessageStore | Path, geometry: IndexGeometry | None, view: RowsView) -> None:
+def run(path: AskedStores | Path, geometry: IndexGeometry | None, view: RowsView) -> None:
     """Run the command with the values of its options."""
-    if isinstance(path, MessageStore):
-        summary = path.summary()._asdict()
-        problems, notes = summary.pop("problems"), summary.pop("notes")
-        values = (str(path.path), *summary.values())
-        write_rows([dict(zip(SUMMARY, values, strict=True))], view)
-        for text in notes:
-            note(text)
-        finish(dict.fromkeys(problems))  # report each problem once
+    if isinstance(path, AskedStores):
+        found = path.ask(summary_of)
+        write_rows(found.rows, view, columns=path.columns(SUMMARY))
+        for row in found.others:
+            note(row["note"])
+        finish(dict.fromkeys(found.problems))  # report each problem once
     else:
         begin_entry("info", path)  # raises without index files
         paths = find_index_files(path)
         geometry = geometry or common_geometry(paths)
         of_files: list[str] = []
         write_parts((partial(rows_of, file, geometry, of_files) for file in paths), view, of_files)
+
+
+def summary_of(store: MessageStore) -> RowsAnswer:
+    """Return the summary of a store, and, as other rows, notes."""
+    summary = store.summary()._asdict()
+    problems, notes = summary.pop("problems"), summary.pop("notes")
+    values = (str(store.path), *summary.values())
+    return RowsAnswer(
+        [dict(zip(SUMMARY, values, strict=True))], problems=problems, others=[{"note": text} for text in notes]
+    )
 
 
 def common_geometry(paths: Sequence[StorePath]) -> IndexGeometry | None:

@@ -441,26 +441,17 @@ def open_arguments_if_stores(ctx: click.Context, param: click.Parameter, paths: 
     if ctx.resilient_parsing:
         return paths
     from rocketstore.brokers.find_stores import has_pattern
+    from rocketstore.cli.settings import begin_command, reader_of
     from rocketstore.cli.several import one_store, open_stores
+    from rocketstore.errors import StoreError
 
     if len(paths) > 1 or has_pattern(paths):
         return open_stores(ctx, paths)
-    found = open_argument_if_store(ctx, param, paths[0])
-    return found if isinstance(found, type(paths[0])) else one_store(found)
-
-
-def open_argument_if_store(ctx: click.Context, param: click.Parameter, path: Path) -> Any:
-    """Return a store, open; the path itself if it is no store."""
-    if ctx.resilient_parsing:
-        return path
-    from rocketstore.cli.settings import begin_command, reader_of
-    from rocketstore.errors import StoreError
-
     try:
-        survey = begin_command(ctx, path)
+        survey = begin_command(ctx, paths[0])
     except (StoreError, NotADirectoryError):  # the command itself raises it, after all options were checked
-        return path
-    return ctx.with_resource(reader_of(ctx, survey)) if survey.has_store else path
+        return paths[0]
+    return one_store(ctx.with_resource(reader_of(ctx, survey))) if survey.has_store else paths[0]
 
 
 def keep_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -591,15 +582,9 @@ def stores_argument(*, nargs: int = -1) -> Callable[[Command], Command]:
 
 
 def stores_or_index_argument(command: Command) -> Command:
-    """As ``store_or_index_argument``, for a command that asks several stores, and gets them as AskedStores."""
+    """Add PATH and the options with which a store is opened. The command gets AskedStores, or else a Path."""
     argument = click.argument("path", type=STORE, nargs=-1, required=True, callback=open_arguments_if_stores)
     command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
-    return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
-
-
-def store_or_index_argument(command: Command) -> Command:
-    """Add PATH and the options with which a store is opened. The command gets an open MessageStore, or else a Path."""
-    argument = click.argument("path", type=STORE, callback=open_argument_if_store)
     return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
 

@@ -1,6 +1,7 @@
 """The stores of a command: one, or several whose rows have a column ``broker``."""
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,10 +13,13 @@ from rocketstore.cli.formats import ForPeople
 from rocketstore.cli.settings import begin_command, open_store, reader_of
 from rocketstore.cli.store_notes import or_nothing_found, unknown_topics
 from rocketstore.cli.text import BROKER_CONF, TIER, note
+from rocketstore.disk.storage import to_path
+from rocketstore.errors import StoreError
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
+from rocketstore.survey.nearby import stores_in
 
 TOTAL = "total"  # is shown in a table in place of the broker, for the sum of all brokers
 
@@ -123,7 +127,8 @@ class AskedStores:
             return shown
 
         def with_broker(rows: Sequence[Row]) -> list[Row]:
-            return [{BROKER: row[BROKER] or TOTAL} | cells for row, cells in zip(rows, shown(rows), strict=True)]
+            names = [{BROKER: row[BROKER] or TOTAL} for row in rows]
+            return [name | cells | name for name, cells in zip(names, shown(rows), strict=True)]
 
         return with_broker
 
@@ -190,7 +195,9 @@ def open_stores(ctx: click.Context, paths: Sequence[Any]) -> AskedStores:
     ``find_stores``; UsageError for options that are of one broker.
     """
     if len(paths) == 1 and not has_pattern(paths):
-        return one_store(ctx.with_resource(open_store(ctx, paths[0])))
+        with naming_all(paths[0]):
+            store = open_store(ctx, paths[0])
+        return one_store(ctx.with_resource(store))
     if ctx.meta.get(BROKER_CONF) is not None or ctx.meta.get(TIER) is not None:
         raise click.UsageError("--broker-conf and --tier are of one broker: give one STORE")
     found = find_stores(paths, lambda root: begin_command(ctx, root), lambda survey: reader_of(ctx, survey))
@@ -199,6 +206,17 @@ def open_stores(ctx: click.Context, paths: Sequence[Any]) -> AskedStores:
     for text in () if ctx.resilient_parsing else found.skipped:
         note(text)
     return AskedStores(found.stores, found.problems, is_several=True)
+
+
+@contextlib.contextmanager
+def naming_all(path: Any) -> Iterator[None]:
+    """Let the error of a directory with several stores name the pattern that asks all of them."""
+    try:
+        yield
+    except StoreError as error:
+        if len(stores_in(to_path(path))) > 1:
+            raise StoreError(f"{error} To ask all of them: {shlex.quote(f'{path}/*')}") from None
+        raise
 
 
 def one_store(store: MessageStore) -> AskedStores:

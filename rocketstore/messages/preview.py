@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message
 from rocketstore.preview import Preview, ends_of
 
-SHOWN = ("broker", "store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys", "body")
+SHOWN = (BROKER, "store_timestamp", "topic", "queue_id", "queue_offset", "phy_offset", "tags", "keys", "body")
 
 
 def preview_messages(title: str, messages: Any, names: Sequence[str]) -> Preview:
@@ -21,7 +22,8 @@ def preview_messages(title: str, messages: Any, names: Sequence[str]) -> Preview
 
 def shown_columns(names: Sequence[str]) -> list[str]:
     """Return the columns to show: those that people look for first, else the first columns of the batch."""
-    return [name for name in SHOWN if name in names] or list(names[: len(SHOWN)])
+    found = [name for name in SHOWN if name in names]
+    return list(names[: len(SHOWN)]) if found in ([], [BROKER]) else found
 
 
 def value_of(message: Message, name: str) -> Any:

@@ -84,6 +84,7 @@ def test_a_scan_of_chosen_columns_also_has_the_broker(brokers):
     assert brokers.scan(columns=["topic", "broker"]).head(1).names == ("topic", "broker")
     assert brokers.scan(columns="broker").head(1).names == ("broker",)
     assert brokers.scan(columns="queueId", key="none").head(1).names == ("broker", "queue_id")
+    assert "body_text" in repr(brokers.scan(columns=["broker", "body_text"]).head(1))
     with pytest.raises(ValueError, match="'nothing' is none of"):
         brokers.scan(columns="nothing")
     with pytest.raises(ValueError, match="each store has offsets of its own"):

@@ -14,6 +14,7 @@ from rocketstore import Message
 QUESTIONS = [
     ("lag",),
     ("lag", "--group", "billing"),
+    ("info",),
     ("ls",),
     ("ls", "--topic", "T", "--topic", "U"),
     ("du",),
@@ -98,6 +99,8 @@ def test_du_has_the_total_of_all_brokers(made):
     *parts, total = rows(run("du", pattern_of(made), "--totals"))
     assert [row["broker"] for row in parts] == [*"abc"]
     assert total == {"broker": None} | {name: sum(row[name] for row in parts) for name in parts[0] if name != "broker"}
+    for options in ([], ["--by", "topic"]):
+        assert on_terminal("du", pattern_of(made), "--totals", *options)[1].split().count("total") == 1
     *_, total = rows(run("du", pattern_of(made), "--by", "topic", "--totals"))
     assert (total["broker"], total["messages"], total["isExact"]) == (None, 182, False)
 
@@ -167,6 +170,15 @@ def test_a_pattern_that_matches_nothing_is_one_clear_sentence(tmp_path, command)
     (tmp_path / "x.txt").touch()
     result = run(command, f"{tmp_path}/x*")
     assert result.stderr == f"Error: {tmp_path}/x*: no store matches this pattern, only x.txt\n"
+
+
+def test_the_error_of_a_directory_with_stores_names_the_pattern(roots):
+    parent = roots["a"].parent
+    result = run("lag", parent)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        f"did you mean one of {parent}/a, {parent}/b, {parent}/c? To ask all of them: '{parent}/*'\n"
+    )
 
 
 def test_one_store_that_a_pattern_matches_has_a_column_broker_too(roots):

@@ -5,14 +5,14 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
-from rocketstore.cli.options import geometry_options, rows_options, store_or_index_argument, tier_options
+from rocketstore.cli.options import geometry_options, rows_options, stores_or_index_argument, tier_options
 
 
 @click.command()
-@store_or_index_argument
+@stores_or_index_argument
 @tier_options
 @geometry_options
-@rows_options(*dict.fromkeys([*SUMMARY, *INDEX_FILES]))
+@rows_options(*dict.fromkeys([*SUMMARY, *INDEX_FILES]), has_broker=True)
 def info(**options: Any) -> None:
     """Summarize PATH: a store, an index directory or an index file. Times are UTC.
 
