@@ -47,6 +47,7 @@ from rocketstore.kernels.value_columns import MapColumn as MapColumn
 from rocketstore.kernels.value_columns import StringColumn as StringColumn
 from rocketstore.log.commit_log import CommitLog as CommitLog
 from rocketstore.log.scan import Scan as Scan
+from rocketstore.lost.corrections import CorrectedRecord as CorrectedRecord
 from rocketstore.lost.lost_message import LostMessage as LostMessage
 from rocketstore.lost.plan import RefusedRange as RefusedRange
 from rocketstore.messages.message import Message as Message

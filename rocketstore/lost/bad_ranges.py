@@ -56,9 +56,10 @@ class SoundRecords:
             return file.end_offset if size == left else 0
         if magic not in RECORD_MAGICS or not MIN_RECORD <= size <= left:
             return 0
-        return offset + size if self._is_sound(self.log.file_run.pread(offset, size), offset) else 0
+        return offset + size if self.is_sound(self.log.file_run.pread(offset, size), offset) else 0
 
-    def _is_sound(self, data: bytes, offset: int) -> bool:
+    def is_sound(self, data: bytes, offset: int) -> bool:
+        """Return whether bytes are a sound record of a physical offset."""
         if read_field(data, RECORD_HEAD, "phy_offset") != offset:
             return False
         checks = [False, True] if has_crc_property(data) else [False]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rocketstore.messages.topics import REVIVE_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIXES, TRACE_PREFIX, TRACE_TOPIC
-from rocketstore.store.pending.half import HALF_TOPIC, OP_TOPIC
-
-REMOVE_TAG = "d"
+from rocketstore.messages.topics import SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIXES, TRACE_PREFIX, TRACE_TOPIC
+from rocketstore.store.pending.half import HALF_TOPIC
 
 
 class RecordRules(NamedTuple):
     """What records in place of lost ones of a topic have besides their mark.
 
-    Attributes: properties: they need these. has_tags: the tags that a lost message had are known to be harmless.
+    Attributes: properties: they need these. has_tags: they have the tags of the lost messages.
     """
 
     properties: Mapping[str, str]
@@ -25,20 +23,15 @@ ORDINARY = RecordRules({}, has_tags=True)
 # The service that delivers delayed messages discards a message whose real topic is that of half messages.
 # Source: ScheduleMessageService.DeliverDelayedMessageTimerTask, messageTimeup.
 DELAYED = RecordRules({"REAL_TOPIC": HALF_TOPIC, "REAL_QID": "0"}, has_tags=False)
-# A message with the tag "d" names half messages in its body. Blanks name none. Source: TransactionalMessageServiceImpl.
-OP = RecordRules({"TAGS": REMOVE_TAG}, has_tags=False)
-# Only the tags of acks and checkpoints are read. Source: PopReviveService.consumeReviveMessage.
-REVIVE = RecordRules({}, has_tags=False)
 
 
 def find_rules(topic: str) -> RecordRules | None:
-    """Return the rules for a topic; None for one whose records a broker reads, and without a proof for new records."""
+    """Return the rules for a topic.
+
+    None for one whose records a broker's own services parse, unless brokers were proved to ignore the new records.
+    """
     if topic == SCHEDULE_TOPIC:
         return DELAYED
-    if topic == OP_TOPIC:
-        return OP
-    if topic.startswith(REVIVE_PREFIX):
-        return REVIVE
     if topic == TRACE_TOPIC or topic.startswith(TRACE_PREFIX):  # clients alone read them
         return ORDINARY
     return None if topic.startswith(SYSTEM_TOPIC_PREFIXES) else ORDINARY

@@ -64,6 +64,8 @@ def read_lost_units(store: MessageStore, ranges: Sequence[BadRange]) -> list[Los
 
     Units behind the end of a queue are no part of it, and are left out. Raises: StoreError, OSError.
     """
+    if not ranges:
+        return []
     begins = np.array([bad.search_begin for bad in ranges], np.int64)
     ends = np.array([bad.end for bad in ranges], np.int64)
     found: list[LostUnit] = []

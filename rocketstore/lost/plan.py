@@ -12,6 +12,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.lost.bad_ranges import BadRange, SoundRecords, find_bad_ranges, has_crc_property
 from rocketstore.lost.contradictions import extend_ranges
+from rocketstore.lost.corrections import CorrectedRecord, find_corrections
 from rocketstore.lost.lost_message import LostMessage
 from rocketstore.lost.lost_units import LostUnit, find_keys, find_tags, read_key_hashes, read_lost_units
 from rocketstore.lost.new_records import Layout, LayoutMaker, NewBytes, Refused
@@ -37,11 +38,11 @@ class RefusedRange(NamedTuple):
 
 
 class PatchedRange(NamedTuple):
-    """A bad range, and the bytes that are written over it, in order. All offsets are physical offsets, in bytes."""
+    """A bad range, and what is written over it, in order. All offsets are physical offsets, in bytes."""
 
     begin: int
     end: int
-    new: tuple[NewBytes, ...]
+    new: tuple[NewBytes | CorrectedRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class PatchPlan:
         """The new records over bytes to which no unit leads."""
         return [new for part in self.ranges for new in part.new if isinstance(new, NewRecord) and new.is_filler]
 
+    @property
+    def corrected(self) -> list[CorrectedRecord]:
+        """The records whose heads are corrected. Their messages are not lost."""
+        return [new for part in self.ranges for new in part.new if isinstance(new, CorrectedRecord)]
+
 
 def plan_patch(
     places: LocalPlaces, config: StoreConfig, log: CommitLog, suspects: Iterable[tuple[int, int]]
@@ -69,22 +75,27 @@ def plan_patch(
     """Plan which records can stand in damaged bytes of the log. Change nothing.
 
     Parameters: config: as the store was written. log: with all its records. suspects: ranges with damage, physical
-    offsets; a record must begin, or end, at the begin of each. An end of LONG_MAX stands for the end of the log.
+    offsets; a record must begin, or end, at the begin of each. An end of LONG_MAX stands for the end of the log. A
+    range of one byte stands for the record that begins there: units may contradict its head.
     Raises: StoreError, OSError.
     """
     sound = SoundRecords(log, config.message_delay_level)
-    found = find_bad_ranges(sound, suspects)
-    if not found:
+    given = list(suspects)
+    found = find_bad_ranges(sound, given)
+    single = sorted({begin for begin, end in given if end == begin + 1 and sound.find_end(begin)})
+    if not found and not single:
         return PatchPlan((), (), (), RecordMaker(config, log.mapped_file_size, append_prop_crc=False))
     with MessageStore(places, config, leftovers=True) as store:
         units, key_hashes = read_lost_units(store, found), read_key_hashes(store, found)
+        records = [BadRange(begin, begin + 1, None, None) for begin in single]
+        corrected = list(find_corrections(store, sound, read_lost_units(store, records), single))
         bad_ranges = extend_ranges(sound, found, units, key_hashes)
         tags = find_tags(store, units)
     maker = RecordMaker(config, log.mapped_file_size, append_prop_crc=_have_crc(log, bad_ranges))
     end_timestamp = StoreCheckpoint.open(places.checkpoint).physic_msg_timestamp
     layouts = LayoutMaker(log, maker, tags, _find_compacted_topics(places, config), end_timestamp)
     limit = _find_limit(places)
-    ranges: list[PatchedRange] = []
+    ranges = [PatchedRange(record.phy_offset, record.end, (record,)) for record in corrected]
     refused: list[RefusedRange] = []
     lost: list[LostMessage] = []
     for bad in bad_ranges:

@@ -13,10 +13,12 @@ from rocketstore.disk.storage import local_path
 from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.tail import Tail
+from rocketstore.lost.corrections import CorrectedRecord
 from rocketstore.lost.new_records import NewBlank, NewBytes
 from rocketstore.lost.plan import PatchedRange, PatchPlan
 from rocketstore.recovery.saved_tails import is_saved, save_tail
 
+Written = NewBytes | CorrectedRecord
 HEAD = BLANK_HEAD.itemsize  # bytes; without them there is neither a record nor a blank
 
 
@@ -37,7 +39,9 @@ def apply_patch(plan: PatchPlan, log: CommitLog, saved_cuts: Path) -> list[Path]
     return saved
 
 
-def _encode(plan: PatchPlan, new: NewBytes) -> bytes:
+def _encode(plan: PatchPlan, new: Written) -> bytes:
+    if isinstance(new, CorrectedRecord):
+        return new.data
     return new.head() if isinstance(new, NewBlank) else plan.maker.make(new)
 
 
@@ -52,12 +56,12 @@ def _save_range(part: PatchedRange, log: CommitLog, saved_cuts: Path) -> Iterato
             yield save_tail(saved_cuts, tail).path
 
 
-def _write(log: CommitLog, new: Sequence[NewBytes], bytes_of: Callable[[NewBytes], tuple[int, bytes]]) -> None:
+def _write(log: CommitLog, new: Sequence[Written], bytes_of: Callable[[Written], tuple[int, bytes]]) -> None:
     """Write a part of each of the new records, and bring it to the disk.
 
     Parameters: bytes_of: returns the place of the part in the record, and its bytes.
     """
-    by_file: dict[RunFile, list[NewBytes]] = {}
+    by_file: dict[RunFile, list[Written]] = {}
     for one in new:
         file = log.file_run.find(one.phy_offset)
         assert file is not None  # the plan has offsets in files alone

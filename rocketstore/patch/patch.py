@@ -35,6 +35,7 @@ def patch(
     property ``DAMAGED`` with the value 1 (``D``, or none, if there is no room), and the column ``damaged``. Bytes to
     which no unit leads become records of the topic ``ROCKETSTORE_DAMAGED``, which get no unit and are never consumed.
 
+    A sound record of which only topic, queue id or queue offset changed gets those of its unit again, and is not lost.
     Physical offsets, message ids, queues, queue offsets and the index stay as they are. The old bytes are saved in
     ``rocketstore-cut`` first. A second call changes nothing. A call that was killed can be repeated.
 

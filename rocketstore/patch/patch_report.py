@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketstore.lost.corrections import CorrectedRecord
 from rocketstore.lost.lost_message import LOST_MESSAGE_FIELDS, LostMessage
 from rocketstore.lost.plan import PatchPlan, RefusedRange
 from rocketstore.messages.arrow_stream import ArrowStream
@@ -24,6 +25,7 @@ class PatchReport(Previewed, ArrowStream):
         stay as they are.
     ranges, bytes : how many damaged ranges were overwritten, and their bytes.
     fillers : how many records were written over bytes of which no queue knows anything.
+    corrected : the records of which only topic, queue id or queue offset had changed. Their messages are not lost.
     refused : the ranges that stay as they are, and why.
     saved : the files in ``rocketstore-cut`` that have the old bytes.
     dry_run : whether nothing was changed.
@@ -38,6 +40,7 @@ class PatchReport(Previewed, ArrowStream):
     ranges: int
     bytes: int
     fillers: int
+    corrected: Sequence[CorrectedRecord]
     refused: Sequence[RefusedRange]
     saved: Sequence[Path]
     dry_run: bool = False
@@ -59,5 +62,12 @@ def make_report(plan: PatchPlan, saved: Sequence[Path] = (), *, dry_run: bool = 
     """Make the report of a plan. Parameters: saved: the files with the old bytes."""
     size = sum(part.end - part.begin for part in plan.ranges)
     return PatchReport(
-        plan.lost, len(plan.ranges), size, len(plan.fillers), plan.refused, tuple(saved), dry_run=dry_run
+        plan.lost,
+        len(plan.ranges),
+        size,
+        len(plan.fillers),
+        tuple(plan.corrected),
+        plan.refused,
+        tuple(saved),
+        dry_run=dry_run,
     )

@@ -212,7 +212,9 @@ class Verification:
         self._check_consumers(queues, quick)
         has_lost_end = is_end_lost and self.last_exit_ok and not is_live
         damaged = [*checked.damaged, *([(checked.end, LONG_MAX)] if has_lost_end else [])]
-        plan = None if quick or not damaged else plan_mends(self.places, self.config, log, damaged)
+        plan = None if quick else plan_mends(self.places, self.config, log, damaged, queues.contradicted)
+        if plan is not None:
+            damaged += [(record.phy_offset, record.phy_offset + 1) for record in plan.corrected]
         found = self.findings.sorted()
         return VerifyReport(
             found if plan is None else with_patches(found, plan, log),

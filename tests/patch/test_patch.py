@@ -223,7 +223,9 @@ def test_units_that_contradict_each_other_are_refused(store):
     assert {name for name, data in bytes_of(root).items() if before.get(name) != data} == set()
 
 
-@pytest.mark.parametrize("topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_other"])
+@pytest.mark.parametrize(
+    "topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_x"]
+)
 def test_messages_that_a_broker_reads_itself_are_refused(tmp_path, topic):
     root = tmp_path / "store"
     with rocketstore.open(root, "a", config=CONFIG) as store:
@@ -313,3 +315,52 @@ def test_the_column_damaged_is_in_tables(store):
     assert table.schema.field("damaged").type == pyarrow.bool_()
     assert sum(table["damaged"].to_pylist()) == 1
     assert chosen["phyOffset"].to_pylist() == [rows[10].phy_offset]
+
+
+# ---- heads in which one place changed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [15, 13, 27, 20])
+def test_a_changed_queue_or_queue_offset_is_corrected(store, place):
+    root, rows = store
+    row = next(row for row in rows[10:] if row.queue_offset > 1)
+    byte = read_byte(root, row.phy_offset + place)
+    overwrite(root, row.phy_offset + place, bytes([byte ^ 2]))
+    before = rocketstore.verify(root)
+    assert {finding.mend for finding in before.findings if finding.severity == "error"} == {"patch"}
+    report = rocketstore.patch(root)
+    (corrected,) = report.corrected
+    assert corrected[:5] == (row.phy_offset, row.size, *row.place[:3])
+    assert (report.lost, len(report.saved)) == ((), 1)
+    assert read_rows(root) == rows
+    check_patched(root, rows, set())
+    assert rocketstore.patch(root).ranges == 0
+
+
+def read_byte(root, phy_offset):
+    data = (root / "commitlog" / f"{phy_offset // LOG_SIZE * LOG_SIZE:020}").read_bytes()
+    return data[phy_offset % LOG_SIZE]
+
+
+def test_a_changed_topic_is_corrected(store):
+    root, rows = store
+    row = next(row for row in rows[10:] if row.topic == "Audit" and row.queue_offset > 0)
+    at = row.phy_offset + 88 + len(row.body) + 1
+    assert read_byte(root, at) == ord("A")
+    overwrite(root, at, b"B")
+    assert rocketstore.patch(root).corrected[0].topic == "Audit"
+    assert read_rows(root) == rows
+    check_patched(root, rows, set())
+
+
+def test_a_wrong_unit_changes_no_record(store):
+    root, rows = store
+    row, other = (next(row for row in rows[at:] if row.queue_offset == 2) for at in (10, 30))
+    path = root / "consumequeue" / row.topic / str(row.queue_id) / f"{0:020}"
+    with path.open("r+b") as file:
+        file.seek(row.queue_offset * 20)
+        file.write(other.phy_offset.to_bytes(8, "big") + other.size.to_bytes(4, "big"))
+    assert not rocketstore.verify(root).ok
+    report = rocketstore.patch(root)
+    assert (report.ranges, report.corrected) == (0, ())
+    assert read_rows(root) == rows

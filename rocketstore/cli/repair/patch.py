@@ -50,5 +50,8 @@ def summary_of(report: PatchReport) -> str:
     done = "to patch" if report.dry_run else "patched"
     ranges = f"{format_count(report.ranges, 'damaged range')} of {format_count(report.bytes, 'byte')} {done}"
     fillers = f", {format_count(report.fillers, 'record')} where no queue knows a message" if report.fillers else ""
+    corrected = (
+        f", {format_count(len(report.corrected), 'head')} of sound records corrected" if report.corrected else ""
+    )
     lost = format_count(sum(message.messages for message in report.lost), "message")
-    return f"{ranges}{fillers}; {lost} lost"
+    return f"{ranges}{fillers}{corrected}; {lost} lost"

@@ -57,6 +57,7 @@ class QueueRows:
     records: tuple[np.ndarray, ...] = ()  # as ``TopicLives.add`` needs them
     in_database: UnitComparison | None = None
     faults: list[tuple[str, int, str]] = field(default_factory=list)  # kind, unit, detail
+    contradicted: list[int] = field(default_factory=list)  # physical offsets of records whose unit is elsewhere
 
 
 class QueueVerifier:
@@ -65,7 +66,8 @@ class QueueVerifier:
     ``compare`` runs in several threads, one chunk of the log each. ``merge`` gets the results in the order of the log.
 
     Attributes: records: of queues without files: the number of records, and the physical offset of the first. lives:
-    decides which records without units belong to deleted topics.
+    decides which records without units belong to deleted topics. contradicted: the physical offsets of records whose
+    units are in another place than the records say.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class QueueVerifier:
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[QueueId, int] = {}
         self._dispatched: defaultdict[QueueId, Ranges] = defaultdict(Ranges)  # queue offsets in light queues
+        self.contradicted: list[int] = []
         self.records: dict[QueueId, tuple[int, int]] = {}
 
     # ---- log against queues, in threads ----------------------------------------------------------------------
@@ -170,6 +173,7 @@ class QueueVerifier:
             for i in np.flatnonzero(elsewhere).tolist():
                 detail = f"is of the record at {rows['phy_offset'][i]}, whose queue offset is {expected[i]}"
                 result.faults.append(("unit-shifted", int(low + where[i]), detail))
+                result.contradicted.append(int(rows["phy_offset"][i]))
         result.covered.append(np.unique(low + where[here | elsewhere]))
         result.last_phy_offset = int(rows["phy_offset"][here | elsewhere].max(initial=-1))
         absent = ~(here | elsewhere)
@@ -322,6 +326,7 @@ class QueueVerifier:
     # ---- units -----------------------------------------------------------------------------------------------
 
     def _merge_units(self, rows: QueueRows, files: QueueFiles, quick: bool) -> None:
+        self.contradicted += rows.contradicted
         for part in rows.covered:
             files.covered.add(*part) if isinstance(part, tuple) else files.covered.add_all(part)
         files.missing.add_all(np.array(sorted(unit for unit, _ in rows.missing), np.int64))

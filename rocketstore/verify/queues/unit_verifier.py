@@ -201,6 +201,7 @@ class UnitVerifier(NamedTuple):
             if not self.is_live and (files.is_batch or place != unit):
                 detail = f"unit {unit}: the record at {message.phy_offset} has queue offset {place}"
                 self.findings.add("unit-again", *files.place(unit, detail))
+                self.queues.contradicted.append(message.phy_offset)
         return int(phy_offsets[-1]) if len(phy_offsets) else before
 
     def _look_up(
@@ -220,6 +221,7 @@ class UnitVerifier(NamedTuple):
                 owner = f"{message.topic}/{message.queue_id}"
                 detail = f"unit {unit}: leads to a record of {owner} at {message.phy_offset}"
                 self.findings.add("unit-of-another-queue", *files.place(unit, detail))
+                self.queues.contradicted.append(message.phy_offset)
             else:
                 yield message, unit, place
 
