@@ -28,7 +28,11 @@ KEYS = re.compile(rb"(?:KEYS|UNIQ_KEY)\x01([^\x01\x02]+)")  # in the properties 
 
 
 class LostUnit(NamedTuple):
-    """A unit that leads to bad bytes. queue_offset: of a batch the first one. messages: how many it stands for."""
+    """A unit that leads to bad bytes.
+
+    Attributes: queue_offset: of a batch the first one. messages: how many it stands for. store_timestamp: of its
+    record, epoch ms; -1 if the unit has no time. is_batch: whether its queue is a batch queue.
+    """
 
     topic: str
     queue_id: int
@@ -37,6 +41,7 @@ class LostUnit(NamedTuple):
     size: int
     tags_code: int
     messages: int
+    store_timestamp: int
     is_batch: bool
 
     @property
@@ -82,7 +87,7 @@ def read_lost_units(store: MessageStore, ranges: Sequence[BadRange]) -> list[Los
 def _lost_of(store: MessageStore, name: QueueId, queue: StoredQueue, units: ConsumeQueueUnits) -> Iterator[LostUnit]:
     for unit in units:
         code = _resolve_tags_code(store, name, unit.tags_code)
-        numbers = unit.queue_offset, unit.phy_offset, unit.size, code, unit.batch_num
+        numbers = unit.queue_offset, unit.phy_offset, unit.size, code, unit.batch_num, unit.store_timestamp
         yield LostUnit(*name, *numbers, is_batch=queue.has_batches)
 
 

@@ -135,17 +135,26 @@ class LayoutMaker:
         unit, rules = one.own, find_rules(one.own.topic)
         if rules is None or unit.topic in self._compacted:
             raise Refused(f"a broker reads the records of {unit.topic} itself, and may stop at a record in their place")
-        if unit.is_batch:
-            raise Refused(f"{_describe(unit)} stands for a batch of messages")
         tags = self._tags.get((unit.topic, unit.tags_code)) if rules.has_tags else None
-        needed = {**rules.properties, **_light_properties(one.light)}
+        needed = {**rules.properties, **_light_properties(one.light), **_batch_properties(unit)}
+        messages = unit.messages if unit.is_batch else 0
+        if unit.store_timestamp >= 0:
+            neighbour = neighbour._replace(store_timestamp=unit.store_timestamp)
         with_tags = [{"TAGS": tags}, {}] if tags else [{}]
         choices = [{**mark, **more, **needed} for more in with_tags for mark in MARKS[:2]]
-        found = self._fit(unit.phy_offset, unit.size, unit.topic, [*choices, needed], neighbour)
+        found = self._fit(unit.size, unit.topic, [*choices, needed], neighbour, messages=messages)
         if found is None:
             raise Refused(f"no record of {unit.size} bytes can stand for {_describe(unit)}")
         return NewRecord(
-            unit.phy_offset, unit.size, unit.topic, unit.queue_id, unit.queue_offset, *found, neighbour, is_filler=False
+            unit.phy_offset,
+            unit.size,
+            unit.topic,
+            unit.queue_id,
+            unit.queue_offset,
+            *found,
+            neighbour,
+            is_filler=False,
+            messages=messages,
         )
 
     def _make_fillers(self, begin: int, end: int, neighbour: Neighbour) -> Iterator[NewRecord]:
@@ -158,17 +167,17 @@ class LayoutMaker:
 
     def _make_filler(self, begin: int, size: int, neighbour: Neighbour) -> NewRecord:
         for topic in (FILLER_TOPIC, FILLER_TOPIC_SHORT):
-            found = self._fit(begin, size, topic, MARKS, neighbour)
+            found = self._fit(size, topic, MARKS, neighbour)
             if found is not None:
                 return NewRecord(begin, size, topic, 0, 0, *found, neighbour, is_filler=True)
         raise Refused(f"no record fits between {begin} and {begin + size}")
 
     def _fit(
-        self, begin: int, size: int, topic: str, choices: Sequence[Mapping[str, str]], neighbour: Neighbour
+        self, size: int, topic: str, choices: Sequence[Mapping[str, str]], neighbour: Neighbour, *, messages: int = 0
     ) -> tuple[Mapping[str, str], int] | None:
         """Return the first of several properties that have room in a record, and the size of the body; None if none."""
         for properties in choices:
-            least = self._maker.measure(topic, properties, neighbour)
+            least = self._maker.measure(topic, properties, neighbour, messages=messages)
             if least is not None and least <= size < INT_MAX:
                 return properties, size - least
         return None
@@ -193,6 +202,11 @@ def _light_properties(light: Sequence[LostUnit]) -> dict[str, str]:
         return {}
     names, numbers = ",".join(unit.topic for unit in light), ",".join(str(unit.queue_offset) for unit in light)
     return {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": numbers}
+
+
+def _batch_properties(unit: LostUnit) -> dict[str, str]:
+    """Return the properties of the inner batch for which a unit of a batch queue stands."""
+    return {"INNER_NUM": str(unit.messages), "INNER_BASE": str(unit.queue_offset)} if unit.is_batch else {}
 
 
 def _describe(unit: LostUnit) -> str:

@@ -14,8 +14,8 @@ from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.limits import INT_MAX
 from rocketstore.log.encoding import encoder_of
 from rocketstore.messages.damaged import DAMAGED_FLAG
-from rocketstore.messages.message import Message
-from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+from rocketstore.messages.message import Message, encode_message
+from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP, TRANSACTION_ROLLBACK
 
 BLANK_BYTE = b" "
 NO_HOST = "0.0.0.0:0"  # nobody knows the producer
@@ -49,6 +49,7 @@ class NewRecord:
     body_size: int
     neighbour: Neighbour
     is_filler: bool
+    messages: int = 0
 
     @property
     def end(self) -> int:
@@ -81,49 +82,51 @@ class RecordMaker:
         )
         self._encoder = encoder_of(any_size, lambda topic: 0)
 
-    def measure(self, topic: str, properties: Mapping[str, str], neighbour: Neighbour) -> int | None:
-        """Return the size of a record without a body, bytes; None if no record can have these values."""
+    def measure(
+        self, topic: str, properties: Mapping[str, str], neighbour: Neighbour, *, messages: int = 0
+    ) -> int | None:
+        """Return the size of a record with the smallest body, bytes; None if no record can have these values.
+
+        Parameters: messages: how many an inner batch has; 0 for an ordinary record.
+        """
+        new = NewRecord(0, 0, topic, 0, 0, properties, 0, neighbour, is_filler=False, messages=messages)
         try:
             self._encoder.clear()
-            self._encoder.add(self._message_of(topic, 0, properties, 0, neighbour, is_filler=False), keeps_store=True)
+            self._encoder.add(self._message_of(new), keeps_store=True)
         except PutMessageError:
             return None
         return self._encoder.size
 
     def make(self, new: NewRecord) -> bytes:
         """Return the bytes of a new record."""
-        values = new.topic, new.queue_id, new.properties, new.body_size, new.neighbour
         data = bytearray(new.size + BLANK_HEAD.itemsize)  # an appender leaves room for a blank
         with Buffer(data, writable=True) as buffer:
             appender = Appender()
             appender.queue_offsets[new.topic, new.queue_id] = new.queue_offset
             appender.set_file(buffer, new.phy_offset, 0)
-            message = self._message_of(*values, is_filler=new.is_filler)
-            appender.append_message(self._encoder, message, None, None, is_completed=True)
+            appender.append_message(self._encoder, self._message_of(new), None, None, is_completed=True)
         if int.from_bytes(data[:4], "big") != new.size:
             raise AssertionError(f"{new}: was encoded with {int.from_bytes(data[:4], 'big')} bytes")
         return bytes(data[: new.size])
 
-    def _message_of(
-        self,
-        topic: str,
-        queue_id: int,
-        properties: Mapping[str, str],
-        body_size: int,
-        neighbour: Neighbour,
-        *,
-        is_filler: bool,
-    ) -> Message:
+    def _message_of(self, new: NewRecord) -> Message:
+        flags = TRANSACTION_ROLLBACK if new.is_filler else INNER_BATCH | NEEDS_UNWRAP if new.messages else 0
         message = Message(
-            topic,
-            self._body_byte * body_size,
-            queue_id=queue_id,
-            properties=dict(properties),
+            new.topic,
+            self._inner_bodies(new) if new.messages else self._body_byte * new.body_size,
+            queue_id=new.queue_id,
+            properties=new.properties,
             flag=self._flag,
-            sys_flag=TRANSACTION_ROLLBACK if is_filler else 0,
-            born_timestamp=neighbour.store_timestamp,
+            sys_flag=flags,
+            born_timestamp=new.neighbour.store_timestamp,
             born_host=NO_HOST,
         )
-        message.store_timestamp = neighbour.store_timestamp
-        message.store_host = neighbour.store_host
+        message.store_timestamp = new.neighbour.store_timestamp
+        message.store_host = new.neighbour.store_host
         return message
+
+    def _inner_bodies(self, new: NewRecord) -> bytes:
+        """Return the messages of an inner batch. All but the last one have empty bodies."""
+        empty = Message(new.topic, b"", flag=self._flag)
+        last = Message(new.topic, self._body_byte * new.body_size, flag=self._flag)
+        return encode_message(empty) * (new.messages - 1) + encode_message(last)

@@ -5,7 +5,8 @@ import random
 import shutil
 
 import pytest
-from support.damaged_log import CONFIG, CRC_CONFIG, LOG_SIZE, bytes_of, damage, make_log, overwrite, read_rows
+from support.broker_tables import extend_topics
+from support.damaged_log import BORN, CONFIG, CRC_CONFIG, LOG_SIZE, bytes_of, damage, make_log, overwrite, read_rows
 
 import rocketstore
 from rocketstore import Message, StoreLockedError
@@ -364,3 +365,30 @@ def test_a_wrong_unit_changes_no_record(store):
     report = rocketstore.patch(root)
     assert (report.ranges, report.corrected) == (0, ())
     assert read_rows(root) == rows
+
+
+# ---- batch queues ----------------------------------------------------------------------------------------------
+
+
+def test_a_lost_inner_batch_has_as_many_marked_messages(tmp_path):
+    root = tmp_path / "store"
+    extend_topics(root, {"Inner": 1}, {"Inner": "BatchCQ"})
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        puts = [
+            store.put_message(
+                Message.batch("Inner", [Message("Inner", f"{number} {i}".encode()) for i in range(5)], queue_id=0),
+                store_timestamp=BORN + number,
+            )
+            for number in range(3)
+        ]
+    overwrite(root, puts[1].phy_offset, bytes(60))
+    (lost,) = rocketstore.patch(root).lost
+    assert lost[:6] == ("Inner", 0, 5, puts[1].phy_offset, lost.size, 5)
+    report = rocketstore.verify(root)
+    assert [finding for finding in report.findings if finding.severity != "info"] == []
+    with rocketstore.open(root) as store:
+        batch = store.commit_log.get_message(puts[1].phy_offset)
+        messages = batch.decode_batch()
+    assert (batch.store_timestamp, batch.damaged) == (BORN + 1, True)
+    assert [message.queue_offset for message in messages] == [5, 6, 7, 8, 9]
+    assert {(message.body.strip(), message.damaged) for message in messages} == {(b"", True)}
