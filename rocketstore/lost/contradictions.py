@@ -59,12 +59,17 @@ def hashes_of(message: Message) -> set[int]:
 
 
 def _lacks_crc(sound: SoundRecords, message: Message) -> bool:
-    """Return whether a record lacks the property of its CRC, although the record before it has one."""
+    """Return whether a record lacks the property of its CRC, although the record before it has one.
+
+    If that is damaged, the first sound record of the file decides.
+    """
     at = sound.find_before(message.phy_offset)
     before = None if at is None else sound.read(at)
-    if before is None or not _has_crc(sound, before):
-        return False
-    return not _has_crc(sound, message)
+    file = sound.log.file_run.find(message.phy_offset)
+    if before is None and file is not None:
+        first = sound.find_next(file.file_from_offset)
+        before = None if first is None else sound.read(first)
+    return before is not None and _has_crc(sound, before) and not _has_crc(sound, message)
 
 
 def _has_crc(sound: SoundRecords, message: Message) -> bool:
