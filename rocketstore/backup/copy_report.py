@@ -19,6 +19,10 @@ class CopiedPart(NamedTuple):
 
     Attributes: files: their number. size: of the files, bytes. written: how many of the files were written; the others
     were unchanged since the copy before.
+
+    Examples:
+    >>> rocketstore.copy("demo", "demo-copy").parts[3]
+    CopiedPart(part='consumequeue', files=2, size=12000000, written=2)
     """
 
     part: str

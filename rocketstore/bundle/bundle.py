@@ -44,7 +44,12 @@ Progress = Callable[[int, int], None]
 
 
 class BundledFile(NamedTuple):
-    """A file of the archive. Attributes: name. size: bytes. what: its contents, in words."""
+    """A file of the archive. Attributes: name. size: bytes. what: its contents, in words.
+
+    Examples:
+    >>> rocketstore.bundle("demo", "demo.zip").files[2].what
+    'configuration without credentials'
+    """
 
     name: str
     size: int

@@ -50,7 +50,7 @@ COMMANDS = {  # name: text, in the order of --help
     "rebuild": "Build queues and index from the log alone.",
     "patch": "Mark lost messages in place, so that all others stay.",
     "salvage": "Copy the sound messages of damaged files into a new store.",
-    "convert": "Write a store anew with other sizes, in plain files, or for another release.",
+    "convert": "Write a store anew with other sizes or formats.",
     "split": "Write a store of its own for each topic.",
     "bundle": "Write what a bug report needs into one archive.",
     "config": "Check and repair the broker's configuration.",

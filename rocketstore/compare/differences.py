@@ -66,6 +66,10 @@ class Difference(NamedTuple):
     topic, queue_id, queue_offset, key : the first message that differs: of A, or of B if A does not have it; ``key`` is
         its first key. None without a message.
     phy_offset_a, phy_offset_b : the physical offsets of this message in A and in B.
+
+    Examples:
+    >>> rocketstore.diff("demo", "demo").differences
+    ()
     """
 
     kind: str
@@ -111,6 +115,10 @@ class LogRange(NamedTuple):
     """A range of physical offsets, bytes, half-open, and its state in two logs.
 
     Attributes: state: "same", "different", "only in a", "only in b".
+
+    Examples:
+    >>> rocketstore.diff("demo", "demo").ranges[0].state
+    'same'
     """
 
     state: str

@@ -21,6 +21,10 @@ class SplitPart(NamedTuple):
 
     Attributes: part: its name. path: its root. topics: whose messages it has. records, bytes: of its log.
     min_phy_offset, max_phy_offset: where its log begins and ends, bytes. queues, index_items: their numbers.
+
+    Examples:
+    >>> [part.records for part in rocketstore.split("demo", "by-topic").parts]
+    [100, 1]
     """
 
     part: str

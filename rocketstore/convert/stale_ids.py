@@ -36,6 +36,10 @@ class StaleId(NamedTuple):
     Attributes: messages: their number. first_phy_offset: of the first of them in the new store, bytes. first_id: its
     id. first_new_offset: the physical offset of the message that the id meant, in the new store; None if it is not in
     the new store.
+
+    Examples:
+    >>> rocketstore.convert("demo", "demo-converted").stale_ids
+    ()
     """
 
     topic: str
