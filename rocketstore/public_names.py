@@ -45,6 +45,8 @@ from rocketstore.kernels.value_columns import BinaryColumn as BinaryColumn
 from rocketstore.kernels.value_columns import ListColumn as ListColumn
 from rocketstore.kernels.value_columns import MapColumn as MapColumn
 from rocketstore.kernels.value_columns import StringColumn as StringColumn
+from rocketstore.log.body_search import BodyContains as BodyContains
+from rocketstore.log.body_search import BodyMatches as BodyMatches
 from rocketstore.log.commit_log import CommitLog as CommitLog
 from rocketstore.log.scan import Scan as Scan
 from rocketstore.lost.corrections import CorrectedRecord as CorrectedRecord

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.record_filter import RecordFilter
+from rocketstore.kernels.record_filter import BodyLiterals, RecordFilter
 
 __all__ = [
     "BLANK",
@@ -43,6 +43,7 @@ class RecordScanner:
         force_verify_prop_crc: bool = False,
         message_delay_level: str = ...,
         framing: int = 0,
+        literals: BodyLiterals | None = None,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...

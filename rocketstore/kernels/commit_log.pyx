@@ -46,7 +46,7 @@ from rocketstore.kernels.record cimport (
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
-from rocketstore.kernels.record_filter cimport RecordFilter
+from rocketstore.kernels.record_filter cimport BodyLiterals, RecordFilter
 from rocketstore.kernels.record_windows cimport Windows
 
 from rocketstore.kernels.record import BAD_REASONS
@@ -79,6 +79,7 @@ cdef class RecordScanner:
     properties instead. marks_crc: also collect the column "body_crc_agrees", or with force_verify_prop_crc
     "record_crc_agrees". message_delay_level: as in the broker's configuration, for ``tags_code``. framing: bytes
     before each record: 0, or 48 in DLedger's log. There a scan may begin at an entry or at the record in it.
+    literals: bytes that the wanted bodies have, if they are not compressed and no inner batches.
     Only one thread at a time may use a scanner.
 
     Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the
@@ -87,6 +88,7 @@ cdef class RecordScanner:
 
     cdef RecordColumns columns
     cdef RecordFilter record_filter
+    cdef BodyLiterals literals
     cdef int todo
     cdef int framing
     cdef bint takes_topics
@@ -99,11 +101,13 @@ cdef class RecordScanner:
     cdef Record block[BLOCK]
 
     def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False, bint marks_crc=False,
-                  bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS, int framing=0):
+                  bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS, int framing=0,
+                  BodyLiterals literals=None):
         self.framing = checked_framing(framing)
         mark = "record_crc_agrees" if force_verify_prop_crc else "body_crc_agrees"
         self.columns = RecordColumns([mark, *columns] if marks_crc else columns)
         self.record_filter = record_filter
+        self.literals = literals
         self.last_phy_offset = -1
         self.takes_topics = "topic" in self.columns.names
         self.takes_bodies = "raw_body" in self.columns.names
@@ -173,7 +177,7 @@ cdef class RecordScanner:
             fetch_following(data + pos, record.size + self.framing, data + size)
             self.last_phy_offset = record.phy_offset
             pos = record.data - data + record.size
-            if self.record_filter is not None and not self.wants(record):
+            if not self.wants(record):
                 continue
             room -= 1
             n += 1
@@ -191,7 +195,11 @@ cdef class RecordScanner:
         return status if self.columns.append(self.block, n) else -1
 
     cdef inline bint wants(self, const Record *record) noexcept nogil:
-        return self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
+        if self.record_filter is not None and not (
+            self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
+        ):
+            return False
+        return self.literals is None or self.literals.may_have(record)
 
     def gather(self, windows, const int32_t[::1] window_of,
                const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False,
@@ -246,7 +254,7 @@ cdef class RecordScanner:
                     and <int64_t>rs_load_be64(self.block[n].data + QUEUE_OFFSET) == queue_offsets[i]
                     and expected.matches_fixed(&self.block[n])):
                 statuses[i] = RECORD_END
-            if statuses[i] == RECORD_OK and (self.record_filter is None or self.wants(&self.block[n])):
+            if statuses[i] == RECORD_OK and self.wants(&self.block[n]):
                 n += 1
             if n == BLOCK:
                 if not self.columns.append(self.block, n):

@@ -1,7 +1,10 @@
 from collections.abc import Iterable
 from typing import Self
 
-__all__ = ["RecordFilter"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BodyLiterals", "RecordFilter", "find_literal"]
 
 class RecordFilter:
     def __new__(
@@ -15,3 +18,8 @@ class RecordFilter:
     ) -> Self: ...
     @property
     def needs_properties(self) -> bool: ...
+
+class BodyLiterals:
+    def __new__(cls, literals: Iterable[bytes]) -> Self: ...
+
+def find_literal(offsets: NDArray[np.int32], data: NDArray[np.uint8], literal: bytes) -> NDArray[np.bool_]: ...

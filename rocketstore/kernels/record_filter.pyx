@@ -1,11 +1,12 @@
 """Which records a scan wants: decided in the mapped record, before anything is copied."""
 
+cimport cython
 from cpython.unicode cimport PyUnicode_FromObject
 from libc.stdint cimport INT64_MAX, INT64_MIN
 from libc.string cimport memcmp
 
 from rocketstore.kernels.csrc cimport rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
-from rocketstore.kernels.record cimport MAX_PROPERTIES, is_text, next_word
+from rocketstore.kernels.record cimport COMPRESSED, INNER_BATCH, MAX_PROPERTIES, is_text, next_word
 
 import numpy as np
 
@@ -13,7 +14,15 @@ from rocketstore.kernels.columns import int64_column
 from rocketstore.kernels.text import join_surrogates
 
 
-__all__ = ["RecordFilter"]
+__all__ = ["BodyLiterals", "RecordFilter", "find_literal"]
+
+
+cdef extern from "string.h" nogil:  # of Linux, macOS and the BSDs
+    void *memmem(const void *data, size_t size, const void *wanted, size_t wanted_size) noexcept
+
+
+cdef inline bint contains_bytes(const uint8_t *data, size_t size, const uint8_t *wanted, size_t wanted_size) noexcept nogil:
+    return size >= wanted_size and memmem(data, size, wanted, wanted_size) != NULL
 
 
 cdef class TextSet:
@@ -114,3 +123,65 @@ cdef class RecordFilter:
             if self.keys.contains(&word):
                 return True
         return False
+
+
+cdef class BodyLiterals:
+    """Bytes that must be in the body of a record. The scanner searches the mapped body before it copies anything.
+
+    A compressed body, and an inner batch, may have them: whoever decompresses or opens it decides.
+
+    Parameters: literals: 1 to 16 bytes objects, none of which is empty.
+    """
+
+    def __cinit__(self, literals):
+        self.literals = tuple(literals)
+        if not 1 <= len(self.literals) <= MOST_LITERALS:
+            raise ValueError(f"{len(self.literals)} literals: 1 to {MOST_LITERALS} are possible")
+        for i, literal in enumerate(self.literals):
+            if not isinstance(literal, bytes) or not literal:
+                raise ValueError(f"{literal!r}: bytes were expected, at least one")
+            self.starts[i] = literal
+            self.sizes[i] = len(literal)
+        self.count = len(self.literals)
+
+    def __reduce__(self):
+        return BodyLiterals, (self.literals,)
+
+    cdef bint may_have(self, const Record *record) noexcept nogil:
+        cdef Py_ssize_t i
+        if record.sys_flag & (COMPRESSED | INNER_BATCH):
+            return True
+        for i in range(self.count):
+            if not contains_bytes(record.body.data, <size_t>record.body.size, self.starts[i], <size_t>self.sizes[i]):
+                return False
+        return True
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def find_literal(const int32_t[::1] offsets, const uint8_t[::1] data, bytes literal not None):
+    """Return which values of a column contain a literal, bool[n].
+
+    Parameters: offsets: int32[n + 1], positions in ``data``. data: uint8[k]. literal: at least one byte.
+    Raises: IndexError if the offsets of a value lie outside of the data; ValueError for an empty literal.
+    """
+    cdef Py_ssize_t i, n = offsets.shape[0] - 1, bad = -1
+    cdef const uint8_t *start = NULL
+    cdef const uint8_t *wanted = literal
+    cdef size_t size = len(literal)
+    found = np.zeros(max(n, 0), np.uint8)
+    cdef uint8_t[::1] into = found
+    if size == 0:
+        raise ValueError("an empty literal is in all values")
+    if data.shape[0]:
+        start = &data[0]
+    with nogil:
+        for i in range(n):
+            if not 0 <= offsets[i] <= offsets[i + 1] <= data.shape[0]:
+                bad = i
+                break
+            if offsets[i] < offsets[i + 1]:
+                into[i] = contains_bytes(start + offsets[i], <size_t>(offsets[i + 1] - offsets[i]), wanted, size)
+    if bad >= 0:
+        raise IndexError(f"the offsets of value {bad} lie outside of the data")
+    return found.view(np.bool_)

@@ -65,6 +65,10 @@ class OrInnerBatch(NamedTuple):
     def columns(self) -> Sequence[str]:
         return (*self.choice.columns, "sys_flag")
 
+    @property
+    def literal(self) -> bytes | None:
+        return self.choice.literal
+
     def choose(self, batch: MessageBatch) -> np.ndarray:
         """Return the numbers of the chosen rows, int64[n], ascending."""
         rows = self.choice.choose(batch)

@@ -18,6 +18,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
+from rocketstore.kernels.record_filter import BodyLiterals
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.chosen_records import ChosenRecords
 from rocketstore.log.describe_log import describe_log
@@ -32,6 +33,7 @@ from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
 from rocketstore.text_values import format_count
 
+MOST_LITERALS = 16  # that a scanner searches; conditions search all of them
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
@@ -80,6 +82,11 @@ class RowChoice(Protocol):
         """The columns that ``choose`` needs of a batch."""
         ...
 
+    @property
+    def literal(self) -> bytes | None:
+        """Bytes that the body of each chosen row has, so that a scan need not copy other bodies; None for none."""
+        ...
+
     def choose(self, batch: MessageBatch, /) -> Any:
         """Return the numbers of the chosen rows, int[n], ascending."""
         ...
@@ -90,6 +97,7 @@ class ChosenRows(NamedTuple):
 
     columns: Sequence[str]
     choose: Callable[[MessageBatch], Any]
+    literal: bytes | None = None
 
 
 @made_by("store.scan()")
@@ -304,10 +312,15 @@ class Scan(ArrowStream):
         return offset if goes_on else None
 
     def _make_scanner(self) -> RecordScanner:
-        """Make a scanner of the wanted records. It checks bodies if they are read, or if this was asked for."""
+        """Make a scanner of the wanted records. It checks bodies if they are read, or if this was asked for.
+
+        It searches them for the bytes that they must have.
+        """
         checks = reads_bodies(self._fields) if self._verify_crc is None else self._verify_crc
         marks = checks and self._marks_crc
-        return self._new_scanner(self._scanned, verify_crc=checks and not marks, marks_crc=marks)
+        texts = [condition.literal for condition in self._conditions if condition.literal is not None]
+        literals = BodyLiterals(texts[:MOST_LITERALS]) if texts else None
+        return self._new_scanner(self._scanned, verify_crc=checks and not marks, marks_crc=marks, literals=literals)
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES

@@ -131,10 +131,21 @@ def syntax_error(text: str, answer: Mapping[str, Any]) -> str:
     position = str(answer.get("position", ""))
     if not position.isdigit():
         return f"{text!r:.200}: {reason}"
-    place = len(f"{BEGIN}{text}\n)".encode()[: int(position)].decode(errors="ignore")) - len(BEGIN)
+    place = find_place(f"{BEGIN}{text}\n)", int(position), reason) - len(BEGIN)
     if place >= len(text):
         return f"{text!r:.200}: is not complete, or its parentheses do not match"
     return f"{text!r:.200}, character {max(place, 0) + 1}: {reason}"
+
+
+def find_place(statement: str, position: int, reason: str) -> int:
+    """Return the character of a statement at which an error is.
+
+    Parameters: position: in bytes; in characters in DuckDB 1. reason: names the word there.
+    """
+    word = reason.partition('"')[2].rpartition('"')[0]
+    if word and statement.startswith(word, position):
+        return position
+    return len(statement.encode()[:position].decode(errors="ignore"))
 
 
 def text_of(connection: Any, tree: Node, node: Node) -> str:

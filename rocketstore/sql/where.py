@@ -14,7 +14,7 @@ from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, TEX
 from rocketstore.kernels.value_columns import MapColumn, StringColumn
 from rocketstore.limits import INT_MAX
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.body_text import UTF8, body_text_columns
+from rocketstore.messages.body_text import UTF8, body_text_columns, find_charset
 from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.sql.condition import (
     BODY,
@@ -51,7 +51,7 @@ class Where:
     value; else it is a text. It is null if the message does not have it, or if its value has another type.
 
     Attributes: text: the condition. columns: that ``choose`` needs of a batch. unseen: names of fields that no message
-    had so far.
+    had so far. bad_bodies: counts bodies that cannot be decoded, and are null.
 
     Examples:
     >>> large = rocketstore.Where("queueOffset >= 98 AND body_text LIKE 'order%'")
@@ -59,17 +59,20 @@ class Where:
     2
     """
 
-    def __init__(self, text: str, *, tz: str | tzinfo | None = "UTC") -> None:
+    def __init__(self, text: str, *, tz: str | tzinfo | None = "UTC", charset: str = UTF8) -> None:
         """Check a condition.
 
         Parameters: tz: the time zone of times in it that name no zone, such as Asia/Shanghai; None and "local" are that
-        of this machine. Raises: ValueError that says what is wrong, and where; ModuleNotFoundError without DuckDB or
-        pyarrow.
+        of this machine. charset: of the bodies. Raises: ValueError that says what is wrong, and where;
+        ModuleNotFoundError without DuckDB or pyarrow.
         """
+        self._charset = find_charset(charset)
         zone = find_time_zone(tz)
         self._duckdb = import_extra("duckdb", "duckdb")
         self._arrow = import_extra("pyarrow", "duckdb")
         self.text = text
+        self.literal: bytes | None = None  # of RowChoice
+        self.bad_bodies = BadBodies()
         config = {"enable_external_access": "false", "threads": 1}  # of each batch; a scan has several batches at once
         self._connection = self._duckdb.connect(":memory:", config=config)
         self._zone = zone
@@ -86,7 +89,7 @@ class Where:
         """
         found: list[np.ndarray] = []
         first = 0
-        for part in batch.split(INT_MAX, BadBodies(), lambda error: error):
+        for part in batch.split(INT_MAX, self.bad_bodies, lambda error: error):
             rows = self._choose(self._table_of(part))
             found.append(rows + first)
             first += len(part)
@@ -166,7 +169,7 @@ class Where:
         for name in property_names(self._condition.fields):
             table = table.append_column(PROPERTY_COLUMN + name, self._array(property_column(batch.properties, name)))
         if BODY in self.columns:
-            texts = body_text_columns(batch.body, TEXTS_OF_BODY, UTF8)
+            texts = body_text_columns(batch.body, TEXTS_OF_BODY, self._charset)
             table = table.append_column(BODY_TEXT, self._array(texts[BODY_TEXT]))
             table = table.append_column(VALID_JSON, self._array(texts[BODY_JSON]))
         return table
@@ -205,14 +208,13 @@ def property_column(properties: MapColumn, name: str) -> StringColumn[str | None
     for i, byte in enumerate(wanted.tolist()):
         places = places[data[offsets[places] + i] == byte]
     rows = np.searchsorted(properties.offsets, places, side="right") - 1
-    inner = np.zeros(len(properties), np.int64)
+    inner = np.full(len(properties), -1)
     inner[rows] = places
-    valid = np.zeros(len(properties), np.bool_)
-    valid[rows] = True
-    if not len(properties.values):
-        return StringColumn(np.zeros(len(properties) + 1, np.int32), np.zeros(0, np.uint8), valid)
-    taken = properties.values.take(inner)
-    return StringColumn(taken.offsets, taken.data, valid)
+    valid = inner >= 0
+    taken = properties.values.take(inner[valid])
+    lengths = np.zeros(len(properties) + 1, np.int32)
+    lengths[1:][valid] = np.diff(taken.offsets)
+    return StringColumn(np.cumsum(lengths, dtype=np.int32), taken.data, valid)
 
 
 def value_of(use: FieldUse) -> str:
