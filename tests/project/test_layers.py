@@ -73,6 +73,7 @@ THIRD_PARTY = [
     "vl_convert",
     "rocksdict",
     "duckdb",
+    "google",
     "prompt_toolkit",
 ]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
