@@ -275,8 +275,16 @@ charset_option = click.option(
 )
 
 
+decode_option = once_option(
+    "--decode",
+    metavar="HOW",
+    help="Show bodies decoded: json, text, hex, protobuf:FILE.desc:TYPE, MODULE:FUNCTION of Python, or a plug-in. "
+    "A body that cannot be decoded is in bodyBase64, and bodyError says why.",
+)
+
+
 def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
-    """Return ``--columns``, ``--charset``, ``--full``, ``--containers`` and ``zone_options``.
+    """Return ``--columns``, ``--charset``, ``--decode``, ``--full``, ``--containers`` and ``zone_options``.
 
     The command gets ``view``, a MessageView. Parameters: has_broker: as for ``rows_options``.
     """
@@ -284,14 +292,27 @@ def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_view(
-            *args: Any, columns: tuple[str, ...] | None, charset: str, full: bool, containers: bool, **options: Any
+            *args: Any,
+            columns: tuple[str, ...] | None,
+            charset: str,
+            decode: str | None,
+            full: bool,
+            containers: bool,
+            **options: Any,
         ) -> Any:
             from rocketstore.cli.view.messages import MessageView
 
-            return command(*args, view=MessageView(columns, full, containers, charset=charset), **options)
+            decoder = None
+            if decode is not None:
+                from rocketstore.cli.view.decoded import make_decoder
+
+                decoder = make_decoder(decode, charset)
+            view = MessageView(columns, full, containers, charset=charset, decoder=decoder)
+            return command(*args, view=view, **options)
 
         names = messages_columns_option if has_broker else message_columns_option
-        return with_all(with_view, names, charset_option, full_option, containers_option, zone_options)
+        bodies = charset_option, decode_option
+        return with_all(with_view, names, *bodies, full_option, containers_option, zone_options)
 
     return decorate
 
@@ -687,13 +708,15 @@ def tags_option(meaning: str) -> Callable[[Command], Command]:
 
 
 def filter_options(command: Command) -> Command:
-    """Add ``--where``. The command gets it as ``message_filter``, a MessageFilter."""
+    """Add ``--where``, ``--grep`` and ``--regex``. The command gets them as ``message_filter``, a MessageFilter."""
 
     @functools.wraps(command)
-    def with_filter(*args: Any, where: str | None, **options: Any) -> Any:
+    def with_filter(
+        *args: Any, where: str | None, grep: tuple[str, ...], regex: tuple[str, ...], **options: Any
+    ) -> Any:
         from rocketstore.cli.view.filters import make_filter
 
-        return command(*args, message_filter=make_filter(where), **options)
+        return command(*args, message_filter=make_filter(where, grep, regex), **options)
 
     return with_all(
         with_filter,
@@ -702,6 +725,18 @@ def filter_options(command: Command) -> Command:
             metavar="CONDITION",
             help="Only messages that meet a condition of SQL, such as \"amount > 100 AND tags = 'paid'\". A name is a "
             "column, a property, or a field of a JSON body. Needs DuckDB.",
+        ),
+        click.option(
+            "--grep",
+            multiple=True,
+            metavar="TEXT",
+            help="Only messages whose body contains this text, as it is. May be repeated: all of them.",
+        ),
+        click.option(
+            "--regex",
+            multiple=True,
+            metavar="PATTERN",
+            help="Only messages in whose body this regular expression of Python is found. May be repeated.",
         ),
     )
 

@@ -7,11 +7,13 @@ import click
 from rocketstore.cli.completion import complete_groups
 from rocketstore.cli.options import (
     BODY_RULE,
+    COUNT,
     PATH,
     SAFE_CSV_RULE,
     charset_option,
     compacted_option,
     containers_option,
+    decode_option,
     deleted_option,
     filter_options,
     message_columns_option,
@@ -65,6 +67,7 @@ format_option = click.option(
 )
 @message_columns_option
 @charset_option
+@decode_option
 @zone_options
 @click.option(
     "--compression",
@@ -76,6 +79,28 @@ format_option = click.option(
     metavar="topic,day",
     callback=parse_partitions,
     help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.",
+)
+@click.option("--limit", type=COUNT, help="Largest number of messages.")
+@click.option(
+    "--redact",
+    multiple=True,
+    metavar="FIELD",
+    help="Remove a column, a property or a field of JSON bodies. May be repeated. Write property.NAME or body.NAME for "
+    "one of both.",
+)
+@click.option(
+    "--hash",
+    "hashed",
+    multiple=True,
+    metavar="FIELD",
+    help="Replace a field by its SHA-256, or with --hash-key by its HMAC-SHA-256. May be repeated.",
+)
+@click.option(
+    "--hash-key",
+    metavar="TEXT",
+    envvar="ROCKETSTORE_HASH_KEY",
+    help="The key of --hash, so that nobody without it can guess values. Better given in ROCKETSTORE_HASH_KEY, which "
+    "other users of the machine do not see.",
 )
 @deleted_option("With --topic, or a directory for each topic, write messages of deleted topics too.")
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")

@@ -40,10 +40,12 @@ from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
 from rocketstore.cli.transfer.forms import COMPRESSIONS, SUFFIX_OF, SUFFIXES, TABLES, format_of
+from rocketstore.cli.transfer.hide_fields import redaction_of, refuse_partitions, report_redaction
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
 from rocketstore.cli.unconsumed import are_given, read_unconsumed
+from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.cli.view.messages import MessageView, message_lines
@@ -60,7 +62,8 @@ from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import ChosenRows, Scan
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_batch import MADE_COLUMNS, MessageBatch
+from rocketstore.messages.redaction import HashOf, Redaction
 from rocketstore.messages.text_rows import row_names
 from rocketstore.messages.topics import DEAD_LETTER_PREFIX
 from rocketstore.query.other_logs import OtherLog
@@ -115,6 +118,8 @@ def export_several(stores: AskedStores, target: Path, **options: Any) -> list[ob
         raise click.UsageError("of several stores, TARGET is a directory: cat writes their messages to standard output")
     if (options["begin_offset"], options["end_offset"]) != (None, None):
         stores.require_one("--begin-offset", "--end-offset")
+    if options["limit"] is not None:
+        stores.require_one("--limit")
     form = options["form"] or SUFFIXES.get(target.suffix, "parquet")
     if target.exists() and not (options["resume"] or options["force"]):
         raise FileIsThere(target)
@@ -162,6 +167,11 @@ def export_store(
     unconsumed: UnconsumedQuestion | None,
     dlq: tuple[str, ...],
     message_filter: MessageFilter,
+    limit: int | None,
+    redact: tuple[str, ...],
+    hashed: tuple[str, ...],
+    hash_key: str | None,
+    decode: str | None,
     **options: Any,
 ) -> Exported | None:
     """Export the messages of a store. Return None if the export was complete already."""
@@ -196,17 +206,38 @@ def export_store(
     chosen = [MESSAGES[name] for name in columns or ()]
     conditions |= {"columns": chosen or [*message_fields(), *extra], "charset": charset}
     has_containers = containers or raw_body
+    if decode is not None and (form in TABLES or raw_body):
+        raise click.UsageError("--decode writes JSON and CSV: Parquet, Arrow and --raw-body keep the bytes of bodies")
+    decoder = None if decode is None else make_decoder(decode, charset)
+    make_redaction = redaction_of(redact, hashed, hash_key, charset)
+    if make_redaction is not None and has_containers:
+        raise click.UsageError("--redact and --hash change messages: give them without --containers and --raw-body")
+    if make_redaction is not None and partition_by:
+        refuse_partitions(partition_by, redact)
     by_topic = bool(conditions["topic"]) or "topic" in partition_by
     lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
     unknown = {} if found is None else found.unknown
-    log = store.commit_log
-    source = ExportSource(store, log, conditions, has_containers, lives, wanted, message_filter, unknown)
+    source = ExportSource(
+        store,
+        store.commit_log,
+        conditions,
+        has_containers,
+        lives,
+        wanted,
+        message_filter,
+        unknown,
+        limit,
+        make_redaction,
+        decoder,
+    )
     if partition_by:
         return export_partitions(source, target, form, partition_by, compression, problems)
     if target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
         asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
-        asked["where"] = message_filter.texts
+        asked |= {"conditions": message_filter.texts, "limit": limit, "redact": redact, "hash": hashed}
+        asked["decode"] = decode
+        asked["hash_key"] = None if hash_key is None else HashOf(hash_key.encode()).of_bytes(b"rocketstore")
         asked["tier"] = str(store.tier.root) if store.tiered else None
         asked = json.loads(json.dumps(asked))
         return export_file(source, asked, target, resume, force, problems)
@@ -217,6 +248,7 @@ def export_store(
         form,
         conditions["columns"],
         charset,
+        decoder,
         is_first=True,
         is_terminal=sys.stdout.isatty(),
     )
@@ -229,8 +261,10 @@ class ExportSource:
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
-    wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: conditions of --where.
+    wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: further conditions.
     unknown: a text about the group of ``wanted`` if the store does not know it, by its name.
+    limit: the largest number of messages; None for all. make_redaction: makes what removes fields; None to remove none.
+    decoder: of the bodies; None to write them as text.
     """
 
     store: MessageStore
@@ -241,12 +275,17 @@ class ExportSource:
     wanted: np.ndarray | None = None
     message_filter: MessageFilter = NO_CONDITIONS
     unknown: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+    make_redaction: Callable[[], Redaction] | None = None
+    decoder: BodyDecoder | None = None
 
     @property
     def _scanned(self) -> dict[str, Any]:
         """The arguments of a scan of the messages."""
         names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", "store_timestamp", *self.message_filter.columns]
         names += LIVES_COLUMNS if self.lives is not None else ()
+        if self.make_redaction is not None and not MADE_COLUMNS.isdisjoint(names):
+            names.append("body")  # of which the texts are made again
         wanted = {"columns": list(dict.fromkeys(names)), "on_corrupt": "skip", "batch_size": BATCH_SIZE}
         return self.conditions | wanted
 
@@ -284,10 +323,14 @@ def copy_messages(
     scans: Iterable[Scan],
     write: Write,
     progress: Callable[[int], object] = lambda position: None,
+    written: int = 0,
 ) -> Result:
-    """Write the messages of scans. Return their number and the messages that were left out."""
+    """Write the messages of scans. Return their number and the messages that were left out.
+
+    Parameters: written: number of messages that were written before, for the limit.
+    """
     result: Result = {}
-    for messages in read_messages(source, scans, result, progress):
+    for messages in read_messages(source, scans, result, progress, written):
         write(messages)
     return result
 
@@ -297,9 +340,12 @@ def read_messages(
     scans: Iterable[Scan],
     result: Result,
     progress: Callable[[int], object] = lambda position: None,
+    written: int = 0,
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield the messages of scans. At the end, fill in ``result``."""
     log, lives = source.log, source.lives
+    most = LONG_MAX if source.limit is None else source.limit - written
+    redaction = None if source.make_redaction is None else source.make_redaction()
     left_out: Counter[QueueId] = Counter()
     problems: list[str] = []
     bad_bodies = BadBodies()
@@ -321,15 +367,21 @@ def read_messages(
             for messages in (
                 [batch] if source.has_containers else without_containers(log, [batch], source.message_filter)
             ):
-                yield messages
-                rows += len(messages)
+                shown = messages if len(messages) <= most - rows else messages[: most - rows]
+                yield shown if redaction is None else [*map(redaction.apply, shown)]
+                rows += len(shown)
             if unseen:
                 unseen.difference_update(batch.topic)
             progress(found.position)
+            if rows >= most:
+                break
         problems += left_out_texts(found)
         bad_bodies.add_all(found.bad_bodies)
+        if rows >= most:
+            break
     unseen -= {queue.topic for queue in left_out}
     result |= {"rows": rows, "problems": problems, "unseen": sorted(unseen)}
+    result["redaction"] = None if redaction is None else redaction.summary()
     result["bad_bodies"] = [bad_bodies.count, bad_bodies.first]
     result["deleted"] = [[*queue, count] for queue, count in sorted(left_out.items())]
 
@@ -408,10 +460,12 @@ def note_results(source: ExportSource, results: Collection[Result], problems: Co
         bad_bodies.add_all(BadBodies(*result["bad_bodies"]))
     note_bad_bodies(bad_bodies)
     note_deleted_topics(source.lives, results)
+    redaction_problems = report_redaction([result["redaction"] for result in results if result["redaction"]])
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
     found = [*problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
+    found += redaction_problems if rows else []
     return Exported(rows, found, {**source.unknown, **unknown_topics(store, sorted(unseen))}, conditions)
 
 
@@ -491,13 +545,13 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
 
     The state is saved after each file of the log, and after each queue that is in a log of its own.
     """
-    log, columns = source.log, source.conditions["columns"]
+    log = source.log
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
     position = max((part["end"] for part in parts), default=start)
     results: list[Result] = []  # of files of the log after the last part
     with (
         bar() as progress,
-        closing(open_rows(work / ROWS, asked, columns, [part["size"] for part in parts])) as rows,
+        closing(open_rows(work / ROWS, source, asked, [part["size"] for part in parts])) as rows,
     ):
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
 
@@ -507,20 +561,28 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
         while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.file_run.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
-            results.append(copy_messages(source, [source.scan(position, stop)], rows.write, show))
+            written = count_rows(parts, results)
+            if source.limit is not None and written >= source.limit:
+                break
+            results.append(copy_messages(source, [source.scan(position, stop)], rows.write, show, written))
             position, size = stop, rows.end_part()
             if size is not None:
                 parts.append({"end": stop, "queues": 0, "size": size, "results": results})
                 results = []
                 save_state(work, state)
         for number, scans in scans_of_queues(source, state):
-            results.append(copy_messages(source, scans, rows.write))
+            results.append(copy_messages(source, scans, rows.write, written=count_rows(parts, results)))
             if (size := rows.end_part()) is not None:
                 parts.append({"end": end, "queues": number, "size": size, "results": results})
                 results = []
                 save_state(work, state)
         rows.finish()
     return [result for part in parts for result in part["results"]] + results
+
+
+def count_rows(parts: Iterable[dict[str, Any]], results: Iterable[Result]) -> int:
+    """Return the number of messages that were written. Parameters: results: behind the last part."""
+    return sum(result["rows"] for result in [*(result for part in parts for result in part["results"]), *results])
 
 
 def scans_of_queues(source: ExportSource, state: dict[str, Any]) -> Iterator[tuple[int, Iterator[Scan]]]:
@@ -539,28 +601,28 @@ def scans_of_queues(source: ExportSource, state: dict[str, Any]) -> Iterator[tup
 
 
 def open_rows(
-    path: Path, asked: dict[str, Any], columns: list[str], ends: list[int]
+    path: Path, source: ExportSource, asked: dict[str, Any], ends: list[int]
 ) -> "TextRows | ParquetRows | ArrowRows":
     """Open the file of an export to append rows. Bytes after the last part are cut.
 
     Parameters: ends: the sizes of the file at the ends of its parts, bytes.
     """
-    size = ends[-1] if ends else 0
+    columns, size = source.conditions["columns"], ends[-1] if ends else 0
     if path.stat().st_size < size:
         raise click.ClickException(f"{path}: has fewer than the {size} bytes that were written: --force starts again")
     os.truncate(path, size)
     if asked["format"] in TABLES:
         rows_of = ParquetRows if asked["format"] == "parquet" else ArrowRows
         return rows_of(path, columns, asked["compression"], ends, asked["charset"])
-    return TextRows(path, asked["format"], columns, asked["charset"])
+    return TextRows(path, asked["format"], columns, asked["charset"], source.decoder)
 
 
 class TextRows:
     """Append messages to a file of JSON lines or CSV."""
 
-    def __init__(self, path: Path, form: str, columns: list[str], charset: str) -> None:
+    def __init__(self, path: Path, form: str, columns: list[str], charset: str, decoder: BodyDecoder | None) -> None:
         self._file = path.open("ab")
-        self.write = text_writer(self._file.write, form, columns, charset, is_first=self._file.tell() == 0)
+        self.write = text_writer(self._file.write, form, columns, charset, decoder, is_first=self._file.tell() == 0)
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
@@ -580,13 +642,14 @@ def text_writer(
     form: str,
     columns: list[str],
     charset: str,
+    decoder: BodyDecoder | None,
     *,
     is_first: bool,
     is_terminal: bool = False,
 ) -> Write:
     """Return the function that writes a batch as lines. A CSV file begins with the header.
 
-    Parameters: write: writes UTF-8. columns: their names in a batch. charset: of the bodies.
+    Parameters: write: writes UTF-8. columns: their names in a batch. charset, decoder: of the bodies.
     """
     names = row_names(raw_body="raw_body" in columns)
     if columns[: len(message_fields())] != [*message_fields()]:
@@ -596,7 +659,7 @@ def text_writer(
         write(csv_line(names).encode())
 
     def write_lines(messages: MessageBatch | Sequence[Message]) -> None:
-        for text in message_lines(messages, names, form, is_terminal, charset):
+        for text in message_lines(messages, names, form, is_terminal, charset, decoder):
             write(text)
 
     return write_lines

@@ -1,9 +1,10 @@
 """The columns of messages that a command shows, and how a table shows their values to people."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +24,9 @@ from rocketstore.messages.text_lines import batch_lines
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
 from rocketstore.text_values import shorten
 
+if TYPE_CHECKING:
+    from rocketstore.cli.view.decoded import BodyDecoder
+
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
 TABLE_SIZE = 8192  # messages in one table
@@ -37,7 +41,7 @@ class MessageView(NamedTuple):
     whether tables show complete values. has_containers: whether an inner batch is one message. constant: columns that
     have the same value in all rows, since a condition allows only this value. Tables show them last. charset: of the
     bodies, as ``find_charset`` returns it. has_broker: whether rows have the column ``broker``, since they are of
-    several stores.
+    several stores. decoder: of bodies; None to show them as text.
     """
 
     def with_broker(self, *, has_broker: bool) -> "MessageView":
@@ -53,6 +57,7 @@ class MessageView(NamedTuple):
     message_filter: MessageFilter = NO_CONDITIONS
     charset: str = UTF8
     has_broker: bool = False
+    decoder: "BodyDecoder | None" = None
 
     def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
@@ -83,10 +88,12 @@ class MessageView(NamedTuple):
             return [BROKER, *row_names()] if self.has_broker else row_names()
         return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
 
-    def rows(self, messages: Iterable[Message]) -> list[Row]:
+    def rows(self, messages: Sequence[Message] | MessageBatch) -> list[Row]:
         named = self.columns or ()
         texts = [name for name in TEXTS_OF_BODY if name in named]
         rows = message_rows(messages, charset=self.charset, texts=texts, has_damaged="damaged" in named)
+        if self.decoder is not None:
+            rows = [*map(self.decoder.apply, rows, messages)]
         return rows if self.columns is None else [{name: row[name] for name in self.names} for row in rows]
 
     def for_people(self, rows: Sequence[Row]) -> list[Row]:
@@ -111,6 +118,8 @@ class MessageView(NamedTuple):
 
     def value(self, row: Row, name: str) -> Any:
         """Return a value for a table: of a body the text, or the number of its bytes, or why it cannot be decoded."""
+        if name == BODY and not isinstance(row[BODY], str | None):
+            return json.dumps(row[BODY], ensure_ascii=False)  # it was decoded
         if name != BODY or row[BODY] is not None:
             return row[name]
         digits = row[BASE64]
@@ -136,20 +145,27 @@ def phy_offsets_of(messages: MessageBatch | Sequence[Message]) -> list[int]:
 
 
 def message_lines(
-    messages: MessageBatch | Sequence[Message], names: Sequence[str], form: str, terminal: bool, charset: str = UTF8
+    messages: MessageBatch | Sequence[Message],
+    names: Sequence[str],
+    form: str,
+    terminal: bool,
+    charset: str = UTF8,
+    decoder: "BodyDecoder | None" = None,
 ) -> Iterator[bytes | memoryview]:
     """Yield messages as lines of UTF-8, some lines at a time. Use a text before the next one is made.
 
     Parameters: names: of the columns, as ``row_names`` returns them. form: "json", "csv" or "csv-safe". terminal: as
-    for ``csv_line``. charset: of the bodies, as ``find_charset`` returns it.
+    for ``csv_line``. charset: of the bodies, as ``find_charset`` returns it. decoder: of the bodies.
     """
-    if isinstance(messages, MessageBatch) and not (terminal and form in CSV_FORMS) and not has_iso_times():
+    is_plain = decoder is None and not (terminal and form in CSV_FORMS) and not has_iso_times()
+    if isinstance(messages, MessageBatch) and is_plain:
         is_csv, is_safe = form in CSV_FORMS, form == SAFE_CSV
         yield from batch_lines(messages, names, is_csv=is_csv, is_safe=is_safe, charset=charset)
         return
     line = line_writer(form, terminal)
     texts = [name for name in TEXTS_OF_BODY if name in names]
-    for row in message_rows(messages, raw_body="rawBodyBase64" in names, charset=charset, texts=texts):
+    rows = message_rows(messages, raw_body="rawBodyBase64" in names, charset=charset, texts=texts)
+    for row in rows if decoder is None else map(decoder.apply, rows, messages):
         yield line({name: row[name] for name in names}).encode("utf-8", "backslashreplace")
 
 
@@ -185,7 +201,7 @@ def write_messages(
     for messages in filter(len, batches):
         sys.stdout.write(header)
         header = ""
-        for text in message_lines(messages, view.names, form, terminal, view.charset):
+        for text in message_lines(messages, view.names, form, terminal, view.charset, view.decoder):
             write_utf8(sys.stdout, text)
         sys.stdout.flush()
     sys.stdout.write(header)
