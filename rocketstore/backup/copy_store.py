@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from rocketstore.log.file_times import choose_files
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.arguments import text_list
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import offset_range
@@ -53,7 +54,6 @@ from rocketstore.text_values import Time, ms_or_none
 
 WORK = "rocketstore-copy"
 WAIT_SECONDS, WAITS = 0.1, 10  # for a record that a broker is writing
-Progress = Callable[[int, int], object]
 
 
 def copy(
@@ -64,7 +64,7 @@ def copy(
     topic: str | Iterable[str] | None = None,
     credentials: bool = False,
     config: StoreConfig | None = None,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> CopyReport:
     """Copy a store, also while a broker writes it. Each message that was acknowledged before the call is in the copy.
 
@@ -93,7 +93,8 @@ def copy(
         offsets, filters or timers, such as those of access control. ``left_out`` of the report names them otherwise.
     config : sizes of files and directories of the log; by default those that the files show. The copy has its log in
         ``commitlog``.
-    progress : called with the bytes of the log and the queues that were copied, and an estimate of all bytes.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log and the
+        queues that were copied, and an estimate of all bytes.
 
     Returns
     -------
@@ -123,14 +124,16 @@ def copy(
     require_complete_copy(survey.root, survey.names)
     place = to_path(new)
     if is_remote(place):
-        return copy_to_remote(survey, place, choice, progress)
+        with show_progress(progress, "copy") as shown:
+            return copy_to_remote(survey, place, choice, shown)
     target = local_path(new)
     if not is_remote(survey.root):
         require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
     with lock_owner_of(target), many_descriptors(), contextlib.ExitStack() as stack:
         mode = 0o777 if is_remote(survey.root) else local_path(survey.root).stat().st_mode & 0o777 | 0o700
         places = stack.enter_context(new_root(target, WORK, mode))
-        report = StoreCopy(survey, places, choice, progress).run()
+        shown = stack.enter_context(show_progress(progress, "copy"))
+        report = StoreCopy(survey, places, choice, shown).run()
     return replace(report, new=target)
 
 
@@ -150,7 +153,7 @@ def require_files(survey: Survey) -> None:
     survey.formats.require_config_files()
 
 
-def copy_to_remote(survey: Survey, root: RemotePath, choice: CopyChoice, progress: Progress | None) -> CopyReport:
+def copy_to_remote(survey: Survey, root: RemotePath, choice: CopyChoice, progress: Report) -> CopyReport:
     """Copy a store to a remote file system."""
     target = RemoteTarget(root)
     with many_descriptors(), tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
@@ -170,13 +173,13 @@ class StoreCopy:
         survey: Survey,
         places: LocalPlaces,
         choice: CopyChoice,
-        progress: Progress | None,
+        progress: Report,
         target: RemoteTarget | None = None,
     ) -> None:
         """Parameters: target: the remote root; None to leave the files in ``places``."""
         self.survey, self.old, self.new = survey, survey.places, places
         self.choice, self.since, self.topics = choice, choice.since, choice.topics
-        self.progress = progress or (lambda done, total: None)
+        self.progress = progress
         self.done = self.total = 0
         self.files: list[tuple[str, int, bool]] = []
         self.target = target

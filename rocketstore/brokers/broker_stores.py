@@ -28,6 +28,7 @@ from rocketstore.messages.arguments import text_list, text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.preview import Preview, Previewed
+from rocketstore.progress import Progress
 from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult, limit_reason
 from rocketstore.query.read_few import FEW
 from rocketstore.state.config_values import TopicConfig
@@ -289,6 +290,7 @@ class BrokerStores(Previewed, Closable):
         charset: str = "utf-8",
         names: Names = "rocketmq",
         verify_crc: bool = True,
+        progress: Progress = False,
     ) -> StoreDataset:
         """Return the messages of all stores as one ``pyarrow.dataset.Dataset``, store after store.
 
@@ -303,9 +305,10 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.dataset.store_dataset import StoreDataset
 
         asked = Conditions.of(topic, tag, key, since, until, limit, tz)
-        self._ask(lambda store: store.commit_log.scan(on_corrupt=on_corrupt, charset=charset))  # raises their errors
-        options = asked, on_corrupt, charset, verify_crc
-        readers = {broker: DatasetReader(store, *options) for broker, store in self.stores.items()}
+        options: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
+        self._ask(lambda store: store.commit_log.scan(**options))  # raises errors of these arguments
+        options["verify_crc"] = verify_crc
+        readers = {broker: DatasetReader(store, asked, **options) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit), columns, names=names)
 
     def sql(

@@ -7,7 +7,7 @@ import os
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.progress import Progress
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.requirements import begin_entry
@@ -40,7 +41,6 @@ from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.verify import verify
 
 FORMATS = (".tar.gz", ".tgz", ".zip")
-Progress = Callable[[int, int], None]
 
 
 class BundledFile(NamedTuple):
@@ -90,7 +90,7 @@ def bundle(
     out: str | os.PathLike[str],
     *,
     config: StoreConfig | None = None,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> BundleReport:
     """Write what a bug report about a store needs into an archive. Nothing in ``path`` is changed.
 

@@ -7,7 +7,6 @@ import click
 
 from rocketstore.cli.columns import DIFFERENCES
 from rocketstore.cli.formats import RowsView, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import TIERED, note
 from rocketstore.compare.diff import diff as diff_stores
@@ -30,17 +29,16 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     config_b = None if broker_conf_b is None else StoreConfig.from_broker_conf(broker_conf_b)
-    with byte_progress("diff") as progress:
-        report = diff_stores(
-            a,
-            b,
-            by_content=by_content,
-            topic=topic or None,
-            config=broker_config(ctx),
-            config_b=config_b,
-            tiered=ctx.meta.get(TIERED, False),
-            progress=progress,
-        )
+    report = diff_stores(
+        a,
+        b,
+        by_content=by_content,
+        topic=topic or None,
+        config=broker_config(ctx),
+        config_b=config_b,
+        tiered=ctx.meta.get(TIERED, False),
+        progress=True,
+    )
     write_list(DIFFERENCES, report.differences, view, without_empty_columns)
     note(describe_report(report))
     if not report.same:

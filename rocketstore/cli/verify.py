@@ -7,7 +7,6 @@ import click
 
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
 from rocketstore.cli.formats import RowsView, paths_below, write_list, write_rows
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.repair.lost_messages import show_lost_places
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
@@ -41,9 +40,8 @@ def run(
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
-    with byte_progress("verify") as progress:
-        config = config_with(broker_config(ctx), store, tiered_store_file_path=tier, **geometry_settings(geometry))
-        report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
+    config = config_with(broker_config(ctx), store, tiered_store_file_path=tier, **geometry_settings(geometry))
+    report = verify_store(store, quick=quick, threads=threads, config=config, progress=True)
     rows = [finding.to_dict() for finding in report.findings]
     write_rows(rows, view, lambda rows: for_people(rows, store), columns=FINDINGS)
     show_lost_places(report.lost, view)

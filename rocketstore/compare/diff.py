@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from rocketstore.compare.broker_tables import compare_tables
@@ -19,11 +19,10 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arguments import text_list
+from rocketstore.progress import Progress, Report, report_nothing, show_progress
 from rocketstore.state.broker_tables import TableContents
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.broker_config import open_tables
-
-Progress = Callable[[int, int], object]
 
 
 def diff(
@@ -35,7 +34,7 @@ def diff(
     config: StoreConfig | None = None,
     config_b: StoreConfig | None = None,
     tiered: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> DiffReport:
     """Compare two stores: master and slave, before and after a repair, original and copy. Both are only read.
 
@@ -57,7 +56,8 @@ def diff(
         compared then, and of the index only with ``by_content`` the keys of these messages.
     config, config_b : how A and B are laid out. By default the files show it.
     tiered : also read messages that are only in tiered storage, of both stores.
-    progress : called with the bytes of the logs, or the messages of queues, that were compared, and all of them.
+    progress : True shows a bar on standard error. A function is called with the bytes of the logs, or the
+        messages of queues, that were compared, and all of them.
 
     Returns
     -------
@@ -77,7 +77,8 @@ def diff(
             stack.enter_context(MessageStore.of_entry("diff", path, given, tiered=tiered))
             for path, given in ((a, config), (b, config_b))
         ]
-        return StoreComparison(stores[0], stores[1], topics, by_content=by_content).run(progress)
+        with show_progress(progress, "diff") as shown:
+            return StoreComparison(stores[0], stores[1], topics, by_content=by_content).run(shown)
 
 
 def compare_copy(
@@ -90,7 +91,7 @@ def compare_copy(
     Parameters: begin, end: bytes. topics: those that the copy has; None for all.
     """
     begin = max(begin, a.commit_log.min_phy_offset)
-    return StoreComparison(a, b, topics, by_content=topics is not None, window=(begin, end)).run(None)
+    return StoreComparison(a, b, topics, by_content=topics is not None, window=(begin, end)).run(report_nothing)
 
 
 class StoreComparison:
@@ -109,9 +110,8 @@ class StoreComparison:
         self.a, self.b, self.topics, self.by_content, self.window = a, b, topics, by_content, window
         self.differences = Differences()
 
-    def run(self, progress: Progress | None) -> DiffReport:
+    def run(self, report: Report) -> DiffReport:
         """Compare all parts that were asked for."""
-        report = progress or (lambda done, total: None)
         ranges: list[LogRange] = []
         sizes: dict[str, int] = {}
         if not self.by_content and self.topics is None:
@@ -126,7 +126,7 @@ class StoreComparison:
             self.a.path, self.b.path, found.listed(), found.counted(), tuple(ranges), sizes, messages, self.by_content
         )
 
-    def _compare_logs(self, report: Progress) -> tuple[list[LogRange], dict[str, int]]:
+    def _compare_logs(self, report: Report) -> tuple[list[LogRange], dict[str, int]]:
         """Compare logs and indexes by physical offset."""
         logs = ViewedLog(self.a.commit_log, self.window), ViewedLog(self.b.commit_log, self.window)
         comparison = LogComparison(*logs, self.differences)
@@ -153,7 +153,7 @@ class StoreComparison:
 
     # ---- queues --------------------------------------------------------------------------------------------
 
-    def _compare_queues(self, report: Progress) -> int:
+    def _compare_queues(self, report: Report) -> int:
         """Compare all queues. Return how many messages both stores have in their queues."""
         keys = None
         if self.by_content:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rocketstore.convert.stale_ids import describe_stale_ids
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreError
 from rocketstore.keywords import suggests_keywords
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.rebuild.broker_files import read_config_files
 from rocketstore.recovery.settings import warn_of
 from rocketstore.recovery.unreadable import count_unreadable
@@ -33,7 +34,6 @@ from rocketstore.survey.sizes import BATCH, EXT, ITEMS, LOG, PLAIN, SLOTS, requi
 from rocketstore.text_values import format_count
 
 WORK = "rocketstore-convert"
-Progress = Callable[[int, int], object]
 
 
 @suggests_keywords
@@ -50,7 +50,7 @@ def convert(
     compat: str | None = None,
     config: StoreConfig | None = None,
     deleted: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> ConvertReport:
     """Write a stopped store anew in files of other sizes, or for another release. Nothing in ``path`` is changed.
 
@@ -85,7 +85,8 @@ def convert(
     compat : the RocketMQ release that will read the new store; None: that of ``config``.
     config : settings of the old store, as for ``rebuild``.
     deleted : give messages of deleted topics units too, as for ``rebuild``.
-    progress : is called with the bytes of the log that were copied, and all its bytes.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that
+        were copied, and all its bytes.
 
     Returns
     -------
@@ -124,8 +125,8 @@ def convert(
         files = require_config_files(old)
         target = target_config(old, changes)
         unreadable = require_readable(old, target)
-        with new_root(out, WORK) as places:
-            report = _convert(old, places, target, files, changes, out, progress, deleted=deleted)
+        with new_root(out, WORK) as places, show_progress(progress, "convert") as shown:
+            report = _convert(old, places, target, files, changes, out, shown, deleted=deleted)
     report = replace(report, assumptions=(*unreadable, *report.assumptions))
     warn_of(report.assumptions, survey.root, stacklevel=4)
     return report
@@ -168,7 +169,7 @@ def _convert(
     files: Mapping[str, bytes],
     changes: Mapping[str, Any],
     out: Path,
-    progress: Progress | None,
+    progress: Report,
     *,
     deleted: bool,
 ) -> ConvertReport:
@@ -225,7 +226,7 @@ def model_file(old: OldStore) -> Path:
     return local_path(files[0].path) if files else old.survey.local_places.root
 
 
-def copy_all(old: OldStore, part: NewLog, progress: Progress | None) -> None:
+def copy_all(old: OldStore, part: NewLog, progress: Report) -> None:
     """Copy all records of the old log."""
     ids, total = IdFinder(), old.end - old.begin
     is_same_size = part.log.size == old.config.mapped_file_size_commit_log and not old.log.reader.framing
@@ -236,8 +237,7 @@ def copy_all(old: OldStore, part: NewLog, progress: Progress | None) -> None:
             part.log.go_to(found.file_from_offset)
             file = found
         part.copy(piece, np.arange(len(piece.sizes)), ids.find(piece))
-        if progress is not None:
-            progress(piece.end - old.begin, total)
+        progress(piece.end - old.begin, total)
 
 
 def _describe_differences(old: OldStore, part: NewLog, out: Path) -> list[str]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.convert.convert import (
-    Progress,
     describe_sizes,
     model_file,
     require_config_files,
@@ -36,6 +35,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.topics import is_file_name
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.settings import warn_of
 from rocketstore.salvage.new_root import new_directory, require_free_root, require_outside
@@ -59,7 +59,7 @@ def split(
     topic: str | Iterable[str] | None = None,
     config: StoreConfig | None = None,
     deleted: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> SplitReport:
     """Write a store of its own for each topic of a stopped store. Nothing in ``path`` is changed.
 
@@ -86,7 +86,8 @@ def split(
     topic : one or several; only these topics.
     config : settings of the old store, as for ``rebuild``.
     deleted : write stores of deleted topics too.
-    progress : is called with the bytes of the log that were read, and all its bytes.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that
+        were read, and all its bytes.
 
     Returns
     -------
@@ -114,8 +115,8 @@ def split(
         files = require_config_files(old)
         target = target_config(old, {})
         unreadable = require_readable(old, target)
-        with new_directory(out, WORK, is_split_store) as inside:
-            report = _split(old, plan, target, files, inside, progress, deleted=deleted)
+        with new_directory(out, WORK, is_split_store) as inside, show_progress(progress, "split") as shown:
+            report = _split(old, plan, target, files, inside, shown, deleted=deleted)
     parts_of_out = tuple(part._replace(path=out / part.part) for part in report.parts)
     report = replace(report, out=out, parts=parts_of_out, assumptions=(*unreadable, *report.assumptions))
     warn_of(report.assumptions, survey.root, stacklevel=4)
@@ -186,7 +187,7 @@ def _split(
     target: SizedConfig,
     files: Mapping[str, bytes],
     inside: Path,
-    progress: Progress | None,
+    progress: Report,
     *,
     deleted: bool,
 ) -> SplitReport:
@@ -229,7 +230,7 @@ def _copy_parts(
     topics: Mapping[str, list[str]],
     target: SizedConfig,
     inside: Path,
-    progress: Progress | None,
+    progress: Report,
     rounds: tuple[int, int],
 ) -> dict[str, NewLog]:
     """Copy the records of some parts to their new logs. Parameters: rounds: the number of this one, and of all."""
@@ -251,8 +252,7 @@ def _copy_parts(
                 rows_of.setdefault(part_of[topic], []).append(code)
         for name, chosen in rows_of.items():
             logs[name].copy(piece, np.flatnonzero(np.isin(codes, chosen)), found)
-        if progress is not None:
-            progress(done * (old.end - old.begin) + piece.end - old.begin, total)
+        progress(done * (old.end - old.begin) + piece.end - old.begin, total)
     return logs
 
 

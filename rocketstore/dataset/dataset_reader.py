@@ -22,6 +22,7 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.progress import Progress
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
 from rocketstore.text_values import Time, Zone, datetime_or_none, find_time_zone, ms_or_none
@@ -146,8 +147,8 @@ def _as_time(timestamp: int) -> Time:
 class DatasetReader:
     """Reads the messages of a store within bounds.
 
-    Attributes: conditions: of all messages. on_corrupt, charset: as for ``CommitLog.scan``. verify_crc: compare bodies
-    with their CRC. A body that does not match is null, and ``body_error`` says so.
+    Attributes: conditions: of all messages. on_corrupt, charset, progress: as for ``CommitLog.scan``. verify_crc:
+    compare bodies with their CRC. A body that does not match is null, and ``body_error`` says so.
     """
 
     store: KeyedStore
@@ -155,6 +156,7 @@ class DatasetReader:
     on_corrupt: Literal["raise", "skip"] = "raise"
     charset: str = UTF8
     verify_crc: bool = True
+    progress: Progress = False
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
         """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
@@ -192,7 +194,7 @@ class DatasetReader:
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
         read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
-        conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset}
+        conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset, "progress": self.progress}
         conditions["verify_crc"] = None if self.verify_crc else False
         scan = read(columns=columns, threads=threads, batch_size=batch_size, **conditions)
         scan = scan.adapted(marks_crc=True)

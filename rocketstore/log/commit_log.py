@@ -44,6 +44,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
+from rocketstore.progress import Progress, checked_progress
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
@@ -398,6 +399,7 @@ class CommitLog(Closable):
         limit: int | None = None,
         plan: Literal["auto", "scan"] = "auto",
         charset: str = "utf-8",
+        progress: Progress = False,
     ) -> Scan:
         """Read all messages, or the messages that meet all conditions, in the order of the log.
 
@@ -429,6 +431,8 @@ class CommitLog(Closable):
             "scan": read the complete range of the log. A log alone always does so.
         charset : of the bodies, such as "gbk", for the columns ``body_text`` and ``body_json``, which must be named in
             ``columns``. ``body_text`` is null if a body is no text of the charset, ``body_json`` if that is no JSON.
+        progress : of each iteration: True shows a bar on standard error. A function is called with the bytes of the log
+            that were read, and all bytes of the range.
 
         Returns
         -------
@@ -468,6 +472,7 @@ class CommitLog(Closable):
             limit,
             find_charset(charset),
             verify_crc,
+            checked_progress(progress),
         )
 
     def close(self) -> None:

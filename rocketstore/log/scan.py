@@ -31,6 +31,7 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
+from rocketstore.progress import Progress, show_progress
 from rocketstore.text_values import format_count
 
 MOST_LITERALS = 16  # that a scanner searches; conditions search all of them
@@ -132,6 +133,7 @@ class Scan(ArrowStream):
         limit: int | None = None,
         charset: str = UTF8,
         verify_crc: bool | None = None,
+        progress: Progress = False,
     ) -> None:
         """Parameters: new_scanner: as ``RecordReader.scanner``. The others are those of ``CommitLog.scan``."""
         self.skipped: list[Skipped] = []
@@ -159,6 +161,7 @@ class Scan(ArrowStream):
         self._charset = charset
         self._verify_crc = verify_crc
         self._marks_crc = False
+        self._progress = progress
         self._stop = 0
 
     def __iter__(self) -> Iterator[MessageBatch]:
@@ -170,7 +173,10 @@ class Scan(ArrowStream):
         batches = self._read_bounds(bounds)
         if self._others is not None:
             batches = chain(batches, self._read_others(self._others()))
-        return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
+        shown = batches if self._limit is None else first_messages(batches, self._limit)
+        if self._progress is not False:
+            shown = self._with_progress(shown, bounds)
+        return self._then_warn(shown)
 
     def _find_bounds(self) -> Bounds:
         self._log.refresh()
@@ -201,6 +207,15 @@ class Scan(ArrowStream):
         if self._planner is None:
             return f"reads {format_count(max(end - begin, 0), 'byte')} of the log: the queues are not used"
         return self._planner(begin, end, self._planned_limit).why
+
+    def _with_progress(self, batches: Iterator[MessageBatch], bounds: Bounds) -> Iterator[MessageBatch]:
+        """Yield batches, and report the bytes of the log up to the end of each. A bar ends with the iteration."""
+        total = max(bounds.end - bounds.begin, 0)
+        with show_progress(self._progress, "scan") as report:
+            for batch in batches:
+                yield batch
+                report(min(self.position - bounds.begin, total), total)
+            report(total, total)
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
         yield from batches
@@ -269,8 +284,13 @@ class Scan(ArrowStream):
 
     def _read_others(self, others: Iterable[Scan]) -> Iterator[MessageBatch]:
         for other in others:
-            changes = {"_fields": self._fields, "_choose": self._choose, "_conditions": self._conditions}
-            scan = other._with(**changes, _warns=False, _marks_crc=self._marks_crc)
+            changes: dict[str, Any] = {
+                "_fields": self._fields,
+                "_choose": self._choose,
+                "_conditions": self._conditions,
+            }
+            changes |= {"_warns": False, "_marks_crc": self._marks_crc, "_progress": False}  # the total is of one log
+            scan = other._with(**changes)
             yield from scan
             self.skipped += scan.skipped
             self.bad_bodies.add_all(scan.bad_bodies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
@@ -11,6 +10,7 @@ from rocketstore.errors import StoreLockedError
 from rocketstore.lost.plan import plan_patch
 from rocketstore.patch.apply import apply_patch
 from rocketstore.patch.patch_report import PatchReport, make_report
+from rocketstore.progress import Progress, show_progress
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.requirements import begin_entry, locked
 from rocketstore.survey.survey import Survey
@@ -25,7 +25,7 @@ def patch(
     report: VerifyReport | None = None,
     threads: int | None = None,
     config: StoreConfig | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = False,
 ) -> PatchReport:
     """Put records in place of damaged ones, in the files of a store that no process is writing.
 
@@ -70,7 +70,8 @@ def patch(
     """
     survey = begin_entry("patch", path, config)
     if report is None:
-        report = Verification(survey).run(quick=False, threads=choose_threads(threads), progress=progress)
+        with show_progress(progress, "patch") as shown:
+            report = Verification(survey).run(quick=False, threads=choose_threads(threads), progress=shown)
     if report.quick:
         raise ValueError("report: of a quick verification, which does not read all of the log: verify without quick")
     if report.is_locked:

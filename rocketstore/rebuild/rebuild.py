@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from pathlib import Path
@@ -31,6 +31,7 @@ from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.progress import Progress, Report, report_nothing, show_progress
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.queue_directories import queue_directories, topics_in
 from rocketstore.queue.rocks_units import RocksUnits
@@ -71,7 +72,6 @@ MIN_ROOM = 1 << 16  # bytes of requests and items of a chunk
 ROOM_PARTS = 16  # part of the memory for the requests of each chunk: their arrays grow by halves, by copying
 WAITING_PARTS = 12  # part of the memory for the requests that wait: they are copied, and sorted by queue
 MAX_WAITING = 16 << 20  # bytes of requests that wait at most, so that reading and writing overlap
-Progress = Callable[[int, int], object]
 
 
 @suggests_keywords
@@ -87,7 +87,7 @@ def rebuild(
     threads: int | None = None,
     tz: str | None = None,
     deleted: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> RebuildReport:
     """Build consume queues and index from the commit log as a broker of ``config.compat`` does that has neither.
 
@@ -117,8 +117,8 @@ def rebuild(
     tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
     deleted : make units of deleted topics too. Messages of earlier lives of a topic then take the queue offsets, as in
         a broker that dispatches the whole log. Later messages with the same queue offsets get no unit.
-    progress : called with the bytes of the log that were read, and all its bytes. If the queue offsets of a topic began
-        again, the log is read twice.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that were read, and
+        all its bytes. If the queue offsets of a topic began again, the log is read twice.
 
     Raises
     ------
@@ -138,8 +138,6 @@ def rebuild(
     >>> rocketstore.rebuild("demo", out="built").index_items
     201
     """
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress={progress!r}: a function was expected")
     require_int64(memory=memory, threads=1 if threads is None else threads)
     if memory < 0:
         raise ValueError(f"memory={memory}: at least 0 is needed")
@@ -147,13 +145,14 @@ def rebuild(
         raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topic is None, topics_of(topic), out is None)
     survey = begin_entry("rebuild" if out is None else "rebuild into a new directory", local_path(path), config)
-    options = RebuildOptions(memory, threads or os.cpu_count() or 1, find_time_zone(tz), progress, deleted)
-    if out is not None:
-        report = Rebuilder.of(survey, build, options).build_in(local_path(out))
-    else:
-        Rebuilder.of(survey, build, options)  # raises errors before the file of the lock is made
-        with locked("rebuild", survey) as now:
-            report = Rebuilder.of(now, build, options).build_and_swap()
+    with show_progress(progress, "rebuild") as shown:
+        options = RebuildOptions(memory, threads or os.cpu_count() or 1, find_time_zone(tz), shown, deleted)
+        if out is not None:
+            report = Rebuilder.of(survey, build, options).build_in(local_path(out))
+        else:
+            Rebuilder.of(survey, build, options)  # raises errors before the file of the lock is made
+            with locked("rebuild", survey) as now:
+                report = Rebuilder.of(now, build, options).build_and_swap()
     warn_of(report.assumptions, survey.root, stacklevel=4)
     return report
 
@@ -188,7 +187,7 @@ class RebuildOptions(NamedTuple):
     memory: int = 0
     threads: int = 1
     zone: tzinfo | None = None
-    progress: Progress | None = None
+    progress: Report = report_nothing
     deleted: bool = False
     copied_from: CopiedFrom | None = None
 
@@ -511,8 +510,7 @@ class Rebuilder:
                 builder.build_consume_queues(wanted)
                 if piece.last is not None and not (lives is not None and lives.must_read_again):
                     builder.build_index(piece.items, piece.last[0])
-                if self.options.progress is not None:
-                    self.options.progress(piece.end - begin, end - begin)
+                self.options.progress(piece.end - begin, end - begin)
             builder.flush()
         self.assumed.add_queues(queue for queue in pieces.queues if self._is_wanted(queue[0]))
         if lives is None:

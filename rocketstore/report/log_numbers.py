@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Skipped
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_codes import TextCodes
+from rocketstore.progress import Report, report_nothing
 
 COLUMNS = ("topic", "tags", "size", "phy_offset", "store_timestamp_ms", "raw_body")
 SAMPLES = 160  # ranges of the log that are read if the log is larger than the limit
@@ -127,7 +128,7 @@ def read_log(
     log: CommitLog,
     times: tuple[int, int],
     most: int,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Report = report_nothing,
     *,
     end: int | None = None,
 ) -> LogNumbers:
@@ -151,11 +152,9 @@ def read_log(
         counter.begin_range()
         for batch in batches(log, start, stop, numbers):
             counter.add(batch)
-            if progress is not None:
-                progress(done + int(batch.phy_offset[-1]) - start, total)
+            progress(done + int(batch.phy_offset[-1]) - start, total)
         done += stop - start
-        if progress is not None:
-            progress(done, total)
+        progress(done, total)
     counter.finish()
     return numbers
 

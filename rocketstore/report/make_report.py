@@ -9,6 +9,7 @@ import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError, text_of
 from rocketstore.extras import import_extra
+from rocketstore.progress import Progress, show_progress
 from rocketstore.report import sections
 from rocketstore.report.log_numbers import SAMPLES, LogNumbers
 from rocketstore.report.page import Section, render_page
@@ -23,7 +24,7 @@ def make_report(
     *,
     sample: int = SAMPLE,
     config: StoreConfig | None = None,
-    progress: Callable[[str, int, int], object] | None = None,
+    progress: Progress = False,
 ) -> str:
     """Make one HTML page about a store: its messages, queues, index, consumers, what may expire, and findings.
 
@@ -36,7 +37,8 @@ def make_report(
     sample : read at most this many bytes of the log, at least 160. If the log is larger, ranges spread evenly over it
         are read, verify checks samples only, and the page says so.
     config : for verify: as for ``rocketstore.verify``.
-    progress : called with the name of a step, the bytes that were read, and the bytes in total.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that
+        were read, and all its bytes: first by verify, then again from 0 for the charts.
 
     Returns
     -------
@@ -52,28 +54,22 @@ def make_report(
     if sample < SAMPLES:
         raise ValueError(f"sample={sample}: at least {SAMPLES} bytes are needed")
 
-    def progress_of(step: str) -> Callable[[int, int], None]:
-        def show(read: int, total: int) -> None:
-            if progress is not None:
-                progress(step, read, total)
-
-        return show
-
-    summary = store.summary()
-    bounds = sections.find_log_bounds(store, summary)
-    page: list[Section] = [sections.summary_section(summary, bounds)]
-    quick = bounds.end - bounds.begin > sample
-    page.append(
-        read_section(
-            "Findings of verify",
-            lambda: sections.findings_section(store, config, quick=quick, progress=progress_of("verify")),
+    with show_progress(progress, "report") as report:
+        summary = store.summary()
+        bounds = sections.find_log_bounds(store, summary)
+        page: list[Section] = [sections.summary_section(summary, bounds)]
+        quick = bounds.end - bounds.begin > sample
+        page.append(
+            read_section(
+                "Findings of verify",
+                lambda: sections.findings_section(store, config, quick=quick, progress=report),
+            )
         )
-    )
-    numbers: LogNumbers | None = None
-    try:
-        numbers = sections.read_numbers(store, bounds, sample, progress_of("read"))
-    except (StoreError, OSError, ValueError) as error:
-        page.append(Section("Messages and bytes over time", problems=[text_of(error)]))
+        numbers: LogNumbers | None = None
+        try:
+            numbers = sections.read_numbers(store, bounds, sample, report)
+        except (StoreError, OSError, ValueError) as error:
+            page.append(Section("Messages and bytes over time", problems=[text_of(error)]))
     if numbers is not None:
         page += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
     page += [

@@ -6,13 +6,14 @@ import contextlib
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
+from rocketstore.progress import Report
 from rocketstore.report import charts
 from rocketstore.report.charts import NO_TAG
 from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogBounds, LogNumbers, read_log
@@ -27,7 +28,6 @@ from rocketstore.verify.verify import verify
 
 MAX_ROWS = 200  # of a table
 MAX_PROBLEMS = 20  # of one kind in a section
-Progress = Callable[[int, int], None]
 Row = tuple[str | int | None, ...]
 
 
@@ -88,7 +88,7 @@ def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
     return section
 
 
-def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: bool, progress: Progress) -> Section:
+def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: bool, progress: Report) -> Section:
     """Verify the store, or samples of it. Raises: StoreError, OSError."""
     section = Section("Findings of verify")
     if is_remote(store.path):
@@ -161,7 +161,7 @@ def find_log_bounds(store: MessageStore, summary: StoreSummary) -> LogBounds:
     return LogBounds(begin, end, min(first, last), max(first, last), sound_end)
 
 
-def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Progress) -> LogNumbers:
+def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Report) -> LogNumbers:
     """Read the log, or a sample of it. Raises: StoreError, OSError."""
     times = bounds.begin_timestamp, bounds.end_timestamp
     return read_log(store.commit_log, times, most, progress, end=bounds.end)

@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, find_settings, find_unstated, warn_of
 from rocketstore.recovery.unreadable import UnreadableRecords
@@ -57,7 +58,6 @@ from rocketstore.text_values import format_count
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
 MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied
-Progress = Callable[[int, int], object]
 
 
 LOST_FIELDS = (
@@ -132,7 +132,7 @@ def salvage(
     dry_run: bool = False,
     config: StoreConfig | None = None,
     deleted: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = False,
 ) -> SalvageReport:
     """Copy all messages that are still in a damaged commit log to a new store. Nothing in ``path`` is changed.
 
@@ -174,7 +174,8 @@ def salvage(
     deleted : give messages of deleted topics a queue offset too. Otherwise they are copied to the log, but get no unit.
         The report counts and names them. ``rebuild`` says how a deleted topic is known. A topic that was created
         again then begins with the messages of its earlier lives.
-    progress : is called with the bytes that were processed, and all bytes.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that
+        were processed, and all its bytes.
 
     Returns
     -------
@@ -210,16 +211,15 @@ def salvage(
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, WORK))
-            return replace(_Salvage(survey, paths, Path(name), progress, deleted=deleted).find_losses(), out=new)
-    with lock_owner_of(new):
-        report = _salvage_into(survey, paths, new, progress, deleted=deleted)
+            with show_progress(progress, "salvage") as shown:
+                return replace(_Salvage(survey, paths, Path(name), shown, deleted=deleted).find_losses(), out=new)
+    with lock_owner_of(new), show_progress(progress, "salvage") as shown:
+        report = _salvage_into(survey, paths, new, shown, deleted=deleted)
     warn_of(report.assumptions, root)
     return report
 
 
-def _salvage_into(
-    survey: Survey, paths: list[Path], new: Path, progress: Progress | None, *, deleted: bool
-) -> SalvageReport:
+def _salvage_into(survey: Survey, paths: list[Path], new: Path, progress: Report, *, deleted: bool) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     mode = stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777
     with new_root(new, WORK, mode):
@@ -243,9 +243,7 @@ class _Salvage:
     copy reads the rest again.
     """
 
-    def __init__(
-        self, survey: Survey, paths: list[Path], out: Path, progress: Progress | None, *, deleted: bool
-    ) -> None:
+    def __init__(self, survey: Survey, paths: list[Path], out: Path, progress: Report, *, deleted: bool) -> None:
         self.deleted = deleted
         self.places, self.given = survey.local_places, survey.given
         self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / WORK)
@@ -268,8 +266,7 @@ class _Salvage:
 
     def report_progress(self, done: int, more: int = 0) -> None:
         """Report the bytes that were processed. Parameters: done, more: their sum."""
-        if self.progress is not None:
-            self.progress(done + more, self.total)
+        self.progress(done + more, self.total)
 
     def find_losses(self) -> SalvageReport:
         """Return a report of the losses of ``run``. Write nothing."""

@@ -42,6 +42,7 @@ from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import GivenTime, put_time
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview, Previewed
+from rocketstore.progress import Progress
 from rocketstore.query.by_time import PhyOffsetByTime, find_phy_offset_by_time
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message, get_message_of_queue
@@ -580,6 +581,7 @@ class MessageStore(Previewed, Closable):
         charset: str = "utf-8",
         names: Names = "rocketmq",
         verify_crc: bool = True,
+        progress: Progress = False,
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
 
@@ -593,7 +595,8 @@ class MessageStore(Previewed, Closable):
         messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
         bodies, for both columns. names: of the columns, also in filters: "rocketmq": such as queueId; "python": such as
         queue_id. verify_crc: compare bodies with their CRC; a body that does not match is null, ``bodyError`` says so,
-        and a UserWarning has the number.
+        and a UserWarning has the number. progress: of each query that scans the log, as for
+        ``scan``.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
@@ -610,8 +613,10 @@ class MessageStore(Previewed, Closable):
         from rocketstore.dataset.store_dataset import StoreDataset
 
         conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
-        self.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-        return StoreDataset(DatasetReader(self, conditions, on_corrupt, charset, verify_crc), columns, names=names)
+        options: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
+        self.commit_log.scan(**options)  # raises errors of these arguments
+        reader = DatasetReader(self, conditions, **options, verify_crc=verify_crc)
+        return StoreDataset(reader, columns, names=names)
 
     def sql(
         self,
@@ -1242,6 +1247,7 @@ class MessageStore(Previewed, Closable):
         topic: str | Iterable[str] | None = None,
         exact: bool = False,
         tz: Zone = "UTC",
+        progress: Progress = False,
     ) -> MessageUsage: ...
     @suggests_keywords
     def du(
@@ -1251,6 +1257,7 @@ class MessageStore(Previewed, Closable):
         topic: str | Iterable[str] | None = None,
         exact: bool = False,
         tz: Zone = "UTC",
+        progress: Progress = False,
     ) -> DiskUsage | MessageUsage:
         """Return what takes the space: the parts of the store, or the messages of each topic, queue, day, hour or tag.
 
@@ -1259,7 +1266,8 @@ class MessageStore(Previewed, Closable):
 
         Parameters: by: None for the parts with their files, and the disks with the space that they have left. topic:
         one or several; None for all. exact: count the records of the log, which reads the whole log. tz: the time zone
-        of days and hours, as for ``scan``.
+        of days and hours, as for ``scan``. progress: of
+        the scan with ``exact``, as for ``scan``.
         Returns: a sequence of rows, the largest first, with the methods to_arrow, to_pandas and to_polars.
         Its ``reasons`` say why numbers may be wrong. Raises: ValueError for another grouping, or if ``topic`` or
         ``exact`` is given without a grouping.
@@ -1281,7 +1289,7 @@ class MessageStore(Previewed, Closable):
         if by not in GROUPINGS:
             raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
         warn_unknown_topics(self, sorted(topics or ()))
-        return measure_messages(self, by, topics, exact=exact, zone=zone)
+        return measure_messages(self, by, topics, exact=exact, zone=zone, progress=progress)
 
     @suggests_keywords
     def count(
@@ -1295,6 +1303,7 @@ class MessageStore(Previewed, Closable):
         until: Time | None = None,
         tz: Zone = "UTC",
         where: str | None = None,
+        progress: Progress = False,
     ) -> Counts:
         """Count messages and the bytes of their records by topic, time, tag and so on. It reads the whole log.
 
@@ -1302,7 +1311,7 @@ class MessageStore(Previewed, Closable):
         reconsume_times, also with commas between them; days, hours and minutes are those of the store time. The
         other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
         first to before the second. tz: the time zone of days and hours, and of times that name none, as for ``scan``.
-        where: a condition of SQL, as for ``Where``. The messages of an inner batch count
+        where: a condition of SQL, as for ``Where``. progress: as for ``scan``. The messages of an inner batch count
         with the values of its record.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` name
         damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
@@ -1322,7 +1331,7 @@ class MessageStore(Previewed, Closable):
         self._require_open()
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
-        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, tz=tz, **options)
+        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, tz=tz, progress=progress, **options)
         message_filter = MessageFilter(() if where is None else (Where(where, tz=tz),))
         return count_messages(self, groupings, scan, message_filter, find_time_zone(tz))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rocketstore.config import StoreConfig
 from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
@@ -12,6 +12,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 from rocketstore.kernels.column_names import Names
 from rocketstore.keywords import suggests_keywords
+from rocketstore.progress import Progress
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import Time, Zone
 
@@ -38,6 +39,7 @@ def scan_polars(
     charset: str = "utf-8",
     names: Names = "rocketmq",
     verify_crc: bool = True,
+    progress: Progress = False,
     config: StoreConfig | None = None,
     leftovers: bool = False,
     tiered: bool = False,
@@ -50,7 +52,7 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt, charset,
-    names, verify_crc, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
+    names, verify_crc, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -74,5 +76,6 @@ def scan_polars(
     conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
     options = {"leftovers": leftovers, "tiered": tiered, "compacted": compacted}
     store = MessageStore.of_entry("scan_polars", path, config, **options)
-    store.commit_log.scan(on_corrupt=on_corrupt, charset=charset)  # raises errors of these arguments
-    return lazy_frame(DatasetReader(store, conditions, on_corrupt, charset, verify_crc), columns, names)
+    scanned: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
+    store.commit_log.scan(**scanned)  # raises errors of these arguments
+    return lazy_frame(DatasetReader(store, conditions, **scanned, verify_crc=verify_crc), columns, names)

@@ -12,6 +12,7 @@ from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
 from rocketstore.preview import Preview, Previewed
+from rocketstore.progress import Progress
 from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
@@ -36,6 +37,7 @@ class ScanOptions(TypedDict, total=False):
     limit: int | None
     plan: Literal["auto", "scan"]
     charset: str
+    progress: Progress
 
 
 @made_by("store[name]")

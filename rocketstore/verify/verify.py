@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import Leftovers
 from rocketstore.messages.topics import SCHEDULE_TOPIC
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.rocks_units import RocksUnits
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
@@ -67,7 +67,7 @@ def verify(
     quick: bool = False,
     threads: int | None = None,
     config: StoreConfig | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = False,
 ) -> VerifyReport:
     """Verify a store. Change nothing and take no lock; a broker may be writing the store.
 
@@ -77,7 +77,8 @@ def verify(
     threads : chunks of the log that are checked at once; None for one per processor, at most 4.
     config : sizes of files, and the directories of the log. By default they come from the files and from the settings
         that a rocketstore writer saved.
-    progress : called with the bytes of the log that were checked, and the bytes in total.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that
+        were checked, and all its bytes.
 
     Returns
     -------
@@ -96,7 +97,8 @@ def verify(
     """
     threads = choose_threads(threads)
     survey = begin_entry("verify", local_path(path), config)
-    return Verification(survey).run(quick, threads, progress)
+    with show_progress(progress, "verify") as report:
+        return Verification(survey).run(quick, threads, report)
 
 
 def choose_threads(threads: int | None) -> int:
@@ -131,7 +133,7 @@ class Verification:
         self.last_exit_ok = not os.path.lexists(self.places.abort)
         self.formats = survey.formats
 
-    def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
+    def run(self, quick: bool, threads: int, progress: Report) -> VerifyReport:
         """Check the small files, then the log with queues and index."""
         self._check_state(quick=quick)
         self._check_config()
@@ -162,7 +164,7 @@ class Verification:
         return DatabaseVerifier(units, log, self.findings, is_served=self.formats.are_queues_in_database)
 
     def _check(
-        self, log: CommitLog, database: DatabaseVerifier | None, quick: bool, threads: int, progress: Any
+        self, log: CommitLog, database: DatabaseVerifier | None, quick: bool, threads: int, progress: Report
     ) -> VerifyReport:
         """Compare the log with queues and index. Parameters: database: the queues in RocksDB."""
         stop = log.max_phy_offset if self.is_locked else None

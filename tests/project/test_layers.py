@@ -19,6 +19,7 @@ ROOMS = [  # each imports only itself and those before it
     "logger",
     "made_by",
     "text_values",
+    "progress",
     "keywords",
     "preview",
     "compat",

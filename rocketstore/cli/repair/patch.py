@@ -6,7 +6,6 @@ import click
 
 from rocketstore.cli.columns import LOST_MESSAGES
 from rocketstore.cli.formats import RowsView, write_rows
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.repair.lost_messages import describe_lost_places
 from rocketstore.cli.settings import broker_config, config_with
 from rocketstore.cli.text import note
@@ -28,8 +27,7 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     config = config_with(broker_config(ctx), store, write_elsewhere=write_elsewhere)
-    with byte_progress("patch") as progress:
-        report = patch_store(store, config=config, dry_run=dry_run, threads=threads, progress=progress)
+    report = patch_store(store, config=config, dry_run=dry_run, threads=threads, progress=True)
     rows = [message.to_dict() for message in report.lost]
     write_rows(rows, view, describe_lost_places, columns=LOST_MESSAGES)
     note(summary_of(report))

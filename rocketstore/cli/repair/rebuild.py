@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import RowsView, finish, write_rows
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
 from rocketstore.dispatch.topic_lives import topic_notes
@@ -35,19 +34,18 @@ def run(
         raise click.UsageError("--index and --topic: the index has all topics, so give only one of the options")
     both = index == consume_queue
     options |= {"index": index or both, "consume_queue": consume_queue or both, "topic": topic or None, "out": out}
-    with byte_progress("rebuild") as options["progress"]:
-        try:
-            settings: dict[str, Any] = {
-                "compat": compat,
-                "write_elsewhere": write_elsewhere,
-                "allow_unreadable": allow_unreadable,
-            }
-            settings |= geometry_settings(geometry)
-            config = config_with(broker_config(ctx, compat), store, **settings)
-            report = rebuild_store(store, config=config, **options)
-        except KeyboardInterrupt:
-            note(f"{out or store}: was interrupted; run the same command again, it starts from the beginning")
-            raise
+    try:
+        settings: dict[str, Any] = {
+            "compat": compat,
+            "write_elsewhere": write_elsewhere,
+            "allow_unreadable": allow_unreadable,
+        }
+        settings |= geometry_settings(geometry)
+        config = config_with(broker_config(ctx, compat), store, **settings)
+        report = rebuild_store(store, config=config, progress=True, **options)
+    except KeyboardInterrupt:
+        note(f"{out or store}: was interrupted; run the same command again, it starts from the beginning")
+        raise
     row = {
         "minPhyOffset": report.min_phy_offset,
         "maxPhyOffset": report.max_phy_offset,

@@ -6,7 +6,6 @@ import click
 
 from rocketstore.cli.columns import LOST_RANGES
 from rocketstore.cli.formats import RowsView, paths_below, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.repair.lost_messages import show_lost_messages
 from rocketstore.cli.settings import broker_config, config_with
 from rocketstore.cli.text import note
@@ -31,9 +30,8 @@ def run(
     """Run the command with the values of its options."""
     if out is None and not dry_run:
         raise click.UsageError("give --out NEW, the directory of the new store, or --dry-run")
-    with byte_progress("salvage") as progress:
-        config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
-        report = salvage_store(store, out, config=config, dry_run=dry_run, deleted=deleted, progress=progress)
+    config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
+    report = salvage_store(store, out, config=config, dry_run=dry_run, deleted=deleted, progress=True)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(LOST_RANGES, lost, view, paths_below(store))
     for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:

@@ -8,7 +8,6 @@ from rocketstore.bundle.bundle import FORMATS
 from rocketstore.bundle.bundle import bundle as bundle_store
 from rocketstore.cli.columns import BUNDLED_FILES
 from rocketstore.cli.formats import RowsView, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
@@ -21,7 +20,6 @@ def run(ctx: click.Context, /, store: Path, output: Path, force: bool, view: Row
     require_file_name(output)
     if output.exists() and not force:
         raise FileIsThere(output)
-    with byte_progress("verify") as progress:
-        report = bundle_store(store, output, config=broker_config(ctx), progress=progress)
+    report = bundle_store(store, output, config=broker_config(ctx), progress=True)
     write_list(BUNDLED_FILES, report.files, view)
     note(f"{report.out}: {report.size:,} bytes")

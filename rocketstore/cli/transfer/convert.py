@@ -7,7 +7,6 @@ import click
 
 from rocketstore.cli.columns import STALE_IDS
 from rocketstore.cli.formats import RowsView, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config, config_with
 from rocketstore.cli.text import note
 from rocketstore.convert.convert import convert as convert_store
@@ -25,9 +24,8 @@ def run(
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
-    with byte_progress("convert") as progress:
-        config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
-        report = convert_store(store, new, config=config, progress=progress, **options)
+    config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
+    report = convert_store(store, new, config=config, progress=True, **options)
     write_list(STALE_IDS, report.stale_ids, view)
     note(
         f"{report.out}: {format_count(report.records, 'record')}, {report.min_phy_offset} to {report.max_phy_offset}; "

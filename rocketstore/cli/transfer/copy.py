@@ -6,7 +6,6 @@ from rocketstore.backup.copy_report import CopyReport
 from rocketstore.backup.copy_store import copy as copy_store
 from rocketstore.cli.columns import COPIED_PARTS
 from rocketstore.cli.formats import RowsView, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
 from rocketstore.disk.store_path import StorePath
@@ -25,10 +24,9 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     config = broker_config(ctx)
-    with byte_progress("copy") as progress:
-        report = copy_store(
-            store, new, since=since, topic=topic or None, credentials=credentials, config=config, progress=progress
-        )
+    report = copy_store(
+        store, new, since=since, topic=topic or None, credentials=credentials, config=config, progress=True
+    )
     write_list(COPIED_PARTS, report.parts, view)
     for text in [describe_copy(report), *report.notes]:
         note(text)

@@ -25,7 +25,6 @@ from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
 from rocketstore.cli.options import UnconsumedQuestion
-from rocketstore.cli.progress import bar
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, unknown_to_all
 from rocketstore.cli.store_notes import left_out as left_out_texts
@@ -66,6 +65,7 @@ from rocketstore.messages.message_batch import MADE_COLUMNS, MessageBatch
 from rocketstore.messages.redaction import HashOf, Redaction
 from rocketstore.messages.text_rows import row_names
 from rocketstore.messages.topics import DEAD_LETTER_PREFIX
+from rocketstore.progress import show_progress
 from rocketstore.query.other_logs import OtherLog
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_count
@@ -550,13 +550,12 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
     position = max((part["end"] for part in parts), default=start)
     results: list[Result] = []  # of files of the log after the last part
     with (
-        bar() as progress,
+        show_progress(True, "export") as report,
         closing(open_rows(work / ROWS, source, asked, [part["size"] for part in parts])) as rows,
     ):
-        task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
 
         def show(position: int) -> None:
-            progress.update(task, completed=position - start)
+            report(position - start, max(end - start, 1))
 
         while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.file_run.files]

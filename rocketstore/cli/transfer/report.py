@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
@@ -18,13 +17,12 @@ def run(ctx: click.Context, store: MessageStore, output: Path, sample: int | Non
     if output == Path("-"):
         raise click.UsageError("--output must be a file")
     check_output(output, force)
-    with byte_progress("report") as progress:
-        page = make_report(
-            store,
-            sample=sample or SAMPLE,
-            config=broker_config(ctx),
-            progress=lambda name, done, total: progress(done, total),
-        )
+    page = make_report(
+        store,
+        sample=sample or SAMPLE,
+        config=broker_config(ctx),
+        progress=True,
+    )
     check_output(output, force)  # another program may have made the file meanwhile
     replace_file(output, page.encode("utf-8", "backslashreplace"))
     note(f"{output}: {output.stat().st_size:,} bytes")

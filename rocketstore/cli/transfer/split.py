@@ -7,7 +7,6 @@ import click
 
 from rocketstore.cli.columns import SPLIT_PARTS
 from rocketstore.cli.formats import RowsView, finish, write_list
-from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.settings import broker_config, config_with
 from rocketstore.cli.text import note
 from rocketstore.convert.split import split as split_store
@@ -25,9 +24,8 @@ def run(
     **options: Any,
 ) -> None:
     """Run the command with the values of its options."""
-    with byte_progress("split") as progress:
-        config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
-        report = split_store(store, new, topic=topic or None, config=config, progress=progress, **options)
+    config = config_with(broker_config(ctx), store, allow_unreadable=allow_unreadable)
+    report = split_store(store, new, topic=topic or None, config=config, progress=True, **options)
     rows = ((part.part, str(part.path), list(part.topics), *part[3:]) for part in report.parts)
     write_list(SPLIT_PARTS, rows, view)
     for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:

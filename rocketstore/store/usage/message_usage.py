@@ -25,6 +25,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.preview import Preview, first_of
+from rocketstore.progress import Progress
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import offset_range, read_units_between
@@ -181,14 +182,20 @@ class Counted:
 
 
 def measure_messages(
-    store: ReadableStore, by: str, topics: frozenset[str] | None, *, exact: bool, zone: tzinfo | None = UTC
+    store: ReadableStore,
+    by: str,
+    topics: frozenset[str] | None,
+    *,
+    exact: bool,
+    zone: tzinfo | None = UTC,
+    progress: Progress = False,
 ) -> MessageUsage:
     """Count messages and bytes. ``MessageStore.du`` has the documentation.
 
     Parameters: topics: None for all. zone: of hours and days; None for that of this machine.
     """
     reasons: list[str] = []
-    counted = count_from_log(store, by, topics, zone) if exact else count_from_queues(store, by, topics, zone)
+    counted = count_from_log(store, by, topics, zone, progress) if exact else count_from_queues(store, by, topics, zone)
     whole = None
     with collect_error(reasons):
         whole = sum(find_used_log(store).values())
@@ -255,12 +262,14 @@ def chosen_queues(store: ReadableStore, topics: frozenset[str] | None) -> list[Q
 # ---- from the log ------------------------------------------------------------------------------------------
 
 
-def count_from_log(store: ReadableStore, by: str, topics: frozenset[str] | None, zone: tzinfo | None) -> Counted:
+def count_from_log(
+    store: ReadableStore, by: str, topics: frozenset[str] | None, zone: tzinfo | None, progress: Progress
+) -> Counted:
     """Count the records of the log. Damaged ranges of the log are left out, and are among the reasons."""
     counter = GroupCounter([by] if by != "queue" else ["topic", "queue"], zone)
     reasons: list[str] = []
     with collect_error(reasons):
-        scan = store.commit_log.scan(topic=topics, **scan_options(counter))
+        scan = store.commit_log.scan(topic=topics, progress=progress, **scan_options(counter))
         count_scan(store, counter, scan, reasons)
     tallies = {(*values, None) if by == "tag" else values: tally for values, tally in counter.groups().items()}
     return Counted(tallies, [], reasons)

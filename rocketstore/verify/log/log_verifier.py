@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import Leftovers
 from rocketstore.log.record_heads import find_record_end
 from rocketstore.log.tail import find_tails
+from rocketstore.progress import Report
 from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.index_verifier import IndexVerifier
 from rocketstore.verify.log.chunk_checker import KIND_OF_FIELD, CheckedChunk, ChunkChecker
@@ -58,7 +59,7 @@ class LogVerifier:
         leftovers: Leftovers | None,
         quick: bool,
         threads: int,
-        progress: Callable[[int, int], None] | None,
+        progress: Report,
     ) -> None:
         """Check the whole log, or only samples.
 
@@ -94,8 +95,7 @@ class LogVerifier:
                             checked = check(place, end, True)
                         place = self._merge(checked, place, quick)
                     done += end - begin
-                    if progress is not None:
-                        progress(done, total)
+                    progress(done, total)
             for chain in chains:
                 chain.result()
         self._add_unreadable()
