@@ -35,6 +35,8 @@ class MessageFilter(NamedTuple):
         Parameters: has_containers: whether the record of an inner batch is one message; else the scan has the records
         of all inner batches, and the caller filters the messages in them.
         """
+        if not self.choices:
+            return scan
         return scan.filtered(*(choice if has_containers else OrInnerBatch(choice) for choice in self.choices))
 
     def find_rows(self, messages: Sequence[Message]) -> np.ndarray:

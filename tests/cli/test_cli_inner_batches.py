@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import zlib
 
 import pytest
 from support import stores
 from support.cli import golden, rows, run
-from support.damages import change_log
+from support.damages import change_log, log_files
 from support.puts import open_store
 
 import rocketstore
@@ -98,12 +99,21 @@ def test_export_writes_the_messages_of_batches(store, tmp_path, form):
     assert run("export", store, tmp_path / f"containers.{form}", "--containers").stderr.endswith(": 3 messages\n")
 
 
+def change_body(root, at, begin):
+    """Change the first bytes of the body of the record at a physical offset, and make its CRC right."""
+    change_log(root, 0, at + 88, begin)
+    data = log_files(root)[0]
+    size = int.from_bytes(data[at + 84 : at + 88], "big")
+    crc = zlib.crc32(data[at + 88 : at + 88 + size]) & 0x7FFFFFFF
+    change_log(root, 0, at + 8, crc.to_bytes(4, "big"))
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
 def test_a_bad_body_beside_a_batch_is_exported_with_the_reason(store, tmp_path, form):
     root, target = shutil.copytree(store, tmp_path / "store"), tmp_path / f"out.{form}"
     with open_store(root) as opened:
         at = opened.put_message(Message("Plain", b"y" * 1000, queue_id=0, compress="zlib")).phy_offset
-    change_log(root, 0, at + 88, b"\xff" * 4)
+    change_body(root, at, b"\xff" * 4)
     result = run("export", root, target)
     assert result.exit_code == 0
     warning, count = result.stderr.splitlines()
@@ -131,10 +141,7 @@ def test_a_batch_that_cannot_be_decoded_is_shown_as_it_is(tmp_path):
     with open_store(tmp_path) as opened:
         opened.create_topic("Batches", 1, queue_type="BatchCQ")
         opened.put_message(Message.batch("Batches", [Message("Batches", b"x" * 40)], queue_id=0))
-    path = min((tmp_path / "commitlog").iterdir())
-    data = bytearray(path.read_bytes())
-    data[88:92] = (7).to_bytes(4, "big")  # the size of the first message in the body
-    path.write_bytes(data)
+    change_body(tmp_path, 0, (7).to_bytes(4, "big"))  # the size of the first message in the body
     (row,) = rows(run("cat", tmp_path))
     assert row["sysFlag"] & INNER
 
