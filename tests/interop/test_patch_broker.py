@@ -22,7 +22,8 @@ TOPICS = {name: QUEUES[name] for name in ("Orders", "Audit")}
 LOG_SIZE = CONFIG["mappedFileSizeCommitLog"]
 LEVEL = 1  # of a delay of one second
 # A 4.x broker reads what a 5.x broker does not know any more; timers and revival came later.
-BROKERS = [(RELEASE, "broker"), ("4.9.7", "broker-4")]
+# 4.9.8: the store of that release in the broker of 4.9.7, see BESIDE of harness.py.
+BROKERS = [(RELEASE, "broker"), ("4.9.8", "broker-4")]
 
 
 class OtherBroker(NamedTuple):
