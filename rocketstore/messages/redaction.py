@@ -72,6 +72,12 @@ class RawNumber(str):
     __slots__ = ()
 
 
+class JsonObject(list[tuple[str, Any]]):
+    """An object of JSON: its names and values. A list, since a text may repeat a name, and each value may be read."""
+
+    __slots__ = ()
+
+
 class Redaction:
     """Which fields are removed, and which become hashes.
 
@@ -107,8 +113,9 @@ class Redaction:
         self.removed_bodies = 0
         self.copies: Counter[str] = Counter()
         self._needs_json = False
-        for name in [*redacted, *hashed]:
-            if [*redacted, *hashed].count(name) > 1:
+        names = [*redacted, *hashed]
+        for name, count in Counter(find_column(name) or name for name in names).items():
+            if count > 1:
                 raise ValueError(f"{name}: is given twice")
         for name in redacted:
             self._add(name, is_hashed=False)
@@ -224,9 +231,10 @@ class Redaction:
 
     def _without_paths(self, value: Any, path: tuple[str, ...], removed: set[str]) -> Any:
         """Return a value of JSON without the fields; the value itself if it has none of them."""
-        if isinstance(value, dict):
-            pairs = {name: self._change_field(item, (*path, name), removed) for name, item in value.items()}
-            return value if all(pairs[name] is item for name, item in value.items()) else pairs
+        if isinstance(value, JsonObject):
+            pairs = [(name, self._change_field(item, (*path, name), removed)) for name, item in value]
+            is_same = all(new is old for (_, new), (_, old) in zip(pairs, value, strict=True))
+            return value if is_same else JsonObject(pairs)
         if isinstance(value, list):
             items = [self._without_paths(item, path, removed) for item in value]
             return value if all(new is old for new, old in zip(items, value, strict=True)) else items
@@ -307,8 +315,10 @@ def redact_text(value: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return a value of JSON. Raises: ValueError."""
-    return json.loads(text, parse_int=RawNumber, parse_float=RawNumber, parse_constant=RawNumber)
+    """Return a value of JSON, with a JsonObject for each object. Raises: ValueError, RecursionError."""
+    return json.loads(
+        text, object_pairs_hook=JsonObject, parse_int=RawNumber, parse_float=RawNumber, parse_constant=RawNumber
+    )
 
 
 def dump_json(value: Any) -> str:
@@ -316,8 +326,8 @@ def dump_json(value: Any) -> str:
     match value:
         case RawNumber():
             return str(value)
-        case dict():
-            return "{" + ", ".join(f"{dump_json(name)}: {dump_json(item)}" for name, item in value.items()) + "}"
+        case JsonObject():
+            return "{" + ", ".join(f"{dump_json(name)}: {dump_json(item)}" for name, item in value) + "}"
         case list():
             return "[" + ", ".join(map(dump_json, value)) + "]"
         case _:

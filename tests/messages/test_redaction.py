@@ -187,6 +187,14 @@ def test_a_body_that_may_have_the_field_is_removed(tmp_path):
     assert redaction.unseen == {"phone"}
 
 
+def test_each_value_of_a_repeated_name_is_removed(tmp_path):
+    body = b'{"a": {"phone": "SECRET"}, "a": {"phone": "SECRET"}, '
+    body += b'"b": "{\\"a\\": {\\"phone\\": \\"SECRET\\"}, \\"a\\": 1}"}'
+    [message] = read(tmp_path, Message("T", body))
+    found = Redaction(["phone"]).apply(message).body
+    assert found == body.replace(b'\\"SECRET\\"', b"null").replace(b'"SECRET"', b"null")
+
+
 def test_other_bodies_stay_if_a_column_or_a_property_is_removed(tmp_path):
     for field in ("tags", "property.phone"):
         [message] = read(tmp_path / field, Message("T", b"phone=170", tags="a"))
@@ -223,6 +231,7 @@ def test_copies_of_a_removed_value_are_counted(tmp_path):
         (["a..b"], [], "a name of a column"),
         (["a", "a"], [], "given twice"),
         (["a"], ["a"], "given twice"),
+        (["bornHost"], ["born_host"], "given twice"),
         ([], ["queueId"], "use --redact"),
         ([], ["bornTimestamp"], "use --redact"),
     ],
