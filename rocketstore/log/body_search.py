@@ -13,7 +13,6 @@ from rocketstore.messages.body_text import UTF8, find_charset
 from rocketstore.messages.message_batch import MessageBatch
 
 BODY = ("body",)
-SHOWN = 80  # characters of a condition in a text
 
 
 class BodyContains:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 from rocketstore.messages.arrow_import import check_names
 from rocketstore.messages.body_text import UTF8, decode_body, json_or_none
 from rocketstore.messages.message import Message
@@ -34,19 +34,14 @@ EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 # ---- writing ---------------------------------------------------------------------------------------------
 
 
-def message_rows(
-    messages: Iterable[Message],
-    *,
-    raw_body: bool = False,
-    charset: str = UTF8,
-    texts: Iterable[str] = (),
-    has_damaged: bool = False,
-) -> list[Row]:
+def message_rows(messages: Iterable[Message], names: Iterable[str] = (), *, charset: str = UTF8) -> list[Row]:
     """Return messages as rows. A body that was not read is null.
 
-    Parameters: raw_body: add the bodies as they are stored. charset: of the bodies, as ``find_charset`` returns it.
-    texts: add these ones of the columns body_text and body_json. has_damaged: add the column damaged.
+    Parameters: names: columns that the caller needs; body_text, body_json, damaged and rawBodyBase64 are only in rows
+    if they are among them. charset: of the bodies, as ``find_charset`` returns it.
     """
+    names = {*names}
+    texts = [name for name in TEXTS_OF_BODY if name in names]
     rows: list[Row] = []
     for message in messages:
         row = message.to_dict()
@@ -61,16 +56,16 @@ def message_rows(
             else:
                 row[name] = text if name == "body_text" else json_or_none(text)
         row[BODY_ERROR] = body_error
-        if has_damaged:
+        if "damaged" in names:
             row["damaged"] = message.damaged
-        if raw_body:
+        if "rawBodyBase64" in names:
             row["rawBodyBase64"] = base64.b64encode(message.raw_body).decode()
         rows.append(row)
     return rows
 
 
 def row_names(*, raw_body: bool = False) -> list[str]:
-    """Return the names of the columns of ``message_rows``."""
+    """Return the columns of ``message_rows``. Parameters: raw_body: also the bodies as they are stored."""
     names = [field.name for field in message_fields().values()]
     return [*names, "bodyBase64", BODY_ERROR, *(["rawBodyBase64"] if raw_body else [])]
 

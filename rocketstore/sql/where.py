@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,7 +182,8 @@ class Where:
         return self._arrow.array(column)
 
     def __repr__(self) -> str:
-        return f"<Where {self.text!r}>"
+        zone = "" if self._zone is UTC else f", tz={self._zone or 'local'}"
+        return f"<Where {self.text!r}{zone}>"
 
 
 def needed_columns(condition: ParsedCondition) -> tuple[str, ...]:

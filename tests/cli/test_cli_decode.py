@@ -77,6 +77,13 @@ def test_csv_and_columns_have_the_decoded_body(root):
     assert rows(run("cat", root, "--decode", "json", "--columns", "keys", "--limit", 1)) == [{"keys": ["k0"]}]
 
 
+@pytest.mark.parametrize("option", [["--decode", "json"], ["--iso"]])
+def test_columns_on_request_are_in_rows_of_any_kind(root, option):
+    found = rows(run("cat", root, "--columns", "damaged,body_json", "--format", "json", "--limit", 1, *option))
+    assert [*found[0]] == ["damaged", "body_json"]
+    assert found[0]["damaged"] is False
+
+
 def test_a_table_shows_values_as_json(root):
     status, text = on_terminal("cat", root, "--decode", "json", "--limit", 2, "--columns", "keys,body")
     assert status == 0

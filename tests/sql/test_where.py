@@ -320,6 +320,11 @@ def test_times_in_a_condition_have_the_time_zone(small):
     assert found(small, text, tz="America/New_York") == []
 
 
+def test_the_text_of_a_condition_names_its_time_zone():
+    assert repr(Where("1 < 2")) == "<Where '1 < 2'>"
+    assert repr(Where("1 < 2", tz="Asia/Shanghai")) == "<Where '1 < 2', tz=Asia/Shanghai>"
+
+
 def test_a_limit_counts_messages_that_meet_the_condition(small):
     with rocketstore.open(small) as store:
         scan = store.scan(limit=1).filtered(Where("n = 9007199254740993"))

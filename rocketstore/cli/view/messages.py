@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
-TABLE_SIZE = 8192  # messages in one table
+RESULT_SIZE = 8192  # messages in one table of a result
 MOST = 60  # characters of a body, and of keys, that a table shows
 CONDITIONS = {"topic": "topic", "queue_ids": "queueId", "tag": "tags", "key": "keys"}  # of a scan: columns
 
@@ -44,12 +44,6 @@ class MessageView(NamedTuple):
     several stores. decoder: of bodies; None to show them as text.
     """
 
-    def with_broker(self, *, has_broker: bool) -> "MessageView":
-        """Return the view of the messages of one store, or of several. Raises: UsageError for an unknown column."""
-        if not has_broker and self.columns is not None and BROKER in self.columns:
-            raise click.UsageError(f"--columns: the messages of one STORE have no {BROKER}")
-        return self._replace(has_broker=has_broker)
-
     columns: tuple[str, ...] | None
     is_full: bool
     has_containers: bool
@@ -58,6 +52,12 @@ class MessageView(NamedTuple):
     charset: str = UTF8
     has_broker: bool = False
     decoder: "BodyDecoder | None" = None
+
+    def with_broker(self, *, has_broker: bool) -> "MessageView":
+        """Return the view of the messages of one store, or of several. Raises: UsageError for an unknown column."""
+        if not has_broker and self.columns is not None and BROKER in self.columns:
+            raise click.UsageError(f"--columns: the messages of one STORE have no {BROKER}")
+        return self._replace(has_broker=has_broker)
 
     def with_conditions(self, conditions: dict[str, Any]) -> "MessageView":
         """Return the view of messages that meet the conditions of a scan."""
@@ -89,9 +89,7 @@ class MessageView(NamedTuple):
         return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
 
     def rows(self, messages: Sequence[Message] | MessageBatch) -> list[Row]:
-        named = self.columns or ()
-        texts = [name for name in TEXTS_OF_BODY if name in named]
-        rows = message_rows(messages, charset=self.charset, texts=texts, has_damaged="damaged" in named)
+        rows = message_rows(messages, self.names, charset=self.charset)
         if self.decoder is not None:
             rows = [*map(self.decoder.apply, rows, messages)]
         return rows if self.columns is None else [{name: row[name] for name in self.names} for row in rows]
@@ -163,16 +161,15 @@ def message_lines(
         yield from batch_lines(messages, names, is_csv=is_csv, is_safe=is_safe, charset=charset)
         return
     line = line_writer(form, terminal)
-    texts = [name for name in TEXTS_OF_BODY if name in names]
-    rows = message_rows(messages, raw_body="rawBodyBase64" in names, charset=charset, texts=texts)
+    rows = message_rows(messages, names, charset=charset)
     for row in rows if decoder is None else map(decoder.apply, rows, messages):
         yield line({name: row[name] for name in names}).encode("utf-8", "backslashreplace")
 
 
 def join_messages(batches: Iterable[Iterable[Message]]) -> Iterator[list[Message]]:
-    """Yield the messages of batches in lists of ``TABLE_SIZE``."""
+    """Yield the messages of batches in lists of ``RESULT_SIZE``."""
     messages = chain.from_iterable(batches)
-    while part := list(islice(messages, TABLE_SIZE)):
+    while part := list(islice(messages, RESULT_SIZE)):
         yield part
 
 
@@ -186,7 +183,7 @@ def write_messages(
 ) -> None:
     """Write messages to standard output.
 
-    Parameters: is_result: the messages are one table, or if they are many, tables of ``TABLE_SIZE`` messages each; the
+    Parameters: is_result: the messages are one table, or if they are many, tables of ``RESULT_SIZE`` messages each; the
     table of one message has a line for each column. is_stream: as for ``write_batches``.
     """
     if is_table(output_format):
