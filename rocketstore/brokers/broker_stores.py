@@ -189,8 +189,8 @@ class BrokerStores(Previewed, Closable):
         """
         if wrong := OF_ONE_LOG & options.keys():
             raise ValueError(f"{min(wrong)}: each store has offsets of its own: scan one of them, as in stores[NAME]")
+        options = reusable(options)
         topics = text_list(options.get("topic"), "topic")
-        options = {name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()}
         fields = message_fields_of_brokers(text_list(columns, "columns"))
         own = [name for name in fields if name != BROKER] or ["phy_offset"]
         found: Answers[Scan] = self._ask(lambda store: store.scan(columns=own, limit=limit, **options))
@@ -249,8 +249,7 @@ class BrokerStores(Previewed, Closable):
 
         Parameters, returns, raises: as ``MessageStore.query_messages``.
         """
-        keys = list(key) if isinstance(key, Iterator) else key
-        topics = list(topic) if isinstance(topic, Iterator) else topic
+        keys, topics = list_if_iterator(key), list_if_iterator(topic)
 
         def read(store: MessageStore) -> QueryMessagesResult:
             found = store.query_messages(topics, keys, limit, *times, **options)
@@ -363,18 +362,21 @@ class BrokerStores(Previewed, Closable):
 
     def pending(self, *, limit: int | None = None, **options: Any) -> BrokerRows:
         """Return the messages that wait, of all stores by due time. Parameters, raises: as ``MessageStore.pending``."""
+        options = reusable(options)
         found = self._rows(lambda store: store.pending(limit=limit, **options), order=due_order, limit=limit)
         self._warn_if_empty(found, options)
         return found
 
     def dead_letters(self, *, limit: int | None = None, **options: Any) -> BrokerRows:
         """Return the messages that consumer groups could not process. Parameters: as ``MessageStore.dead_letters``."""
+        options = reusable(options)
         found = self._rows(lambda store: store.dead_letters(limit=limit, **options), limit=limit)
         self._warn_if_empty(found, options)
         return found
 
     def unconsumed(self, group: str, *, limit: int | None = None, **options: Any) -> BrokerRows:
         """Return the messages that a group still gets. Parameters, raises: as ``MessageStore.unconsumed``."""
+        options = reusable(options)
         found = self._rows(lambda store: store.unconsumed(group, limit=limit, **options), limit=limit)
         if not found and options.get("subscribe") is None:
             self._warn_unknown(group=group)
@@ -385,6 +387,7 @@ class BrokerStores(Previewed, Closable):
 
         Parameters, raises: as ``MessageStore.trace``.
         """
+        options = reusable(options)
         found = self._ask(lambda store: store.trace(key, **options))
         first: dict[str | None, int] = {}
         for event in (event for part in found.parts.values() for event in part):
@@ -406,6 +409,7 @@ class BrokerStores(Previewed, Closable):
 
         Parameters, raises: as ``MessageStore.du``.
         """
+        options = reusable(options)
         found = self._rows(lambda store: store.du(**options))
         self._warn_unknown(options.get("topic"))
         return found
@@ -413,6 +417,7 @@ class BrokerStores(Previewed, Closable):
     def count(self, by: str | Iterable[str], **options: Any) -> BrokerRows:
         """Count messages, store after store. Parameters, raises: as ``MessageStore.count``."""
         names = text_list(by, "by") or ()
+        options = reusable(options)
         found = self._rows(lambda store: store.count(names, **options))
         self._warn_unknown(options.get("topic"))
         return found
@@ -423,6 +428,16 @@ class BrokerStores(Previewed, Closable):
 
         found = self._ask(lambda store: store.metrics())
         return join_metrics(found.parts, found.problems)
+
+
+def reusable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a question that several stores are asked: lists in place of iterators."""
+    return {name: list_if_iterator(value) for name, value in options.items()}
+
+
+def list_if_iterator(value: Any) -> Any:
+    """Return an argument that can be read several times: a list in place of an iterator."""
+    return [*value] if isinstance(value, Iterator) else value
 
 
 def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str | None, int]) -> tuple[Any, ...]:

@@ -49,18 +49,19 @@ def join_tables(tables: Mapping[str, Mapping[str, SqlTable]], name: str) -> pa.T
     """
     pa = import_extra("pyarrow", "duckdb")
     parts: list[Any] = []
-    errors: list[Exception] = []
+    damages: list[Exception] = []
+    failures: dict[str, Exception] = {}  # by broker
     for broker, of_store in tables.items():
         try:
             rows = arrow_of(of_store[name])
         except CorruptFileError as error:
-            errors.append(error)
+            damages.append(error)
         except FAILURES as error:
-            if broker == [*tables][-1] and not parts:
-                raise
-            warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
+            failures[broker] = error
         else:
             column = pa.DictionaryArray.from_arrays(pa.array([0] * rows.num_rows, pa.int32()), pa.array([broker]))
             parts.append(rows.add_column(0, BROKER, column))
-    raise_first(errors)
+    raise_first(damages or ([] if parts else [*failures.values()]))
+    for broker, failure in failures.items():
+        warnings.warn(f"{broker}: {text_of(failure)}: the store is left out", stacklevel=2)
     return pa.concat_tables(parts).unify_dictionaries()

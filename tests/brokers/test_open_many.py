@@ -4,12 +4,15 @@ import io
 import pickle
 import random
 import warnings
+from functools import partial
 
 import pytest
 from support.several_stores import KEYS, START, draw_stores, messages_of
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreError
+from rocketstore.brokers.sql_tables import join_tables
+from rocketstore.sql.statement import SqlTable
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +319,25 @@ def test_damage_of_one_log_comes_after_the_messages_of_the_others(tmp_path):
             brokers.dataset().count_rows()
         with pytest.warns(UserWarning, match="left out"):
             assert brokers.dataset(on_corrupt="skip").count_rows() == len(brokers_of)
+
+
+def test_each_store_is_asked_with_all_values_of_an_iterator(brokers):
+    assert brokers.scan(topic=iter(["T"])).count() == brokers.scan(topic="T").count() > 0
+    for ask in (
+        lambda topic: brokers.count("topic", topic=topic),
+        lambda topic: brokers.du(by="topic", topic=topic),
+    ):
+        assert [*ask(iter(["T", "U"]))] == [*ask(["T", "U"])]
+        assert {row.broker for row in ask(["T", "U"])} == {*brokers.stores}
+
+
+def test_sql_raises_the_first_error_if_no_store_can_answer(brokers):
+    def fail(text):
+        raise StoreError(text)
+
+    tables = {name: {"lag": SqlTable(partial(fail, name))} for name in brokers.stores}
+    with warnings.catch_warnings(action="error"), pytest.raises(StoreError, match=r"^a"):
+        join_tables(tables, "lag")
 
 
 def test_if_no_store_can_answer_the_first_error_is_raised(tmp_path):
