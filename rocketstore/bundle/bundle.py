@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import tarfile
@@ -16,6 +17,7 @@ from rocketstore.bundle.blanking import words_of
 from rocketstore.bundle.config_files import broker_settings, config_files, encode
 from rocketstore.bundle.damaged_bytes import read_damage
 from rocketstore.bundle.summary_files import (
+    FAILURES,
     describe_files,
     describe_findings,
     describe_state,
@@ -44,19 +46,19 @@ FORMATS = (".tar.gz", ".tgz", ".zip")
 
 
 class BundledFile(NamedTuple):
-    """A file of the archive. Attributes: name. size: bytes. what: its contents, in words.
+    """A file of the archive. Attributes: name. size: bytes. contents: in words.
 
     Examples:
-    >>> rocketstore.bundle("demo", "demo.zip").files[2].what
+    >>> rocketstore.bundle("demo", "demo.zip").files[2].contents
     'configuration without credentials'
     """
 
     name: str
     size: int
-    what: str
+    contents: str
 
 
-BUNDLED_FIELDS = (Field("name", "u"), Field("size", "l"), Field("what", "u"))
+BUNDLED_FIELDS = (Field("name", "u"), Field("size", "l"), Field("contents", "u"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +97,7 @@ def bundle(
     """Write what a bug report about a store needs into an archive. Nothing in ``path`` is changed.
 
     The archive has the summary of the store, the report of ``verify``, the configuration, the versions, a list of the
-    files, and the bytes around each damage of the log.
+    files, and the bytes around the first 64 damaged places of the log.
 
     No byte of a message's body is in it, no value of a property, and no credential. Of the bytes around damage only
     these are shown: the numbers in the heads of records, topics and names of properties that the configuration or
@@ -130,10 +132,10 @@ def bundle(
     survey = begin_entry("bundle", local_path(path), config)
     report = verify(path, config=config, progress=progress)
     files = sorted(_collect(survey, report))
-    data = _zip_of(files) if archive.name.endswith(".zip") else _tar_of(files)
-    replace_file(archive, data)
-    rows = tuple(BundledFile(name, len(content), what) for name, content, what in files)
-    return BundleReport(archive, len(data), rows, report.ok)
+    packed = _zip_of(files) if archive.name.endswith(".zip") else _tar_of(files)
+    replace_file(archive, packed)
+    rows = tuple(BundledFile(name, len(data), contents) for name, data, contents in files)
+    return BundleReport(archive, len(packed), rows, report.ok)
 
 
 def _collect(survey: Survey, report: VerifyReport) -> Iterator[tuple[str, bytes, str]]:
@@ -144,7 +146,7 @@ def _collect(survey: Survey, report: VerifyReport) -> Iterator[tuple[str, bytes,
     yield "versions.json", encode(describe_versions()), "versions of rocketstore, Python and its packages"
     yield "files.json", encode(describe_files(places)), "the files of the store"
     with MessageStore.of_survey(survey) as store:
-        topics = {*tables.topics, *or_error(lambda: {queue.topic for queue in store.queues()}, ())}
+        topics = {*tables.topics, *_topics_of_queues(store)}
         known = _known_words(topics, groups)
         yield "state.json", encode(or_error(lambda: describe_state(places), known)), "checkpoint, abort and lock"
         yield "info.json", encode(or_error(lambda: describe_store(store, known), known)), "the summary and the queues"
@@ -152,13 +154,20 @@ def _collect(survey: Survey, report: VerifyReport) -> Iterator[tuple[str, bytes,
         for damage in read_damage(log, report.findings, topics) if log is not None else ():
             kinds = ", ".join(sorted({finding.kind for finding in damage.findings}))
             size = len(damage.data)
-            what = f"{size} bytes of the log from {damage.begin} on, bodies blanked: {kinds}"
-            yield f"damage/{damage.name}", damage.data, what
+            contents = f"{size} bytes of the log from {damage.begin} on, bodies blanked: {kinds}"
+            yield f"damage/{damage.name}", damage.data, contents
     yield "verify.json", encode(describe_findings(report, places, known)), "the findings of verify"
     settings = or_error(lambda: broker_settings(survey.given or survey.sizes.settings), known)
     yield "settings.json", encode(settings), "the broker's settings"
     for name, data in config_files(places, topics | groups):
         yield name, data, "configuration without credentials"
+
+
+def _topics_of_queues(store: MessageStore) -> set[str]:
+    """Return the topics that have queues. Of queues that cannot be listed no topic is known, and so none is shown."""
+    with contextlib.suppress(*FAILURES):
+        return {queue.topic for queue in store.queues()}
+    return set()
 
 
 def _known_words(topics: set[str], groups: set[str]) -> frozenset[str]:

@@ -21,7 +21,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.verify.findings import Finding
 
 AROUND = 4096  # bytes before and behind the damage
-MOST_PLACES = 64
+MOST_PLACES = 64  # damaged places whose bytes are in the archive; the findings of verify name all
 SEPARATORS = b"\1\2"
 COLUMNS = ("phy_offset", "size")
 SMALL, MAX_SIZE, MAX_QUEUE_OFFSET = 1 << 16, 64 << 20, 1 << 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import itertools
 import os
 import platform
-import stat
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -25,6 +25,7 @@ PACKAGES = (
     "zstandard", "rocksdict",
 )  # fmt: skip
 MOST_FILES = 100_000  # in the listing
+FAILURES = (OSError, StoreError, ValueError, OverflowError, IndexError, KeyError)  # of reading damaged files
 BLOCK = 512  # bytes, the unit of st_blocks
 
 
@@ -49,25 +50,33 @@ def describe_versions() -> dict[str, Any]:
     }
 
 
-def describe_files(places: LocalPlaces) -> list[dict[str, Any]]:
-    """Return path, length, used bytes, mode and time of change of each file of a store, by path."""
-    found: dict[str, dict[str, Any]] = {}
-    for directory in (places.root, *map(local_path, places.log_directories)):
-        for path in sorted(directory.rglob("*")) if directory.is_dir() else ():
-            if len(found) == MOST_FILES:
-                break
-            with contextlib.suppress(FileNotFoundError):
-                status = path.lstat()
-                if not stat.S_ISDIR(status.st_mode):
-                    name = os.path.relpath(path, places.root)
-                    found[name] = {
-                        "path": name,
-                        "length": status.st_size,
-                        "used": status.st_blocks * BLOCK,
-                        "mode": f"{status.st_mode:o}",
-                        "changed": status.st_mtime_ns // 1_000_000,
-                    }
-    return list(found.values())
+def describe_files(places: LocalPlaces) -> dict[str, Any]:
+    """Return path, length, used bytes, mode and time of change of each file of a store, and the number of files.
+
+    At most MOST_FILES files are listed; the others are counted.
+    """
+    files = _find_files(places)
+    rows: list[dict[str, Any]] = []
+    for name, path in itertools.islice(files.items(), MOST_FILES):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            rows.append(
+                {
+                    "path": name,
+                    "length": status.st_size,
+                    "used": status.st_blocks * BLOCK,
+                    "mode": f"{status.st_mode:o}",
+                    "changed": status.st_mtime_ns // 1_000_000,
+                }
+            )
+    return {"count": len(files), "files": rows}
+
+
+def _find_files(places: LocalPlaces) -> dict[str, Path]:
+    """Return all files and links of a store by their paths relative to the root."""
+    directories = [places.root, *map(local_path, places.log_directories)]
+    found = (path for directory in directories if directory.is_dir() for path in sorted(directory.rglob("*")))
+    return {os.path.relpath(path, places.root): path for path in found if path.is_symlink() or not path.is_dir()}
 
 
 def describe_state(places: LocalPlaces) -> dict[str, Any]:
@@ -137,5 +146,5 @@ def or_error(describe: Callable[[], Any], known: Collection[str]) -> Any:
     """Return a description, or the error that it raised: a bug report needs the other parts too."""
     try:
         return describe()
-    except (OSError, StoreError, ValueError, OverflowError, IndexError, KeyError) as error:
+    except FAILURES as error:
         return {"error": type(error).__name__, "text": blank_text(str(error), known)}

@@ -169,5 +169,5 @@ STALE_IDS = ("topic", "property", "messages", "firstPhyOffset", "firstId", "firs
 SPLIT_PARTS = (
     "part", "path", "topics", "records", "bytes", "minPhyOffset", "maxPhyOffset", "queues", "indexItems",
 )  # fmt: skip
-BUNDLED_FILES = ("name", "size", "what")
+BUNDLED_FILES = ("name", "size", "contents")
 CONFIG_PROBLEMS = ("file", "what")

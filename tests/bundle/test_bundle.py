@@ -11,6 +11,7 @@ import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig, bundle
+from rocketstore.bundle import summary_files
 from rocketstore.bundle.blanking import blank_bytes, blank_credentials, blank_text
 
 CONFIG = StoreConfig(
@@ -153,6 +154,14 @@ def test_a_store_that_crashed_and_lacks_parts_has_a_bundle_too(root, tmp_path):
     bundle(root, tmp_path / "b.zip", config=CONFIG)
     files = contents_of(tmp_path / "b.zip")
     assert json.loads(files["state.json"])["abort"] is True
+
+
+def test_a_long_list_of_files_is_cut_and_has_the_number_of_all(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(summary_files, "MOST_FILES", 3)
+    bundle(root, tmp_path / "b.zip")
+    listed = json.loads(contents_of(tmp_path / "b.zip")["files.json"])
+    assert len(listed["files"]) == 3
+    assert listed["count"] == sum(not path.is_dir() for path in root.rglob("*"))
 
 
 def test_another_ending_is_refused(root, tmp_path):
