@@ -350,13 +350,13 @@ class BrokerStores(Previewed, Closable):
                 found.setdefault(name, {})[broker] = topic
         return found
 
-    def consumer_lag(self, group: str | Iterable[str] | None = None) -> BrokerRows:
+    def consumer_lag(self, group: str | Iterable[str] | None = None, *, log_bytes: bool = False) -> BrokerRows:
         """Return how far consumer groups are behind, one row for each queue of each store.
 
         Parameters, raises: as ``MessageStore.consumer_lag``.
         """
         groups = text_list(group, "group")
-        found = self._rows(lambda store: store.consumer_lag(groups))
+        found = self._rows(lambda store: store.consumer_lag(groups, log_bytes=log_bytes))
         self._warn_unknown(group=groups)
         return found
 

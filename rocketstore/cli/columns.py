@@ -48,9 +48,10 @@ LAGS = (
     "problem",
     "oldestTimestamp",
     "topicExists",
+    "logBytes",
     AGE,
 )
-LAG_TOTALS = ("group", "topics", "queues", "lag", "oldestTimestamp", AGE)
+LAG_TOTALS = ("group", "topics", "queues", "lag", "logBytes", "oldestTimestamp", AGE)
 
 PENDING = (
     "kind",

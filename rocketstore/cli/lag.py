@@ -24,11 +24,16 @@ from rocketstore.text_values import find_similar, format_count, format_duration
 
 
 def run(
-    stores: AskedStores, group: tuple[str, ...], totals: bool, fail_if: tuple[Condition, ...], view: RowsView
+    stores: AskedStores,
+    group: tuple[str, ...],
+    totals: bool,
+    log_bytes: bool,
+    fail_if: tuple[Condition, ...],
+    view: RowsView,
 ) -> None:
     """Run the command with the values of its options."""
     now = time.time_ns() // 1_000_000
-    found = stores.ask(partial(lags_of, groups=group, now=now))
+    found = stores.ask(partial(lags_of, groups=group, log_bytes=log_bytes, now=now))
     sums = [
         *found.sums,
         *([total | {BROKER: None} for total in total_rows(found.rows, now)] if stores.is_several else []),
@@ -44,7 +49,7 @@ def run(
     finish_checked(found.problems, fail_if, found.rows, sums)
 
 
-def lags_of(store: MessageStore, groups: tuple[str, ...], now: int) -> RowsAnswer:
+def lags_of(store: MessageStore, groups: tuple[str, ...], log_bytes: bool, now: int) -> RowsAnswer:
     """Return the lags of a store and the sums of each group; as other rows the queues, if no offsets can be read.
 
     Parameters: groups: empty for all. now: epoch ms.
@@ -60,7 +65,7 @@ def lags_of(store: MessageStore, groups: tuple[str, ...], now: int) -> RowsAnswe
         hint = f"did you mean {similar!r}?" if similar else f"{command('lag', store.path)} shows all"
         unknown[group] = f"{store.path}: no group {group!r} in {name}: {hint}"
     with warnings.catch_warnings(action="ignore"):  # the unknown group is among the problems
-        lags = list(store.consumer_lag(groups or None))
+        lags = list(store.consumer_lag(groups or None, log_bytes=log_bytes))
     note_other_offsets(store, name)
     note_queues_not_read(config, groups)
     note_elsewhere(store, {entry.topic for entry in lags})
@@ -162,14 +167,16 @@ def total_rows(rows: Sequence[Row], now: int) -> list[Row]:
         own = [row for row in rows if row["group"] == group]
         oldest = min((row["oldestTimestamp"] for row in own if row["oldestTimestamp"] is not None), default=None)
         lag = sum(row["lag"] or 0 for row in own)
-        values = group, len({row["topic"] for row in own}), len(own), lag, oldest, age(oldest, now)
+        sizes = [row["logBytes"] for row in own if row["logBytes"] is not None]
+        size = sum(sizes) if sizes else None
+        values = group, len({row["topic"] for row in own}), len(own), lag, size, oldest, age(oldest, now)
         totals.append(dict(zip(LAG_TOTALS, values, strict=True)))
     return totals
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a table; problems are on standard error."""
-    return [
+    shown = [
         {
             "group": row["group"],
             "topic": row["topic"] + ("" if row["topicExists"] else " (does not exist)"),
@@ -177,14 +184,24 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
             "consumerOffset": row["consumerOffset"],
             "maxOffset": row["maxOffset"],
             "lag": row["lag"],
+            "logBytes": row["logBytes"],
             "age": age_text(row),
         }
         for row in rows
     ]
+    return without_sizes_if_unknown(shown)
 
 
 def totals_for_people(rows: Sequence[Row]) -> list[Row]:
-    return [{name: row[name] for name in LAG_TOTALS[:-2]} | {"age": age_text(row)} for row in rows]
+    names = ("group", "topics", "queues", "lag", "logBytes")
+    return without_sizes_if_unknown([{name: row[name] for name in names} | {"age": age_text(row)} for row in rows])
+
+
+def without_sizes_if_unknown(rows: list[Row]) -> list[Row]:
+    """Return the rows of a table without the column of bytes, if no row has them."""
+    if any(row["logBytes"] is not None for row in rows):
+        return rows
+    return [{name: value for name, value in row.items() if name != "logBytes"} for row in rows]
 
 
 def age_text(row: Row) -> str | None:

@@ -1045,7 +1045,7 @@ class MessageStore(Previewed, Closable):
             return summarize(self, count_messages=count_messages)
 
     @suggests_keywords
-    def consumer_lag(self, group: str | Iterable[str] | None = None) -> Rows[ConsumerLag]:
+    def consumer_lag(self, group: str | Iterable[str] | None = None, *, log_bytes: bool = False) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
         The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq, or from
@@ -1053,7 +1053,8 @@ class MessageStore(Previewed, Closable):
         are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
         queue that is not on disk has no messages.
 
-        Parameters: group: one or several; None for all groups. An unknown group gives a warning.
+        Parameters: group: one or several; None for all groups. An unknown group gives a warning. log_bytes: also count
+        the bytes of the messages that were not consumed; this reads all their units.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars.
         Raises: StoreError if the offsets are in a RocksDB that cannot be read.
         """
@@ -1061,7 +1062,7 @@ class MessageStore(Previewed, Closable):
         groups = text_set(group, "group")
         for text in explain_unknown_names(self, (), groups or ()):
             warnings.warn(text, stacklevel=3)
-        return consumer_lag(self, groups)
+        return consumer_lag(self, groups, log_bytes=log_bytes)
 
     @suggests_keywords
     def pending(

@@ -52,8 +52,22 @@ def test_totals_are_one_row_for_each_group(store):
     assert found[0]["oldestAgeSeconds"] // 60 == 120
     assert found[1]["oldestTimestamp"] is None
     header, *lines = csv.reader(run("lag", store, "--totals", "--group", "done", "--format", "csv").stdout.splitlines())
-    assert header == ["group", "topics", "queues", "lag", "oldestTimestamp", "oldestAgeSeconds"]
+    assert header == ["group", "topics", "queues", "lag", "logBytes", "oldestTimestamp", "oldestAgeSeconds"]
     assert [line[:4] for line in lines] == [["done", "1", "2", "0"]]
+
+
+def test_the_bytes_of_the_lag_are_those_of_the_messages_that_were_not_consumed(store):
+    with rocketstore.open(store) as opened:
+        sizes = [message.size for batch in opened.scan() for message in batch if message.queue_id == 0][1:]
+        found = {(lag.group, lag.topic, lag.queue_id): lag.log_bytes for lag in opened.consumer_lag(log_bytes=True)}
+        assert {lag.log_bytes for lag in opened.consumer_lag()} == {None}
+    assert found["behind", "Orders", 0] == sum(sizes)
+    assert found["done", "Orders", 0] == found["behind", "Orders", 1] == 0
+    assert found["behind", "Gone", 0] == 0
+    assert [row["logBytes"] for row in rows(run("lag", store, "--bytes", "--totals"))] == [sum(sizes), 0]
+    assert {row["logBytes"] for row in rows(run("lag", store))} == {None}
+    assert "logBytes" in run("lag", store, "--bytes", "--format", "table").stdout
+    assert "logBytes" not in run("lag", store, "--format", "table").stdout
 
 
 def test_a_table_has_queues_and_totals(store):

@@ -22,7 +22,8 @@ def test_lag_shows_the_queues_where_offsets_cannot_be_read(root_of):
     found = {(row["topic"], row["queueId"]): row for row in rows(result, exit_code=1)}
     assert found["Plain", 0] == {
         "group": None, "topic": "Plain", "queueId": 0, "consumerOffset": None, "minOffset": 0, "maxOffset": 76,
-        "lag": None, "problem": None, "oldestTimestamp": None, "topicExists": True, "oldestAgeSeconds": None,
+        "lag": None, "problem": None, "oldestTimestamp": None, "topicExists": True, "logBytes": None,
+        "oldestAgeSeconds": None,
     }  # fmt: skip
     (line,) = (line for line in result.stderr.splitlines() if "consumer offsets are in this RocksDB" in line)
     assert NOT_INSTALLED in line

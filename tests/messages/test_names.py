@@ -78,7 +78,7 @@ def test_consumer_lag_is_a_sequence_and_a_table(root):
     table = lags.to_arrow()
     table.validate(full=True)
     names = ["group", "topic", "queueId", "consumerOffset", "minOffset", "maxOffset", "lag", "problem"]
-    names += ["oldestTimestamp", "topicExists"]
+    names += ["oldestTimestamp", "topicExists", "logBytes"]
     assert table.schema.names == names
     for name in ("topic", "queueId"):
         assert table.schema.field(name).type == messages.field(name).type

@@ -655,9 +655,9 @@ def test_files_follow_each_other_and_none_is_left_ahead(ahead, tmp_path):
     assert sorted(read_files(root / "commitlog")) == [4096 * i for i in range(7)]
 
 
-def test_files_are_allocated_and_not_sparse(tmp_path):
+def test_files_are_allocated_and_not_sparse_if_that_is_asked_for(tmp_path):
     path = tmp_path / "store" / "commitlog" / f"{0:020}"
-    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20) as store:
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20, preallocate=True) as store:
         store.put_message(Message("T", b""))
         assert path.stat().st_blocks * 512 >= 1 << 20
 

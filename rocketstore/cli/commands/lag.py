@@ -16,6 +16,7 @@ from rocketstore.cli.options import fail_if_option, rows_options, stores_argumen
     "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."
 )
 @click.option("--totals", is_flag=True, help="Only show the sum for each group.")
+@click.option("--bytes", "log_bytes", is_flag=True, help="Also count the bytes of these messages, as logBytes.")
 @fail_if_option("lag", AGE)
 @rows_options(*dict.fromkeys([*LAGS, *LAG_TOTALS, "age"]), has_broker=True)
 def lag(**options: Any) -> None:
@@ -25,7 +26,8 @@ def lag(**options: Any) -> None:
     without an offset counts from 0.
 
     A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
-    the group has not consumed. topicExists is false for offsets of a topic that was deleted.
+    the group has not consumed. logBytes is null without --bytes. topicExists is false
+    for offsets of a topic that was deleted.
 
     The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
     config/lmqConsumerOffset.json instead. The exit status is 1 for a store without queues.

@@ -31,7 +31,8 @@ class ConsumerLag(NamedTuple):
     ``consumer_offset``. If the queue cannot be read or is lost, the two bounds and ``lag`` are None.
     ``oldest_timestamp`` is the store time of the oldest message that the group has not consumed, epoch ms; None without
     such a message, or if it cannot be read. ``topic_exists``: whether topics.json or the queues have the topic; offsets
-    of a deleted topic stay in the files.
+    of a deleted topic stay in the files. ``log_bytes``: the bytes of the log that the ``lag`` messages take, without
+    those that have expired; None if this was not asked for, or cannot be read.
 
     Examples:
     >>> [lag] = rocketstore.open("demo").consumer_lag()
@@ -49,6 +50,7 @@ class ConsumerLag(NamedTuple):
     problem: str | None = None
     oldest_timestamp: int | None = None
     topic_exists: bool = True
+    log_bytes: int | None = None
 
     @property
     def oldest_time(self) -> datetime | None:
@@ -60,12 +62,15 @@ LAG_FIELDS = (
     Field("group", "u"), MESSAGE_FIELDS["topic"], MESSAGE_FIELDS["queue_id"], Field("consumerOffset", "l"),
     Field("minOffset", "l", nullable=True), Field("maxOffset", "l", nullable=True), Field("lag", "l", nullable=True),
     Field("problem", "u", nullable=True), Field("oldestTimestamp", "tsm:UTC", nullable=True), Field("topicExists", "b"),
+    Field("logBytes", "l", nullable=True),
 )  # fmt: skip
 
 
-def consumer_lag(store: ReadableStore, groups: Collection[str] | None) -> Rows[ConsumerLag]:
+def consumer_lag(store: ReadableStore, groups: Collection[str] | None, *, log_bytes: bool) -> Rows[ConsumerLag]:
     """Return the lag of some groups, or of all. ``MessageStore.consumer_lag`` has the documentation."""
-    return Rows(list(find_lags(store, groups)), LAG_FIELDS)
+    lags = find_lags(store, groups)
+    found = [lag._replace(log_bytes=count_log_bytes(store, lag)) for lag in lags] if log_bytes else list(lags)
+    return Rows(found, LAG_FIELDS)
 
 
 def find_lags(store: ReadableStore, groups: Collection[str] | None) -> Iterator[ConsumerLag]:
@@ -141,6 +146,18 @@ def lag_in_queue(store: ReadableStore, lag: ConsumerLag, is_known: bool, lost: s
     oldest = oldest_timestamp(store, lag, max(offset, least)) if offset < end else None
     lag = lag._replace(problem=problem, oldest_timestamp=oldest)
     return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0))
+
+
+def count_log_bytes(store: ReadableStore, lag: ConsumerLag) -> int | None:
+    """Return the bytes of the messages that a group has not consumed in a queue; None if they cannot be read."""
+    if not lag.lag:
+        return lag.lag
+    assert lag.min_offset is not None
+    assert lag.max_offset is not None
+    with contextlib.suppress(StoreError, OSError, KeyError):
+        queue = store.consume_queue(lag.topic, lag.queue_id)
+        return queue.count_bytes(max(lag.consumer_offset, lag.min_offset, 0), lag.max_offset)
+    return None
 
 
 def oldest_timestamp(store: ReadableStore, lag: ConsumerLag, queue_offset: int) -> int | None:

@@ -48,7 +48,7 @@ def tables_of_store(
         "queues": SqlTable(lambda: read_units(store)),
         "topics": SqlTable(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS.format(broker=broker)),
         "groups": SqlTable(None, GROUPS.format(broker=broker), ("lag",)),
-        "lag": SqlTable(store.consumer_lag),
+        "lag": SqlTable(partial(store.consumer_lag, log_bytes=True)),
         "index_files": SqlTable(lambda: Rows([*find_index_files(store)], INDEX_FIELDS)),
         "pending": SqlTable(store.pending),
         "findings": SqlTable(partial(refuse_findings, store)),
