@@ -15,6 +15,7 @@ from rocketstore.config import SizedConfig, StoreConfig, camel_case
 from rocketstore.convert.convert_report import ConvertReport
 from rocketstore.convert.copy_log import IdFinder, NewLog, read_pieces
 from rocketstore.convert.finish_store import copy_broker_files, finish_store
+from rocketstore.convert.left_out import describe_uncommitted
 from rocketstore.convert.old_store import OldStore, find_assumed_sizes, open_old_store
 from rocketstore.convert.stale_ids import describe_stale_ids
 from rocketstore.disk.storage import local_path
@@ -151,12 +152,18 @@ def require_readable(old: OldStore, target: SizedConfig) -> tuple[str, ...]:
     return texts
 
 
-def find_log_begin(old: OldStore, size: int) -> int:
-    """Return where the new log begins, bytes, whose files have ``size`` bytes.
+def has_same_files(old: OldStore, size: int) -> bool:
+    """Return whether a new log, whose files have ``size`` bytes, has the records in the same files as the old log."""
+    return size == old.config.mapped_file_size_commit_log and not old.log.reader.framing
 
-    It is 0 only if all queues begin at 0: a filler and a unit of an expired message lead to offset 0.
+
+def find_log_begin(old: OldStore, size: int) -> int:
+    """Return the first physical offset of a new log, whose files have ``size`` bytes.
+
+    It is 0 only if all queues begin at 0. Fillers, and units of expired messages, lead to physical offset 0, at which a
+    broker must find no message.
     """
-    if old.begin > 0 and size == old.config.mapped_file_size_commit_log and not old.log.reader.framing:
+    if old.begin > 0 and has_same_files(old, size):
         return old.log.file_run.files[0].file_from_offset
     least = max(old.begin, int(old.has_late_queues))
     return -(-least // size) * size
@@ -176,32 +183,32 @@ def _convert(
     """Write the new store. Parameters: files: of the broker's configuration, by name."""
     size = target.mapped_file_size_commit_log
     begin = find_log_begin(old, size)
-    part = NewLog.make(places.default_log, size, begin, model_file(old), old.begin)
-    copy_all(old, part, progress)
+    new_log = NewLog(places.default_log, size, begin, old)
+    copy_all(old, new_log, progress)
     queues = {queue_id: queue.end for queue_id, queue in old.queues.items()}
-    finished = finish_store(old, part, places, target, files, queues, deleted=deleted)
-    notes = copy_broker_files(old, places, part)
-    stale = part.stale_ids.rows()
+    finished = finish_store(old, new_log, places, target, files, queues, deleted=deleted)
+    notes = copy_broker_files(old, places, new_log)
+    stale = new_log.stale_ids.rows()
     return ConvertReport(
-        out,
-        begin,
-        part.log.phy_offset,
-        part.records,
-        part.log.moved,
-        part.prepared,
-        finished.report.queues,
-        finished.report.index_items,
-        stale,
-        (
-            *_describe_differences(old, part, out),
+        out=out,
+        min_phy_offset=begin,
+        max_phy_offset=new_log.writer.phy_offset,
+        records=new_log.records,
+        moved=new_log.writer.moved,
+        prepared=new_log.prepared,
+        queues=finished.report.queues,
+        index_items=finished.report.index_items,
+        stale_ids=stale,
+        notes=(
+            *_describe_differences(old, new_log, out),
             *describe_sizes(old, target, changes, out),
             *finished.notes,
             *notes,
             *describe_stale_ids(stale),
         ),
-        finished.report.assumptions,
-        finished.report.deleted,
-        finished.report.undeclared,
+        assumptions=finished.report.assumptions,
+        deleted=finished.report.deleted,
+        undeclared=finished.report.undeclared,
     )
 
 
@@ -220,34 +227,25 @@ def require_config_files(old: OldStore) -> dict[str, bytes]:
     return files
 
 
-def model_file(old: OldStore) -> Path:
-    """Return the file or directory of the old log whose mode new files get."""
-    files = old.log.file_run.files
-    return local_path(files[0].path) if files else old.survey.local_places.root
-
-
-def copy_all(old: OldStore, part: NewLog, progress: Report) -> None:
+def copy_all(old: OldStore, new_log: NewLog, progress: Report) -> None:
     """Copy all records of the old log."""
     ids, total = IdFinder(), old.end - old.begin
-    is_same_size = part.log.size == old.config.mapped_file_size_commit_log and not old.log.reader.framing
+    keeps_files = has_same_files(old, new_log.writer.size)
     file = None
     for piece in read_pieces(old.log, old.begin, old.end):
         found = old.log.file_run.find(piece.base)
-        if is_same_size and found is not None and found != file:  # where a file ended early, the new one ends too
-            part.log.go_to(found.file_from_offset)
+        if keeps_files and found is not None and found != file:  # where a file ended early, the new one ends too
+            new_log.writer.go_to(found.file_from_offset)
             file = found
-        part.copy(piece, np.arange(len(piece.sizes)), ids.find(piece))
+        new_log.copy(piece, np.arange(len(piece.sizes)), ids.find(piece))
         progress(piece.end - old.begin, total)
 
 
-def _describe_differences(old: OldStore, part: NewLog, out: Path) -> list[str]:
-    """Return notes on what the new store lacks, and on offsets that no longer hold."""
-    places, notes = old.survey.local_places, []
-    if old.uncommitted:
-        size = old.uncommitted
-        notes.append(f"{places.root}: {size} bytes of entries that are not committed are left out, from {old.end} on")
-    if part.unknown_prepared:
-        count = format_count(part.unknown_prepared, "message")
+def _describe_differences(old: OldStore, new_log: NewLog, out: Path) -> list[str]:
+    """Return notes on parts that the new store lacks, and on physical offsets that changed."""
+    places, notes = old.survey.local_places, describe_uncommitted(old)
+    if new_log.unknown_prepared:
+        count = format_count(new_log.unknown_prepared, "message")
         notes.append(f"{count} name a prepared message that is not in the log, and keep its old physical offset")
     if places.epoch_file.exists():
         notes.append(
@@ -256,7 +254,7 @@ def _describe_differences(old: OldStore, part: NewLog, out: Path) -> list[str]:
     tables = old.survey.formats.config_databases.values()
     directories = [path for path in sorted(places.config.glob("*")) if path.is_dir() and path not in tables]
     notes += [f"{path}: is not copied; it may have users and their passwords" for path in directories]
-    if part.log.moved:
+    if new_log.writer.moved:
         notes.append(f"{out}: messages have other physical offsets, and so other ids of brokers, than in {places.root}")
     return notes
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.convert.offset_map import OffsetMap
+from rocketstore.convert.old_store import OldStore
 from rocketstore.convert.stale_ids import FoundId, StaleIds, find_ids, find_store_hosts
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
@@ -76,26 +77,19 @@ def _pieces_of(log: CommitLog, batch: MessageBatch) -> Iterator[Piece]:
 class NewLog:
     """One new log, which gets records of the old log in their order.
 
-    Attributes: log: the files. begin: physical offset of the begin. offsets: of the records that were copied. records,
-    bytes: how many. prepared: how many records name a prepared message that the new log has. unknown_prepared: how many
-    name one that it does not have, and keep the physical offset of the old log. stale_ids: in properties.
+    Attributes: directory: of its files. writer: writes the files. begin: its first physical offset. offsets: the new
+    physical offsets of the records that were copied. records, bytes: how many were copied. prepared: how many records
+    name a prepared message that the new log has. unknown_prepared: how many records name a prepared message that the
+    new log lacks, and keep its old physical offset. stale_ids: ids in properties that no longer lead to their message.
     """
 
-    def __init__(self, log: LogCopy, log_begin: int) -> None:
-        """Parameters: log_begin: where the old log begins, bytes."""
-        self.log, self.begin = log, log.phy_offset
+    def __init__(self, directory: Path, size: int, begin: int, old: OldStore) -> None:
+        """Make the directory. Parameters: size: of a file, bytes. begin: the first physical offset, bytes."""
+        self.directory, self.begin = directory, begin
+        self.writer = LogCopy(directory, size, begin, old.model_file)
         self.offsets = OffsetMap()
-        self.stale_ids = StaleIds(log_begin)
+        self.stale_ids = StaleIds(old.begin)
         self.records = self.bytes = self.prepared = self.unknown_prepared = 0
-
-    @classmethod
-    def make(cls, directory: Path, size: int, phy_offset: int, like: Path, log_begin: int) -> NewLog:
-        """Make the directory of the new log. Parameters: as of ``LogCopy``, and as above."""
-        return cls(LogCopy(directory, size, phy_offset, like), log_begin)
-
-    @property
-    def directory(self) -> Path:
-        return self.log.directory
 
     def copy(self, piece: Piece, rows: np.ndarray, found: list[FoundId]) -> None:
         """Append records. Parameters: rows: of the piece, ascending. found: all ids in properties of the piece."""
@@ -117,8 +111,8 @@ class NewLog:
         prepared = self.offsets.find(piece.prepared_offsets[rows][named])
         keeps = np.full(len(named), -1, np.int64)
         buffer = Buffer(source.data, self.directory)
-        self.log.copy(buffer, source.begin, source.end, source.base, source.positions[named], keeps, prepared)
-        places, moves = self.log.take_moves()
+        self.writer.copy(buffer, source.begin, source.end, source.base, source.positions[named], keeps, prepared)
+        places, moves = self.writer.take_moves()
         if len(places) != len(rows):
             raise StoreError(f"{self.directory}: the old log was changed while it was read")
         self.offsets.add(old, sizes, places + moves)
@@ -129,7 +123,7 @@ class NewLog:
 
 
 def _split_before_own_targets(piece: Piece, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows. No row names a prepared message of its own range: that is copied before the row."""
+    """Yield ranges of rows, so that each prepared message is in an earlier range than the row that names it."""
     first, prepared, old = 0, piece.prepared_offsets[rows], piece.phy_offsets[rows]
     for row in np.flatnonzero(prepared >= 0).tolist():
         if old[first] <= prepared[row] < old[row]:

@@ -11,6 +11,7 @@ import numpy as np
 from rocketstore.config import SizedConfig
 from rocketstore.convert.copy_files import copy_tree
 from rocketstore.convert.copy_log import NewLog
+from rocketstore.convert.left_out import describe_lost_timers, describe_other_data
 from rocketstore.convert.old_store import OldStore
 from rocketstore.convert.timers import copy_timers
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
@@ -33,13 +34,13 @@ from rocketstore.survey.survey import survey_store
 from rocketstore.text_values import format_count
 
 BUILT = "built"  # a directory beside the new log, for its queues and its index
-EMPTY_UNIT = 91  # bytes: the size in the unit that ends a queue without messages, that of the least record
-MEMORY = 1 << 30  # bytes, about the most to use while queues are built
+EMPTY_UNIT = 91  # bytes: the size in the unit that ends a queue without messages, which is that of the least record
+MEMORY = 1 << 30  # bytes: the approximate limit while queues are built
 THREADS = 2
 
 
 class FinishedStore(NamedTuple):
-    """What was built. Attributes: report: of queues and index. notes: in words."""
+    """The result of ``finish_store``. Attributes: report: of queues and index. notes: lines for people."""
 
     report: RebuildReport
     notes: tuple[str, ...]
@@ -47,7 +48,7 @@ class FinishedStore(NamedTuple):
 
 def finish_store(
     old: OldStore,
-    part: NewLog,
+    new_log: NewLog,
     places: LocalPlaces,
     config: SizedConfig,
     config_files: Mapping[str, bytes],
@@ -57,11 +58,11 @@ def finish_store(
 ) -> FinishedStore:
     """Write all parts of a store besides its log.
 
-    Parameters: part: the new log, which is complete. places: of the new store. config: to write with. config_files: the
-    broker's configuration, by name. queues: the queue offset after the last message of each queue that must exist.
-    deleted: as for ``rebuild``.
+    Parameters: new_log: which is complete. places: of the new store. config: the settings of the new store.
+    config_files: the files of the broker's configuration by name. queues: the queue offset after the last message of
+    each queue that must exist. deleted: as for ``rebuild``.
     """
-    part.log.close()
+    new_log.writer.close()
     make_directory(places.config)
     for name, data in config_files.items():
         replace_file(places.config_file(name), data)
@@ -69,7 +70,7 @@ def finish_store(
     save_settings(places, replace(config, **stated))
     report = _build(old, places, config, deleted=deleted)
     notes = _write_ends(places, config, queues)
-    _write_checkpoint(places, config, part)
+    _write_checkpoint(places, config, new_log)
     return FinishedStore(report, notes)
 
 
@@ -119,27 +120,20 @@ def _has_units(places: LocalPlaces, queue_id: QueueId) -> bool:
     return any(any(places.queue(kind, *queue_id).glob("[0-9]*")) for kind in QUEUE_KINDS)
 
 
-def _write_checkpoint(places: LocalPlaces, config: SizedConfig, part: NewLog) -> None:
+def _write_checkpoint(places: LocalPlaces, config: SizedConfig, new_log: NewLog) -> None:
     """Flush the files of the log, and write a checkpoint by which a broker's first start keeps everything."""
     opened = open_store_files(survey_store(places.root, config), config)
     with opened.log as log:
         for file in log.file_run.files:
             sync_path(local_path(file.path))
         store = StoreFiles(opened.survey, config, log, opened.checkpoint, last_exit_ok=True)
-        save_checkpoint(store, part.log.last_phy_offset)
+        save_checkpoint(store, new_log.writer.last_phy_offset)
 
 
-def copy_broker_files(old: OldStore, places: LocalPlaces, part: NewLog) -> list[str]:
+def copy_broker_files(old: OldStore, places: LocalPlaces, new_log: NewLog) -> list[str]:
     """Copy the broker's timers, its compacted topics and its popped messages. Return notes on what is left out."""
     old_places = old.survey.local_places
-    missing = copy_timers(old_places, places, part.offsets)
+    lost_timers = copy_timers(old_places, places, new_log.offsets)
     copy_tree(old_places.compaction, places.compaction)
     copy_tree(old_places.pop_database, places.pop_database)
-    notes = []
-    if missing:
-        notes.append(f"{format_count(missing, 'timer')} of messages that are not in the log cannot be delivered")
-    if old.survey.formats.has_other_data:
-        notes.append(
-            f"{old_places.rocksdb}: timers or transactions in this RocksDB are left out: they name physical offsets"
-        )
-    return notes
+    return [*describe_lost_timers(lost_timers), *describe_other_data(old)]

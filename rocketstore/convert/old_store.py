@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.config import SizedConfig, StoreConfig
+from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.topic_lives import KnownTopics
 from rocketstore.kernels.queue_id import QueueId
@@ -36,9 +38,11 @@ class QueueRange(NamedTuple):
 class OldStore:
     """A stopped store that is converted.
 
-    Attributes: settings: stated and learned ones, with all sizes. stated: without the learned ones, which are not
-    saved. shown_sizes: the names of the sizes that are given, or that files show. end: of the log, bytes. uncommitted:
-    bytes of entries of DLedger behind ``end`` that are not committed. queues: that have messages, or had some.
+    Attributes: settings: the settings that the caller or files state, and those that the messages show. stated: only
+    the first of these; a new store saves no others. shown_sizes: the names of the sizes that the caller or files state.
+    config: the settings, with default sizes for all others. end: the physical offset behind the last record.
+    uncommitted: bytes of entries of DLedger behind ``end`` that are not committed. known_topics: which topics exist or
+    were deleted. queues: those that have messages, or had some that expired.
     """
 
     survey: Survey
@@ -56,6 +60,12 @@ class OldStore:
     def begin(self) -> int:
         """Where the log begins, a physical offset, bytes."""
         return self.log.min_phy_offset
+
+    @property
+    def model_file(self) -> Path:
+        """The file or directory of the old log whose mode new files get."""
+        files = self.log.file_run.files
+        return local_path(files[0].path) if files else self.survey.local_places.root
 
     @property
     def has_late_queues(self) -> bool:

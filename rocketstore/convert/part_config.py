@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from rocketstore.state.config_values import GROUP_TABLE, GROUPS, LMQ_OFFSETS, OF
 SEPARATOR = "@"  # between the topic and the group of consumers in a key
 OF_GROUP = ("%RETRY%", "%DLQ%")  # begins of the topics of a group
 FORBIDDEN_TABLE = "forbiddenTable"
-DELAYS = "delayOffset.json"
+DELAY_OFFSETS = "delayOffset.json"
 # Files with tables whose keys begin with a topic. Source: the decode methods of the managers of these files.
 TABLES_BY_TOPIC: dict[str, tuple[str, ...]] = {
     TOPICS: (TOPIC_TABLE,),
@@ -50,18 +49,18 @@ def files_for_topics(files: Mapping[str, bytes], topics: Collection[str]) -> dic
             if isinstance(subscriptions.get(table), dict):
                 subscriptions[table] = {name: row for name, row in subscriptions[table].items() if name in groups}
         found[GROUPS] = encode_json(subscriptions)
-    if SCHEDULE_TOPIC in topics and DELAYS in files:
-        found[DELAYS] = files[DELAYS]
+    if SCHEDULE_TOPIC in topics and DELAY_OFFSETS in files:
+        found[DELAY_OFFSETS] = files[DELAY_OFFSETS]
     return found
 
 
 def find_unused_files(files: Mapping[str, bytes]) -> list[str]:
     """Return the names of files that ``files_for_topics`` leaves out for all topics, without copies (.bak)."""
-    used = {*TABLES_BY_TOPIC, GROUPS, DELAYS}
+    used = {*TABLES_BY_TOPIC, GROUPS, DELAY_OFFSETS}
     return sorted(
         name
         for name, data in files.items()
-        if not name.endswith(".bak") and (name not in used or (name != DELAYS and _parse(data) is None))
+        if not name.endswith(".bak") and (name not in used or (name != DELAY_OFFSETS and _parse(data) is None))
     )
 
 
@@ -73,6 +72,6 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
     """Return the object of a file; None if the file is missing or cannot be parsed."""
     try:
         root = None if data is None else parse_json(data)
-    except (ValueError, RecursionError, json.JSONDecodeError):
+    except (ValueError, RecursionError):
         return None
     return root if isinstance(root, dict) else None

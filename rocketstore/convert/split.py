@@ -14,7 +14,6 @@ import numpy as np
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.convert.convert import (
     describe_sizes,
-    model_file,
     require_config_files,
     require_readable,
     target_config,
@@ -22,6 +21,7 @@ from rocketstore.convert.convert import (
 from rocketstore.convert.copy_files import copy_file, copy_tree
 from rocketstore.convert.copy_log import IdFinder, NewLog, read_pieces
 from rocketstore.convert.finish_store import finish_store
+from rocketstore.convert.left_out import describe_lost_timers, describe_other_data, describe_uncommitted
 from rocketstore.convert.old_store import OldStore, open_old_store
 from rocketstore.convert.part_config import files_for_topics, find_unused_files
 from rocketstore.convert.split_report import SplitPart, SplitReport
@@ -43,7 +43,6 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.pending.timers import TIMER_TOPIC
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.text_values import format_count
 
 WORK = "rocketstore-split"
 LEAST_PARTS, MOST_PARTS = 8, 256  # logs that are written at the same time
@@ -159,7 +158,9 @@ class PartPlan:
 
 
 class TopicCounts(NamedTuple):
-    """Attributes: parts: the topics of each new store, by its name. left_out: records of topics without one."""
+    """The topics of a log. Attributes: parts: the topics of each new store, by its name. left_out: the number of
+    records of each topic without a new store.
+    """
 
     parts: dict[str, list[str]]
     left_out: dict[str, int]
@@ -210,18 +211,18 @@ def _split(
     queues = {queue_id for part in finished for queue_id in part.queues}
     reports = [part.report for part in finished]
     return SplitReport(
-        inside,
-        tuple(part.part for part in finished),
-        stale,
-        (
+        out=inside,
+        parts=tuple(part.row for part in finished),
+        stale_ids=stale,
+        notes=(
             *_describe_left_out(old, plan, found, queues, files),
             *describe_sizes(old, target, {}, inside.parent),
             *(text for part in finished for text in part.notes),
             *describe_stale_ids(stale),
         ),
-        tuple(dict.fromkeys(text for report in reports for text in report.assumptions)),
-        {queue: count for report in reports for queue, count in report.deleted.items()},
-        tuple(sorted({name for report in reports for name in report.undeclared})),
+        assumptions=tuple(dict.fromkeys(text for report in reports for text in report.assumptions)),
+        deleted={queue: count for report in reports for queue, count in report.deleted.items()},
+        undeclared=tuple(sorted({name for report in reports for name in report.undeclared})),
     )
 
 
@@ -233,16 +234,19 @@ def _copy_parts(
     progress: Report,
     rounds: tuple[int, int],
 ) -> dict[str, NewLog]:
-    """Copy the records of some parts to their new logs. Parameters: rounds: the number of this one, and of all."""
-    size, model = target.mapped_file_size_commit_log, model_file(old)
+    """Copy the records of some parts to their new logs.
+
+    Parameters: rounds: the number of this round, from 0 on, and the number of all rounds. Each reads the old log.
+    """
+    size = target.mapped_file_size_commit_log
     begin = size if old.begin > 0 or old.has_late_queues else 0
     logs = {}
     for name in topics:
         places = StorePlaces.of(inside / name)
         make_directory(places.root)
-        logs[name] = NewLog.make(places.default_log, size, begin, model, old.begin)
+        logs[name] = NewLog(places.default_log, size, begin, old)
     part_of = {topic: name for name, names in topics.items() for topic in names}
-    ids, done, total = IdFinder(), rounds[0], max(old.end - old.begin, 1) * rounds[1]
+    ids, (number, count), size_of_log = IdFinder(), rounds, old.end - old.begin
     for piece in read_pieces(old.log, old.begin, old.end):
         in_piece, codes = np.unique(piece.topics, return_inverse=True)
         found = ids.find(piece)
@@ -252,14 +256,14 @@ def _copy_parts(
                 rows_of.setdefault(part_of[topic], []).append(code)
         for name, chosen in rows_of.items():
             logs[name].copy(piece, np.flatnonzero(np.isin(codes, chosen)), found)
-        progress(done * (old.end - old.begin) + piece.end - old.begin, total)
+        progress(number * size_of_log + piece.end - old.begin, count * size_of_log)
     return logs
 
 
 class FinishedPart(NamedTuple):
-    """One complete store. Attributes: queues: that the store has. stale_ids, notes: of the store."""
+    """One complete store. Attributes: row: of the report. queues: the ids of its queues."""
 
-    part: SplitPart
+    row: SplitPart
     report: RebuildReport
     queues: frozenset[QueueId]
     stale_ids: tuple[StaleId, ...]
@@ -290,10 +294,18 @@ def _finish_part(
     if moved:
         names = first_names(f"{topic}/{queue_id}" for topic, queue_id in moved)
         notes += (f"{name}: queues with messages of other parts too, whose queue offsets moved up: {names}",)
-    bounds = log.begin, log.log.phy_offset
-    size = report.queues, report.index_items
-    part = SplitPart(name, places.root, tuple(topics), log.records, log.bytes, *bounds, *size)
-    return FinishedPart(part, report, frozenset(queues), log.stale_ids.rows(), notes)
+    row = SplitPart(
+        part=name,
+        path=places.root,
+        topics=tuple(topics),
+        records=log.records,
+        bytes=log.bytes,
+        min_phy_offset=log.begin,
+        max_phy_offset=log.writer.phy_offset,
+        queues=report.queues,
+        index_items=report.index_items,
+    )
+    return FinishedPart(row, report, frozenset(queues), log.stale_ids.rows(), notes)
 
 
 def _read_ends(places: LocalPlaces, config: SizedConfig) -> dict[QueueId, int]:
@@ -304,9 +316,10 @@ def _read_ends(places: LocalPlaces, config: SizedConfig) -> dict[QueueId, int]:
 
 def _copy_broker_files(old: OldStore, places: LocalPlaces, log: NewLog, topics: list[str]) -> list[str]:
     """Copy the timers with their topic, and the compacted messages of topics. Return notes."""
-    old_places, notes = old.survey.local_places, []
-    if TIMER_TOPIC in topics and (missing := copy_timers(old_places, places, log.offsets)):
-        notes.append(f"{format_count(missing, 'timer')} of messages that are not in the log cannot be delivered")
+    old_places = old.survey.local_places
+    notes: list[str] = []
+    if TIMER_TOPIC in topics:
+        notes += describe_lost_timers(copy_timers(old_places, places, log.offsets))
     compacted = [topic for topic in topics if (old_places.compacted_logs / topic).is_dir()]
     for topic in compacted:
         copy_tree(old_places.compacted_logs / topic, places.compacted_logs / topic)
@@ -339,8 +352,5 @@ def _describe_left_out(
     for path in (places.pop_database, places.epoch_file):
         if path.exists():
             yield f"{path}: is left out"
-    if old.survey.formats.has_other_data:
-        yield f"{places.rocksdb}: timers or transactions in this RocksDB are left out: they name physical offsets"
-    if old.uncommitted:
-        size = old.uncommitted
-        yield f"{places.root}: {size} bytes of entries that are not committed are left out, from {old.end} on"
+    yield from describe_other_data(old)
+    yield from describe_uncommitted(old)
