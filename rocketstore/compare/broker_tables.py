@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from rocketstore.compare.differences import Difference, Differences
 from rocketstore.state.broker_tables import TableContents
 from rocketstore.text_values import shorten
 
+K = TypeVar("K", str, tuple[str, str, int])
 SHOWN = 200  # characters of a value
 VERSION = "dataVersion"  # counts the changes of a file
 
@@ -41,33 +42,37 @@ def name_levels(offsets: Mapping[int, int]) -> dict[str, str]:
     return {f"level {level}": str(offset) for level, offset in offsets.items()}
 
 
-def compare_entries(what: str, a: Mapping[str, str], b: Mapping[str, str], differences: Differences) -> None:
-    """Compare two tables of texts. Parameters: what: "topic", "group" or "delay", the begin of the kinds."""
-    for name in sorted({*a, *b}):
-        one, other = a.get(name), b.get(name)
-        if one == other:
-            continue
-        kind = "different" if one is not None and other is not None else "only-in-a" if other is None else "only-in-b"
-        topic = name if what == "topic" else None
-        differences.add(Difference(f"{what}-{kind}", name, a=one, b=other, topic=topic))
+def compare_entries(prefix: str, a: Mapping[str, str], b: Mapping[str, str], differences: Differences) -> None:
+    """Compare two tables of texts. Parameters: prefix: "topic", "group" or "delay", with which the kinds begin."""
+    for name, text_a, text_b in find_different_entries(a, b):
+        topic = name if prefix == "topic" else None
+        kind = f"{prefix}-{kind_of(text_a, text_b)}"
+        differences.add(Difference(kind, name, a=text_a, b=text_b, topic=topic))
+
+
+def find_different_entries(a: Mapping[K, str], b: Mapping[K, str]) -> Iterator[tuple[K, str | None, str | None]]:
+    """Yield the keys whose texts differ, sorted, with the text in A and in B; None where the key is missing."""
+    for key in sorted({*a, *b}):
+        if a.get(key) != b.get(key):
+            yield key, a.get(key), b.get(key)
+
+
+def kind_of(text_a: str | None, text_b: str | None) -> str:
+    """Return the end of the kind of a difference between two entries, of which one may be missing."""
+    if text_b is None:
+        return "only-in-a"
+    return "only-in-b" if text_a is None else "different"
 
 
 def compare_offsets(a: TableContents, b: TableContents, differences: Differences) -> None:
     """Compare the offsets of consumer groups."""
     tables = [
-        {(group, topic, queue_id): offset for group, topic, queue_id, offset in contents.next_offsets()}
+        {(group, topic, queue_id): str(offset) for group, topic, queue_id, offset in contents.next_offsets()}
         for contents in (a, b)
     ]
-    for key in sorted({*tables[0], *tables[1]}):
-        one, other = (table.get(key) for table in tables)
-        if one == other:
-            continue
-        group, topic, queue_id = key
-        kind = "different" if one is not None and other is not None else "only-in-a" if other is None else "only-in-b"
-        a_text, b_text = (None if offset is None else str(offset) for offset in (one, other))
-        name = f"{group} {topic}/{queue_id}"
-        found = Difference(f"offset-{kind}", name, a=a_text, b=b_text, topic=topic, queue_id=queue_id)
-        differences.add(found)
+    for (group, topic, queue_id), text_a, text_b in find_different_entries(*tables):
+        kind, name = f"offset-{kind_of(text_a, text_b)}", f"{group} {topic}/{queue_id}"
+        differences.add(Difference(kind, name, a=text_a, b=text_b, topic=topic, queue_id=queue_id))
 
 
 def find_different_members(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

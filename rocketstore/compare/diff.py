@@ -91,7 +91,7 @@ def compare_copy(
     Parameters: begin, end: bytes. topics: those that the copy has; None for all.
     """
     begin = max(begin, a.commit_log.min_phy_offset)
-    return StoreComparison(a, b, topics, by_content=topics is not None, window=(begin, end)).run(report_nothing)
+    return StoreComparison(a, b, topics, by_content=topics is not None, phy_range=(begin, end)).run(report_nothing)
 
 
 class StoreComparison:
@@ -104,10 +104,10 @@ class StoreComparison:
         topics: Collection[str] | None,
         *,
         by_content: bool,
-        window: Range | None = None,
+        phy_range: Range | None = None,
     ) -> None:
-        """Parameters: window: compare only messages at these physical offsets, and no configuration; None for all."""
-        self.a, self.b, self.topics, self.by_content, self.window = a, b, topics, by_content, window
+        """Parameters: phy_range: physical offsets: compare only messages there, and no configuration; None for all."""
+        self.a, self.b, self.topics, self.by_content, self.phy_range = a, b, topics, by_content, phy_range
         self.differences = Differences()
 
     def run(self, report: Report) -> DiffReport:
@@ -118,7 +118,7 @@ class StoreComparison:
             with self.differences.noting_errors(LOG):
                 ranges, sizes = self._compare_logs(report)
         messages = self._compare_queues(report)
-        if self.window is None:
+        if self.phy_range is None:
             with self.differences.noting_errors("config"):
                 self._compare_config()
         found = self.differences
@@ -128,7 +128,7 @@ class StoreComparison:
 
     def _compare_logs(self, report: Report) -> tuple[list[LogRange], dict[str, int]]:
         """Compare logs and indexes by physical offset."""
-        logs = ViewedLog(self.a.commit_log, self.window), ViewedLog(self.b.commit_log, self.window)
+        logs = ViewedLog(self.a.commit_log, self.phy_range), ViewedLog(self.b.commit_log, self.phy_range)
         comparison = LogComparison(*logs, self.differences)
         common = intersect_ranges(logs[0].ranges, logs[1].ranges)
         done, total = 0, sum(end - begin for begin, end in common)
@@ -179,9 +179,9 @@ class StoreComparison:
         """Compare a queue, and of a compacted topic also the queue from which consumers are served."""
         name = name_queue(queue_id)
         with self.differences.noting_errors(name):
-            found = [find_log_queue(store, queue_id, self.window) for store in (self.a, self.b)]
+            found = [find_log_queue(store, queue_id, self.phy_range) for store in (self.a, self.b)]
             comparison.compare(queue_id, name, *found)
-        if self.window is not None:
+        if self.phy_range is not None:
             return
         with self.differences.noting_errors(f"{name}, compacted"):
             compacted = [find_compacted_queue(store, queue_id) for store in (self.a, self.b)]
@@ -196,11 +196,11 @@ class StoreComparison:
         compare_tables(a, b, self.differences)
 
 
-def find_log_queue(store: MessageStore, queue_id: QueueId, window: Range | None) -> OpenedQueue | None:
+def find_log_queue(store: MessageStore, queue_id: QueueId, phy_range: Range | None) -> OpenedQueue | None:
     """Open the queue of all messages, with its messages in tiered storage if these are read; None without one."""
     with contextlib.suppress(KeyError):
         queue = store.consume_queue(*queue_id) if store.tiered else store.log_queue(*queue_id)
-        return OpenedQueue(store, queue, window)
+        return OpenedQueue(store, queue, phy_range)
     return None
 
 

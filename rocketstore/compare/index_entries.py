@@ -90,7 +90,7 @@ class EntryComparison:
 
     def compare(self, ranges: Sequence[Range], differences: Differences) -> None:
         """Compare the entries of ranges of physical offsets that both logs have."""
-        only_a, only_b = EntrySpread(), EntrySpread()
+        only_a, only_b = UnpairedEntries(), UnpairedEntries()
         for begin, end in ranges:
             inside = {bound for reader in self.readers for bound in reader.bounds(begin, end)}
             for first, last in pairwise(sorted({begin, end, *inside})):
@@ -103,8 +103,11 @@ class EntryComparison:
         only_b.report("index-only-in-b", self.logs, differences)
 
 
-class EntrySpread:
-    """Entries that only one index has: the first of them and their number."""
+class UnpairedEntries:
+    """The entries that only one index has. Only the first, the last and their number are kept.
+
+    Attributes: first: physical offset and hash of the first entry. last: the physical offset of the last one.
+    """
 
     def __init__(self) -> None:
         self.first = (-1, -1)
@@ -159,7 +162,7 @@ class KeyComparison:
 
     def __init__(self, index_a: KeyIndex | None, index_b: KeyIndex | None) -> None:
         self.indexes = index_a, index_b
-        self._found = {"index-only-in-a": KeySpread(), "index-only-in-b": KeySpread()}
+        self._found = {"index-only-in-a": UnpairedKeys(), "index-only-in-b": UnpairedKeys()}
 
     def compare(self, a: MessageBatch, b: MessageBatch) -> None:
         """Search for the keys of messages. Parameters: the same messages of A and of B, in the same order."""
@@ -177,14 +180,17 @@ class KeyComparison:
 
     def report(self, differences: Differences) -> None:
         """Add the differences that were found."""
-        for kind, spread in self._found.items():
-            if spread.first is not None:
-                a, b, key = spread.first
-                differences.add(Difference(kind, INDEX, number=spread.count).with_message(a, b)._replace(key=key))
+        for kind, group in self._found.items():
+            if group.first is not None:
+                a, b, key = group.first
+                differences.add(Difference(kind, INDEX, number=group.count).with_message(a, b)._replace(key=key))
 
 
-class KeySpread:
-    """Keys that only one index finds: the first message with its key, and their number."""
+class UnpairedKeys:
+    """The keys that only one index finds. Only the first one and their number are kept.
+
+    Attributes: first: the first message in A and in B, and its key.
+    """
 
     def __init__(self) -> None:
         self.first: tuple[Message, Message, str] | None = None

@@ -39,14 +39,14 @@ class Records(NamedTuple):
 class ViewedLog:
     """A log with the ranges of physical offsets that its files had, up to its last record, when it was opened."""
 
-    def __init__(self, log: CommitLog, window: Range | None = None) -> None:
-        """Parameters: window: the physical offsets that are compared; None for all."""
+    def __init__(self, log: CommitLog, phy_range: Range | None = None) -> None:
+        """Parameters: phy_range: the physical offsets that are compared; None for all."""
         log.refresh()
         end = log.look(again=True).records_end
         found = ((log.reader.begin_in(file), min(file.end_offset, end)) for file in log.file_run.files)
         self.log = log
         ranges = merge_ranges(part for part in found if part[0] < part[1])
-        self.ranges = ranges if window is None else intersect_ranges(ranges, [window])
+        self.ranges = ranges if phy_range is None else intersect_ranges(ranges, [phy_range])
         self._record_end = 0  # of the last record that was read
 
     def first_message(self, begin: int, end: int) -> Message | None:

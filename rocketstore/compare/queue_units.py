@@ -45,16 +45,16 @@ class OpenedQueue:
     Attributes: begin, end: the first queue offset, and the one behind the last. count: of messages.
     """
 
-    def __init__(self, store: MessageStore, queue: StoredQueue, window: Range | None = None) -> None:
-        """Parameters: window: compare only units that lead to these physical offsets; None for all."""
+    def __init__(self, store: MessageStore, queue: StoredQueue, phy_range: Range | None = None) -> None:
+        """Parameters: phy_range: compare only units that lead to these physical offsets; None for all."""
         self._store = store
-        self._window = window
+        self._phy_range = phy_range
         self._parts = [(part, *offset_range(part)) for part in parts_of(queue)]
         self.begin, self.end = self._parts[0][1], self._parts[-1][2]
         self.count = sum(len(part) for part, _, _ in self._parts)
 
     def steps(self) -> Iterator[Step]:
-        """Yield all units in order."""
+        """Yield all units that lead into the range, in order."""
         for part, begin, end in self._parts:
             if begin < end:
                 log = log_of(self._store, part)
@@ -63,15 +63,15 @@ class OpenedQueue:
                     yield Step(self._inside(units), log, is_of_store)
 
     def _inside(self, units: ConsumeQueueUnits) -> ConsumeQueueUnits:
-        """Return the units that lead into the window."""
-        if self._window is None:
+        """Return the units that lead into the range of physical offsets."""
+        if self._phy_range is None:
             return units
-        begin, end = self._window
+        begin, end = self._phy_range
         return units.where((units.phy_offsets >= begin) & (units.phy_offsets < end))
 
     def has_units(self) -> bool:
-        """Return whether a unit leads into the window. True without a window."""
-        return self._window is None or any(len(step.units) for step in self.steps())
+        """Return whether a unit leads into the range of physical offsets. True without a range."""
+        return self._phy_range is None or any(len(step.units) for step in self.steps())
 
 
 class StepStream:
@@ -121,10 +121,11 @@ def find_common(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return in_both
 
 
-class Spread:
-    """Units of one queue that differ in the same way: the first of them, the queue offset behind the last, the number.
+class UnitGroup:
+    """The units of one queue that differ in the same way. Only their range, their number and a message are kept.
 
-    Attributes: messages: the message of the first unit in A and in B; None in a store that lacks it.
+    Attributes: begin, end: the queue offset of the first unit, and that behind the last unit. count: the number of
+    their messages. messages: the message of the first unit in A and in B; None in a store that lacks it.
     """
 
     def __init__(self) -> None:
@@ -132,7 +133,7 @@ class Spread:
         self.messages: tuple[Message | None, Message | None] = None, None
 
     def add(self, a: Step | None, b: Step | None) -> None:
-        """Add units that are behind those before. Parameters: None in a store that lacks them."""
+        """Add units that follow those added before. Parameters: a, b: the same units; None in a store without them."""
         step = a or b
         if step is None or not len(step.units):
             return
@@ -181,7 +182,7 @@ class QueueComparison:
         if a is None or b is None:
             self._add_missing(queue_id, name, a, b)
             return
-        only_a, only_b, different = Spread(), Spread(), Spread()
+        only_a, only_b, different = UnitGroup(), UnitGroup(), UnitGroup()
         texts: tuple[str | None, str | None] = None, None
         streams = [StepStream(queue.steps()) for queue in (a, b)]
         while ends := [offset for stream in streams if (offset := stream.last_offset()) is not None]:
@@ -220,20 +221,20 @@ class QueueComparison:
         kind: str,
         queue_id: QueueId,
         name: str,
-        spread: Spread,
+        group: UnitGroup,
         texts: tuple[str | None, str | None] = (None, None),
     ) -> None:
         """Add a difference of a queue, if there is one."""
-        if not spread.count:
+        if not group.count:
             return
-        found = Difference(kind, name, spread.begin, spread.end, spread.count, *texts).with_message(*spread.messages)
+        found = Difference(kind, name, group.begin, group.end, group.count, *texts).with_message(*group.messages)
         # The message of a light queue names another queue: the difference names the queue that was read.
-        found = found._replace(topic=queue_id.topic, queue_id=queue_id.queue_id, queue_offset=spread.begin)
+        found = found._replace(topic=queue_id.topic, queue_id=queue_id.queue_id, queue_offset=group.begin)
         self.differences.add(found)
 
 
 def count_messages(units: ConsumeQueueUnits) -> int:
-    """Return the number of messages for which units stand."""
+    """Return the number of messages to which units lead. A batch unit leads to several."""
     return len(units) if units.batch_nums is None else int(units.batch_nums.sum(dtype=np.int64))
 
 
