@@ -28,7 +28,8 @@ class RowsAnswer(NamedTuple):
     """The answer of a store to a command, or of several stores.
 
     Attributes: rows. sums: of rows. problems: why rows may be missing. unknown: a text for each name in the question
-    that the store does not have. others: rows of other lists.
+    that the store does not have. others: rows of a second list: the disks of ``du``, the notes of ``info``, the queues
+    of ``lag``.
     """
 
     rows: Sequence[Row]
@@ -137,7 +138,7 @@ class AskedStores:
         if not self.is_several or not sums:
             return list(sums)
         names = [name for name in sums[0] if name != BROKER]
-        return [*sums, {BROKER: None} | {name: add([row[name] for row in sums]) for name in names}]
+        return [*sums, {BROKER: None} | {name: sum_or_none([row[name] for row in sums]) for name in names}]
 
     def or_nothing_found(
         self,
@@ -166,7 +167,7 @@ class AskedStores:
         return unknown_to_all(found) if self.is_several else [*found[0].values()]
 
 
-def add(values: Sequence[Any]) -> Any:
+def sum_or_none(values: Sequence[Any]) -> Any:
     """Return the sum of numbers, or whether all of some facts hold; None if one of them is unknown."""
     if None in values:
         return None
@@ -195,7 +196,7 @@ def open_stores(ctx: click.Context, paths: Sequence[Any]) -> AskedStores:
     ``find_stores``; UsageError for options that are of one broker.
     """
     if len(paths) == 1 and not has_pattern(paths):
-        with naming_all(paths[0]):
+        with naming_pattern(paths[0]):
             store = open_store(ctx, paths[0])
         return one_store(ctx.with_resource(store))
     if ctx.meta.get(BROKER_CONF) is not None or ctx.meta.get(TIER) is not None:
@@ -209,7 +210,7 @@ def open_stores(ctx: click.Context, paths: Sequence[Any]) -> AskedStores:
 
 
 @contextlib.contextmanager
-def naming_all(path: Any) -> Iterator[None]:
+def naming_pattern(path: Any) -> Iterator[None]:
     """Let the error of a directory with several stores name the pattern that asks all of them."""
     try:
         yield

@@ -11,7 +11,7 @@ from rocketstore.compare.differences import Difference, Differences
 from rocketstore.state.broker_tables import TableContents
 from rocketstore.text_values import shorten
 
-K = TypeVar("K", str, tuple[str, str, int])
+K = TypeVar("K")
 SHOWN = 200  # characters of a value
 VERSION = "dataVersion"  # counts the changes of a file
 
@@ -52,7 +52,8 @@ def compare_entries(prefix: str, a: Mapping[str, str], b: Mapping[str, str], dif
 
 def find_different_entries(a: Mapping[K, str], b: Mapping[K, str]) -> Iterator[tuple[K, str | None, str | None]]:
     """Yield the keys whose texts differ, sorted, with the text in A and in B; None where the key is missing."""
-    for key in sorted({*a, *b}):
+    keys: set[Any] = {*a, *b}
+    for key in sorted(keys):
         if a.get(key) != b.get(key):
             yield key, a.get(key), b.get(key)
 

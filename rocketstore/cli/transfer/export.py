@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ import numpy as np
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, finish, write_utf8
-from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, unknown_to_all
 from rocketstore.cli.store_notes import left_out as left_out_texts
@@ -38,12 +37,13 @@ from rocketstore.cli.store_notes import (
 from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
-from rocketstore.cli.transfer.forms import COMPRESSIONS, SUFFIX_OF, SUFFIXES, TABLES, format_of
+from rocketstore.cli.transfer.export_options import STANDARD_OUTPUT, ExportOptions, refuse_combinations, split_options
+from rocketstore.cli.transfer.forms import SUFFIX_OF, SUFFIXES, TABLES, format_of
 from rocketstore.cli.transfer.hide_fields import redaction_of, refuse_partitions, report_redaction
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name
-from rocketstore.cli.unconsumed import are_given, read_unconsumed
+from rocketstore.cli.unconsumed import read_unconsumed
 from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
@@ -70,7 +70,6 @@ from rocketstore.query.other_logs import OtherLog
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import format_count
 
-STANDARD_OUTPUT = Path("-")
 STATE, ROWS = "export.json", "rows"
 STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
@@ -96,44 +95,44 @@ class Exported(NamedTuple):
     conditions: dict[str, Any]
 
 
-def run(stores: AskedStores, target: Path, message_filter: MessageFilter, **options: Any) -> None:
+def run(stores: AskedStores, target: Path, **values: Any) -> None:
     """Run the command with the values of its options."""
+    options, scan_options = split_options(values)
     if stores.is_several:
-        problems = export_several(stores, target, message_filter=message_filter, **options)
-        note_unseen(message_filter)
+        problems = export_several(stores, target, options, scan_options)
+        note_unseen(options.message_filter)
         finish(problems)
         return
-    found = export_store(stores.only, target, message_filter=message_filter, **options)
+    found = export_store(stores.only, target, options, scan_options)
     if found is not None:
-        note_unseen(message_filter)
+        note_unseen(options.message_filter)
         problems = [*found.problems, *found.unknown.values()]
         places = found.conditions["topic"], found.conditions["queue_ids"]
         finish(or_nothing_found(stores.only, found.rows, problems, *places))
         note(f"{target}: {format_count(found.rows, 'message')}")
 
 
-def export_several(stores: AskedStores, target: Path, **options: Any) -> list[object]:
+def export_several(
+    stores: AskedStores, target: Path, options: ExportOptions, scan_options: Mapping[str, Any]
+) -> list[object]:
     """Write a directory with a directory for each store, ``broker=NAME``. Return the problems."""
     if target == STANDARD_OUTPUT:
         raise click.UsageError("of several stores, TARGET is a directory: cat writes their messages to standard output")
-    if (options["begin_offset"], options["end_offset"]) != (None, None):
+    if (scan_options["begin_offset"], scan_options["end_offset"]) != (None, None):
         stores.require_one("--begin-offset", "--end-offset")
-    if options["limit"] is not None:
+    if options.limit is not None:
         stores.require_one("--limit")
-    form = options["form"] or SUFFIXES.get(target.suffix, "parquet")
-    if target.exists() and not (options["resume"] or options["force"]):
+    if target.exists() and not (options.resume or options.force):
         raise FileIsThere(target)
     target.mkdir(exist_ok=True)
+    options = replace(options, form=options.form or SUFFIXES.get(target.suffix, "parquet"))
     rows = 0
     problems: list[object] = [*stores.problems]
     unknown: list[dict[str, str]] = []
     for broker, store in stores.stores.items():
         directory = target / f"broker={quote(broker, safe='')}"
-        file = directory / f"messages.{SUFFIX_OF.get(form, form)}"
         try:
-            if not options["partition_by"]:
-                directory.mkdir(exist_ok=True)
-            found = export_store(store, directory if options["partition_by"] else file, **options | {"form": form})
+            found = export_store(store, target_of_store(directory, options), options, scan_options)
         except click.UsageError:
             raise
         except click.ClickException as error:
@@ -150,109 +149,97 @@ def export_several(stores: AskedStores, target: Path, **options: Any) -> list[ob
     return problems or ([] if rows or not unknown else [f"{stores}: no message was found"])
 
 
+def target_of_store(directory: Path, options: ExportOptions) -> Path:
+    """Return what is written of one store of several: its directory with partitions, or a file in the directory."""
+    if options.partition_by:
+        return directory
+    directory.mkdir(exist_ok=True)
+    return directory / f"messages.{SUFFIX_OF.get(str(options.form), options.form)}"
+
+
 def export_store(
-    store: MessageStore,
-    target: Path,
-    *,
-    form: str | None,
-    raw_body: bool,
-    containers: bool,
-    columns: tuple[str, ...] | None,
-    charset: str,
-    compression: str | None,
-    partition_by: tuple[str, ...],
-    deleted: bool,
-    resume: bool,
-    force: bool,
-    unconsumed: UnconsumedQuestion | None,
-    dlq: tuple[str, ...],
-    message_filter: MessageFilter,
-    limit: int | None,
-    redact: tuple[str, ...],
-    hashed: tuple[str, ...],
-    hash_key: str | None,
-    decode: str | None,
-    **options: Any,
+    store: MessageStore, target: Path, options: ExportOptions, scan_options: Mapping[str, Any]
 ) -> Exported | None:
     """Export the messages of a store. Return None if the export was complete already."""
-    form = format_of(target, form or ("parquet" if partition_by else None), "TARGET")
-    if partition_by and (form not in TABLES or resume or force or target == STANDARD_OUTPUT):
-        raise click.UsageError("--partition-by makes a new directory of Parquet or Arrow files, without --resume")
-    if resume and force:
-        raise click.UsageError("--resume and --force: give only one of them")
-    if columns and raw_body:
-        raise click.UsageError("--columns and --raw-body: give only one of them")
-    if compression not in (None, *COMPRESSIONS.get(form, ())):
-        raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
+    form = format_of(target, options.form or ("parquet" if options.partition_by else None), "TARGET")
+    refuse_combinations(options, scan_options, form, target, reads_other_logs=store.reads_other_logs)
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    if unconsumed is not None and (resume or dlq or message_filter.choices or are_given(options)):
-        raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
-    if unconsumed is not None and store.reads_other_logs:
-        raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
-    if dlq:
-        if options["topic"]:
-            raise click.UsageError("--dlq and --topic: give only one of them")
-        options["topic"] = tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in dlq)
-    conditions = scan_conditions(**options)
-    found = None if unconsumed is None else read_unconsumed(store, unconsumed)
-    wanted, problems = (None, []) if found is None else (found.phy_offsets, found.problems)
-    if wanted is not None:
+    source = plan_source(store, form, options, scan_options)
+    if options.partition_by:
+        return export_partitions(source, target, form, options.partition_by, options.compression)
+    if target != STANDARD_OUTPUT:
+        return export_file(source, describe_export(source, form, options), target, options.resume, options.force)
+    write = text_writer(
+        partial(write_utf8, sys.stdout),
+        form,
+        source.conditions["columns"],
+        options.charset,
+        source.decoder,
+        is_first=True,
+        is_terminal=sys.stdout.isatty(),
+    )
+    return note_results(source, [copy_messages(source, source.scans(), write)])
+
+
+def plan_source(
+    store: MessageStore, form: str, options: ExportOptions, scan_options: Mapping[str, Any]
+) -> "ExportSource":
+    """Plan which messages of a store are written, and with which columns."""
+    topics = tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in options.dlq) or scan_options["topic"]
+    conditions = scan_conditions(**{**scan_options, "topic": topics})
+    found = None if options.unconsumed is None else read_unconsumed(store, options.unconsumed)
+    if found is not None:
+        wanted = found.phy_offsets
         conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
         refuse_places_in_log(conditions)
     note_elsewhere(store, conditions["topic"] or None)
-    extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
-    chosen = [MESSAGES[name] for name in columns or ()]
-    conditions |= {"columns": chosen or [*message_fields(), *extra], "charset": charset}
-    has_containers = containers or raw_body
-    if decode is not None and (form in TABLES or raw_body):
-        raise click.UsageError("--decode writes JSON and CSV: Parquet, Arrow and --raw-body keep the bytes of bodies")
-    decoder = None if decode is None else make_decoder(decode, charset)
-    make_redaction = redaction_of(redact, hashed, hash_key, charset)
-    if make_redaction is not None and has_containers:
-        raise click.UsageError("--redact and --hash change messages: give them without --containers and --raw-body")
-    if make_redaction is not None and partition_by:
-        refuse_partitions(partition_by, redact)
-    by_topic = bool(conditions["topic"]) or "topic" in partition_by
-    lives = find_lives(store, conditions["topic"]) if by_topic and not deleted else None
-    unknown = {} if found is None else found.unknown
-    source = ExportSource(
-        store,
-        store.commit_log,
-        conditions,
-        has_containers,
-        lives,
-        wanted,
-        message_filter,
-        unknown,
-        limit,
-        make_redaction,
-        decoder,
+    extra = ["body_error"] * (form in TABLES) + ["raw_body"] * options.raw_body
+    chosen = [MESSAGES[name] for name in options.columns or ()]
+    conditions |= {"columns": chosen or [*message_fields(), *extra], "charset": options.charset}
+    make_redaction = redaction_of(options.redact, options.hashed, options.hash_key, options.charset)
+    if make_redaction is not None and options.partition_by:
+        refuse_partitions(options.partition_by, options.redact)
+    by_topic = bool(conditions["topic"]) or "topic" in options.partition_by
+    return ExportSource(
+        store=store,
+        log=store.commit_log,
+        conditions=conditions,
+        has_containers=options.has_containers,
+        lives=find_lives(store, conditions["topic"]) if by_topic and not options.deleted else None,
+        wanted=None if found is None else found.phy_offsets,
+        message_filter=options.message_filter,
+        unknown={} if found is None else found.unknown,
+        problems=[] if found is None else found.problems,
+        limit=options.limit,
+        make_redaction=make_redaction,
+        decoder=None if options.decode is None else make_decoder(options.decode, options.charset),
     )
-    if partition_by:
-        return export_partitions(source, target, form, partition_by, compression, problems)
-    if target != STANDARD_OUTPUT:
-        asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions, **times_of(form)}
-        asked |= {"compression": compression, "deleted": deleted, "compacted": store.compacted}
-        asked |= {"conditions": message_filter.texts, "limit": limit, "redact": redact, "hash": hashed}
-        asked["decode"] = decode
-        asked["hash_key"] = None if hash_key is None else HashOf(hash_key.encode()).of_bytes(b"rocketstore")
-        asked["tier"] = str(store.tier.root) if store.tiered else None
-        asked = json.loads(json.dumps(asked))
-        return export_file(source, asked, target, resume, force, problems)
-    if resume or form in TABLES:
-        raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
-    write = text_writer(
-        partial(write_utf8, sys.stdout),
-        form,
-        conditions["columns"],
-        charset,
-        decoder,
-        is_first=True,
-        is_terminal=sys.stdout.isatty(),
-    )
-    return note_results(source, [copy_messages(source, source.scans(), write)], problems)
+
+
+def describe_export(source: "ExportSource", form: str, options: ExportOptions) -> dict[str, Any]:
+    """Return all that decides on the contents of a file, as JSON. Only an export with equal values can be resumed."""
+    store, hash_key = source.store, options.hash_key
+    asked = {
+        "store": str(store.path),
+        "format": form,
+        "containers": source.has_containers,
+        **source.conditions,
+        **times_of(form),
+        "compression": options.compression,
+        "deleted": options.deleted,
+        "compacted": store.compacted,
+        "conditions": options.message_filter.texts,
+        "limit": options.limit,
+        "redact": options.redact,
+        "hash": options.hashed,
+        "decode": options.decode,
+        "hash_key": None if hash_key is None else HashOf(hash_key.encode()).of_bytes(b"rocketstore"),
+        "tier": str(store.tier.root) if store.tiered else None,
+    }
+    described: dict[str, Any] = json.loads(json.dumps(asked))
+    return described
 
 
 @dataclass(frozen=True)
@@ -262,7 +249,8 @@ class ExportSource:
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
     wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: further conditions.
-    unknown: a text about the group of ``wanted`` if the store does not know it, by its name.
+    unknown: a text about the group of ``wanted`` if the store does not know it, by its name. problems: why messages of
+    ``wanted`` may be missing.
     limit: the largest number of messages; None for all. make_redaction: makes what removes fields; None to remove none.
     decoder: of the bodies; None to write them as text.
     """
@@ -275,6 +263,7 @@ class ExportSource:
     wanted: np.ndarray | None = None
     message_filter: MessageFilter = NO_CONDITIONS
     unknown: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[object] = ()
     limit: int | None = None
     make_redaction: Callable[[], Redaction] | None = None
     decoder: BodyDecoder | None = None
@@ -392,9 +381,8 @@ def export_partitions(
     form: str,
     names: tuple[str, ...],
     compression: str | None,
-    problems: Collection[str],
 ) -> Exported:
-    """Write a directory of files. It gets its name when it is complete. Parameters: problems: also to report."""
+    """Write a directory of files. It gets its name when it is complete."""
     work = target.with_name(f"{target.name}.partial")
     for path in (target, work):
         if path.exists() or path.is_symlink():
@@ -408,7 +396,7 @@ def export_partitions(
         shutil.rmtree(work, ignore_errors=True)
         raise
     publish(work, target)
-    return note_results(source, [result], problems)
+    return note_results(source, [result])
 
 
 def times_of(form: str) -> dict[str, str]:
@@ -417,9 +405,9 @@ def times_of(form: str) -> dict[str, str]:
 
 
 def export_file(
-    source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool, problems: Collection[str]
+    source: ExportSource, asked: dict[str, Any], target: Path, resume: bool, force: bool
 ) -> Exported | None:
-    """Write or continue a file. It gets its name when it is complete. Parameters: problems: also to report.
+    """Write or continue a file. It gets its name when it is complete.
 
     Returns: None if it is complete already.
     """
@@ -446,14 +434,11 @@ def export_file(
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
         raise click.ClickException(f"{text}; {work.name} {hint}") from error
     shutil.rmtree(work)
-    return note_results(source, results, problems)
+    return note_results(source, results)
 
 
-def note_results(source: ExportSource, results: Collection[Result], problems: Collection[str]) -> Exported:
-    """Write notes about bodies that cannot be decoded, deleted topics and leftovers, and return what was written.
-
-    Parameters: problems: that were found before; they are the first.
-    """
+def note_results(source: ExportSource, results: Collection[Result]) -> Exported:
+    """Write notes about bad bodies, deleted topics and leftovers. Return what was written."""
     store, conditions = source.store, source.conditions
     bad_bodies = BadBodies()
     for result in results:
@@ -462,7 +447,7 @@ def note_results(source: ExportSource, results: Collection[Result], problems: Co
     note_deleted_topics(source.lives, results)
     redaction_problems = report_redaction([result["redaction"] for result in results if result["redaction"]])
     unseen = set.intersection(*(set(result["unseen"]) for result in results))
-    found = [*problems, *(problem for result in results for problem in result["problems"])]
+    found = [*source.problems, *(problem for result in results for problem in result["problems"])]
     note_leftovers(store.commit_log)
     rows = sum(result["rows"] for result in results)
     found += redaction_problems if rows else []
