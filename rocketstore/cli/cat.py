@@ -85,12 +85,7 @@ def show_one(
         surplus = 0
     else:
         conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
-    if view.fields is not None:
-        conditions["columns"] = view.fields
-    conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
-    conditions["charset"] = view.charset
-    if not message_filter.choices:
-        conditions["limit"] = limit  # of records, each of which has at least one message
+    conditions |= reading_options(view, limit, output_format)
     scans: Iterable[Scan] = follow_scans(log, conditions) if follow else [scan_once(store, conditions)]
     unseen, found, gaps = set(conditions["topic"] or ()), 0, 0
     reads_ahead = not follow and limit is None
@@ -131,12 +126,7 @@ def show_several(
     """Show the messages of several stores in the order of their store times."""
     if (conditions["begin_offset"], conditions["end_offset"]) != (None, None):
         stores.require_one("--begin-offset", "--end-offset")
-    if view.fields is not None:
-        conditions["columns"] = view.fields
-    conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
-    conditions["charset"] = view.charset
-    if not view.message_filter.choices:
-        conditions["limit"] = limit  # of records, each of which has at least one message
+    conditions |= reading_options(view, limit, output_format)
     scans: dict[str, Scan] = {}
     problems: list[object] = [*stores.problems]
     for broker, store in stores.stores.items():
@@ -171,6 +161,18 @@ def show_several(
     stores.note_each(partial(note_all, topics=conditions["topic"] or None))
     problems += [] if found else stores.unknown_topics(conditions["topic"] or ())
     finish(stores.or_nothing_found(found, problems))
+
+
+def reading_options(view: MessageView, limit: int | None, output_format: str | None) -> dict[str, Any]:
+    """Return the arguments of a scan that do not choose messages. Parameters: limit: of messages; None for all."""
+    options: dict[str, Any] = {
+        "batch_size": TABLE_SIZE if is_table(output_format) else BATCH_SIZE,
+        "charset": view.charset,
+        "columns": view.fields,
+    }
+    if not view.message_filter.choices:
+        options["limit"] = limit  # of records, each of which has at least one message
+    return options
 
 
 class Start(NamedTuple):

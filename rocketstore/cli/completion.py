@@ -1,7 +1,7 @@
 """Complete the names in a store in a shell: topics, queue ids and consumer groups."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,7 @@ from rocketstore.errors import StoreError
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore
 
+STORE_ARGUMENTS = ("store", "stores", "path", "a")  # names of the arguments of commands that are a store
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -19,12 +20,7 @@ def completer(find: Callable[[click.Context, "MessageStore"], Iterable[str]]) ->
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
-            # click reads no argument if the value of the last option is missing.
-            names = "store", "stores", "path", "a"
-            takes_several = any(parameter.name == "stores" for parameter in ctx.command.params)
-            words = ctx.args if takes_several else ctx.args[:1]
-            given: Any = next(filter(None, map(ctx.params.get, names)), words)
-            places = given if isinstance(given, list | tuple) else [given]
+            places = find_places(ctx)
             if places:
                 from rocketstore.cli.several import open_stores
 
@@ -34,6 +30,16 @@ def completer(find: Callable[[click.Context, "MessageStore"], Iterable[str]]) ->
         return []
 
     return complete
+
+
+def find_places(ctx: click.Context) -> Sequence[Any]:
+    """Return the paths of the stores that a command line names; empty without one."""
+    given = next(filter(None, map(ctx.params.get, STORE_ARGUMENTS)), None)
+    if given is not None:
+        return given if isinstance(given, list | tuple) else [given]
+    # click reads no argument if the value of the last option is missing.
+    takes_several = any(parameter.name == "stores" for parameter in ctx.command.params)
+    return ctx.args if takes_several else ctx.args[:1]
 
 
 @completer

@@ -83,7 +83,7 @@ class BodyMatches:
             self.pattern = re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r:.200}: {error}") from None
-        self.literal: bytes | None = None  # of RowChoice
+        self.literal: bytes | None = None  # an expression shows no bytes that a scan can search for
         self.bad_bodies = BadBodies()
 
     @property

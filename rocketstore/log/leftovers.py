@@ -11,7 +11,7 @@ from rocketstore.log.log_end import StoreState, Why
 from rocketstore.log.tail import find_tails
 from rocketstore.text_values import format_count
 
-ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01  # to find the end again beside a running broker
 NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 
 
@@ -20,6 +20,7 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 
     While a broker writes, bytes that it has just written may be found there. So the end is found again afterwards:
     bytes that are before it then were no leftovers.
+
     None if the number is not known: the store crashed, or the log is remote and has other bytes than zeros near its
     end. Parameters: end: a physical offset.
     """

@@ -36,7 +36,7 @@ class BadRange(NamedTuple):
 
 
 class SoundRecords:
-    """Tells where sound records are: complete, with the right CRC of the body and, if there is one, of the record."""
+    """Finds sound records. They are complete, and the CRC of the body and, if they have it, of the record is right."""
 
     def __init__(self, log: CommitLog, message_delay_level: str) -> None:
         self.log = log
@@ -62,11 +62,16 @@ class SoundRecords:
         """Return whether bytes are a sound record of a physical offset."""
         if read_field(data, RECORD_HEAD, "phy_offset") != offset:
             return False
-        checks = [False, True] if has_crc_property(data) else [False]
-        return all(
-            check_message_and_return_size(data, force_verify_prop_crc=of_record, message_delay_level=self._delays)[0]
-            for of_record in checks
+        return self._passes_check(data, checks_record_crc=False) and (
+            not has_crc_property(data) or self._passes_check(data, checks_record_crc=True)
         )
+
+    def _passes_check(self, data: bytes, *, checks_record_crc: bool) -> bool:
+        """Return whether a broker accepts a record. Parameters: checks_record_crc: in place of the CRC of the body."""
+        checked = check_message_and_return_size(
+            data, force_verify_prop_crc=checks_record_crc, message_delay_level=self._delays
+        )
+        return bool(checked[0])
 
     def read(self, offset: int) -> Message | None:
         """Read the sound record at a physical offset; None without one."""

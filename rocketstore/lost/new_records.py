@@ -20,7 +20,7 @@ from rocketstore.messages.damaged import DAMAGED, DAMAGED_SHORT, FILLER_TOPIC, F
 
 MAX_FILLER = 1 << 20  # bytes of a filler record
 PACK_BLANK = struct_of(BLANK_HEAD).pack
-MARKS: tuple[dict[str, str], ...] = ({DAMAGED: "1"}, {DAMAGED_SHORT: "1"}, {})
+PROPERTY_MARKS: tuple[dict[str, str], ...] = ({DAMAGED: "1"}, {DAMAGED_SHORT: "1"})  # the first that has room is used
 
 
 class Refused(Exception):
@@ -141,7 +141,8 @@ class LayoutMaker:
         if unit.store_timestamp >= 0:
             neighbour = neighbour._replace(store_timestamp=unit.store_timestamp)
         with_tags = [{"TAGS": tags}, {}] if tags else [{}]
-        choices = [{**mark, **more, **needed} for more in with_tags for mark in MARKS[:2]]
+        # A record without room for the tags and a mark keeps the mark, so that consumers know it.
+        choices = [{**mark, **more, **needed} for more in with_tags for mark in PROPERTY_MARKS]
         found = self._fit(unit.size, unit.topic, [*choices, needed], neighbour, messages=messages)
         if found is None:
             raise Refused(f"no record of {unit.size} bytes can stand for {_describe(unit)}")
@@ -167,7 +168,7 @@ class LayoutMaker:
 
     def _make_filler(self, begin: int, size: int, neighbour: Neighbour) -> NewRecord:
         for topic in (FILLER_TOPIC, FILLER_TOPIC_SHORT):
-            found = self._fit(size, topic, MARKS, neighbour)
+            found = self._fit(size, topic, [*PROPERTY_MARKS, {}], neighbour)
             if found is not None:
                 return NewRecord(begin, size, topic, 0, 0, *found, neighbour, is_filler=True)
         raise Refused(f"no record fits between {begin} and {begin + size}")

@@ -69,6 +69,21 @@ class PatchPlan:
         return [new for part in self.ranges for new in part.new if isinstance(new, CorrectedRecord)]
 
 
+class Damage(NamedTuple):
+    """The damage of a log, and what queues and index know of it.
+
+    Attributes: ranges: of bad bytes. corrected: sound records whose heads changed. units: those that lead into the
+    ranges, or to the records before them. key_hashes: of the index, by physical offset. tags: as ``find_tags`` returns
+    them.
+    """
+
+    ranges: list[BadRange]
+    corrected: list[CorrectedRecord]
+    units: list[LostUnit]
+    key_hashes: dict[int, tuple[int, ...]]
+    tags: dict[tuple[str, int], str]
+
+
 def plan_patch(
     places: LocalPlaces, config: StoreConfig, log: CommitLog, suspects: Iterable[tuple[int, int]]
 ) -> PatchPlan:
@@ -79,27 +94,18 @@ def plan_patch(
     range of one byte stands for the record that begins there: units may contradict its head.
     Raises: StoreError, OSError.
     """
-    sound = SoundRecords(log, config.message_delay_level)
-    given = list(suspects)
-    found = find_bad_ranges(sound, given)
-    single = sorted({begin for begin, end in given if end == begin + 1 and sound.find_end(begin)})
-    if not found and not single:
-        return PatchPlan((), (), (), RecordMaker(config, log.mapped_file_size, append_prop_crc=False))
-    with MessageStore(places, config, leftovers=True) as store:
-        units, key_hashes = read_lost_units(store, found), read_key_hashes(store, found)
-        records = [BadRange(begin, begin + 1, None, None) for begin in single]
-        corrected = list(find_corrections(store, sound, read_lost_units(store, records), single))
-        bad_ranges = extend_ranges(sound, found, units, key_hashes)
-        tags = find_tags(store, units)
-    maker = RecordMaker(config, log.mapped_file_size, append_prop_crc=_have_crc(log, bad_ranges))
+    damage = _find_damage(places, config, log, suspects)
+    maker = RecordMaker(config, log.mapped_file_size, append_prop_crc=_have_crc(log, damage.ranges))
+    if not damage.ranges and not damage.corrected:
+        return PatchPlan((), (), (), maker)
     end_timestamp = StoreCheckpoint.open(places.checkpoint).physic_msg_timestamp
-    layouts = LayoutMaker(log, maker, tags, _find_compacted_topics(places, config), end_timestamp)
+    layouts = LayoutMaker(log, maker, damage.tags, _find_compacted_topics(places, config), end_timestamp)
     limit = _find_limit(places)
-    ranges = [PatchedRange(record.phy_offset, record.end, (record,)) for record in corrected]
+    ranges = [PatchedRange(record.phy_offset, record.end, (record,)) for record in damage.corrected]
     refused: list[RefusedRange] = []
     lost: list[LostMessage] = []
-    for bad in bad_ranges:
-        inside = [unit for unit in units if bad.begin <= unit.phy_offset < bad.end]
+    for bad in damage.ranges:
+        inside = [unit for unit in damage.units if bad.begin <= unit.phy_offset < bad.end]
         layout = _lay_out(layouts, bad, inside, limit)
         if isinstance(layout, Layout):
             end = max((new.end for new in layout.new), default=bad.begin)
@@ -107,8 +113,26 @@ def plan_patch(
         else:
             refused.append(layout)
         problem = layout.reason if isinstance(layout, RefusedRange) else None
-        lost += [_describe(log, bad, unit, tags, key_hashes, problem) for unit in inside if not unit.is_light]
+        lost += [_lost_message(log, bad, unit, damage, problem) for unit in inside if not unit.is_light]
     return PatchPlan(tuple(ranges), tuple(refused), tuple(lost), maker)
+
+
+def _find_damage(
+    places: LocalPlaces, config: StoreConfig, log: CommitLog, suspects: Iterable[tuple[int, int]]
+) -> Damage:
+    """Find the damaged bytes in ranges of the log, and what is known of them. Parameters: as for ``plan_patch``."""
+    sound = SoundRecords(log, config.message_delay_level)
+    given = list(suspects)
+    found = find_bad_ranges(sound, given)
+    single = sorted({begin for begin, end in given if end == begin + 1 and sound.find_end(begin)})
+    if not found and not single:
+        return Damage([], [], [], {}, {})
+    with MessageStore(places, config, leftovers=True) as store:
+        units, key_hashes = read_lost_units(store, found), read_key_hashes(store, found)
+        records = [BadRange(begin, begin + 1, None, None) for begin in single]
+        corrected = list(find_corrections(store, sound, read_lost_units(store, records), single))
+        ranges = extend_ranges(sound, found, units, key_hashes)
+        return Damage(ranges, corrected, units, key_hashes, find_tags(store, units))
 
 
 def _lay_out(layouts: LayoutMaker, bad: BadRange, units: Sequence[LostUnit], limit: int) -> Layout | RefusedRange:
@@ -138,15 +162,8 @@ def _have_crc(log: CommitLog, ranges: Iterable[BadRange]) -> bool:
     return any(has_crc_property(log.file_run.pread(message.phy_offset, message.size)) for message in near)
 
 
-def _describe(
-    log: CommitLog,
-    bad: BadRange,
-    unit: LostUnit,
-    tags: dict[tuple[str, int], str],
-    key_hashes: dict[int, tuple[int, ...]],
-    problem: str | None,
-) -> LostMessage:
-    hashes = key_hashes.get(unit.phy_offset, ())
+def _lost_message(log: CommitLog, bad: BadRange, unit: LostUnit, damage: Damage, problem: str | None) -> LostMessage:
+    hashes = damage.key_hashes.get(unit.phy_offset, ())
     return LostMessage(
         unit.topic,
         unit.queue_id,
@@ -154,7 +171,7 @@ def _describe(
         unit.phy_offset,
         unit.size,
         unit.messages,
-        tags.get((unit.topic, unit.tags_code)),
+        damage.tags.get((unit.topic, unit.tags_code)),
         find_keys(log, unit, hashes),
         hashes,
         None if bad.before is None else bad.before.store_timestamp,

@@ -18,7 +18,7 @@ from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LOOK_BACK
 from rocketstore.queue.unit_run import RECOVERED_FILES, Span, UnitRun, find_invalid_unit
 
-ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01  # to find the end again beside a running broker
 
 
 class QueueEnd(NamedTuple):

@@ -50,8 +50,8 @@ class Where:
     A field that the condition compares with a number, or calculates with, is a number; with TRUE or FALSE it is a truth
     value; else it is a text. It is null if the message does not have it, or if its value has another type.
 
-    Attributes: text: the condition. columns: that ``choose`` needs of a batch. unseen: names of fields that no message
-    had so far. bad_bodies: counts bodies that cannot be decoded, and are null.
+    Attributes: text: the condition. columns: the columns that ``choose`` needs in a batch. unseen: names of fields that
+    no message had so far. bad_bodies: counts the bodies that cannot be decoded, which are null.
 
     Examples:
     >>> large = rocketstore.Where("queueOffset >= 98 AND body_text LIKE 'order%'")
@@ -71,7 +71,7 @@ class Where:
         self._duckdb = import_extra("duckdb", "duckdb")
         self._arrow = import_extra("pyarrow", "duckdb")
         self.text = text
-        self.literal: bytes | None = None  # of RowChoice
+        self.literal: bytes | None = None  # a condition of SQL shows no bytes that a scan can search for
         self.bad_bodies = BadBodies()
         config = {"enable_external_access": "false", "threads": 1}  # of each batch; a scan has several batches at once
         self._connection = self._duckdb.connect(":memory:", config=config)
