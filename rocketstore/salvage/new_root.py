@@ -35,8 +35,10 @@ def require_free_root(new: Path, work: str, is_ours: Callable[[Path], bool]) -> 
     """
     entries = list(new.iterdir()) if new.is_dir() else []
     is_unfinished = (new / work).is_dir() and all(entry.name == work or is_ours(entry) for entry in entries)
-    if (entries and not is_unfinished) or (new.exists() and not new.is_dir()):
-        reason = "give a directory that is empty, or does not exist"
+    reason = "give a directory that is empty, or does not exist"
+    if new.exists() and not new.is_dir():
+        raise FileExistsError(errno.EEXIST, f"{os.strerror(errno.EEXIST)}, and is not a directory: {reason}", str(new))
+    if entries and not is_unfinished:
         raise FileExistsError(errno.ENOTEMPTY, f"{os.strerror(errno.ENOTEMPTY)}: {reason}", str(new))
     return sorted(entries, key=lambda entry: entry.name == work)
 

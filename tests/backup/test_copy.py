@@ -226,6 +226,29 @@ def test_other_topics_take_no_disk_space_in_the_copy_of_a_topic(tmp_path):
     check(new)
 
 
+def test_files_show_the_sizes_of_a_copy_of_topics(root, tmp_path):
+    (root / "config" / "rocketstore.json").unlink()  # a broker does not write it
+    shutil.rmtree(root / "index")
+    with pytest.raises(ValueError, match=f"{root}: no file shows max_hash_slot_num"):
+        rocketstore.copy(root, tmp_path / "new", topic="T1")
+    names = ("max_hash_slot_num", "max_index_num")
+    config = StoreConfig(**{name: SEVERAL_FILES[name] for name in names})
+    assert rocketstore.copy(root, tmp_path / "new", topic="T1", config=config).messages == 67
+    check(tmp_path / "new")
+
+
+def test_an_unknown_topic_is_not_copied(root, tmp_path):
+    with pytest.raises(StoreError, match="no queue of topic 'T9'"):
+        rocketstore.copy(root, tmp_path / "new", topic="T9")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_in_place_of_the_new_directory_is_refused(root, tmp_path):
+    (tmp_path / "new").touch()
+    with pytest.raises(FileExistsError, match="is not a directory"):
+        rocketstore.copy(root, tmp_path / "new")
+
+
 def test_a_topic_of_another_format_is_refused(root_of, tmp_path):
     with pytest.raises(rocketstore.UnsupportedFormatError):
         rocketstore.copy(root_of("dledger"), tmp_path / "new", topic="T")

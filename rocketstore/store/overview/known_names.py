@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.store.overview.missing import describe_unknown_topic
@@ -56,3 +56,11 @@ def warn_unknown_topics(store: ReadableStore, topics: Iterable[str], stacklevel:
     for topic in topics:
         if (text := explain_unknown_topic(store, topic)) is not None:
             warnings.warn(text, stacklevel=stacklevel)
+
+
+def require_known_topics(stores: Sequence[ReadableStore], topics: Iterable[str]) -> None:
+    """Raise StoreError for a topic that none of the stores has: its name is probably misspelt."""
+    for topic in sorted(topics):
+        texts = [explain_unknown_topic(store, topic) for store in stores]
+        if None not in texts:
+            raise StoreError("; ".join(text for text in texts if text is not None))
