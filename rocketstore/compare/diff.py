@@ -22,6 +22,7 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.progress import Progress, Report, report_nothing, show_progress
 from rocketstore.state.broker_tables import TableContents
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.known_names import require_known_topics
 from rocketstore.survey.broker_config import open_tables
 
 
@@ -65,7 +66,7 @@ def diff(
 
     Raises
     ------
-    StoreError, OSError : ``a`` or ``b`` is no store.
+    StoreError : ``a`` or ``b`` is no store, or neither store has a topic of ``topic``. OSError.
 
     Examples:
     >>> rocketstore.diff("demo", "demo").same
@@ -77,6 +78,7 @@ def diff(
             stack.enter_context(MessageStore.of_entry("diff", path, given, tiered=tiered))
             for path, given in ((a, config), (b, config_b))
         ]
+        require_known_topics(stores, topics or ())
         with show_progress(progress, "diff") as shown:
             return StoreComparison(stores[0], stores[1], topics, by_content=by_content).run(shown)
 

@@ -289,6 +289,11 @@ def change_json(path, change):
     path.write_text(json.dumps(value))
 
 
+def test_a_topic_that_neither_store_has_is_an_error(pair):
+    with pytest.raises(rocketstore.StoreError, match="no queue of topic 'T9'"):
+        rocketstore.diff(*pair, topic=["T1", "T9"])
+
+
 def test_topics_groups_and_offsets_are_compared(pair):
     a, b = pair
     change_json(b / "config" / "topics.json", lambda value: value["topicConfigTable"]["T1"].update(perm=4))
