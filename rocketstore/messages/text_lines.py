@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from rocketstore.kernels.layout import DAMAGED_FLAG
 from rocketstore.kernels.message_columns import TEXTS_OF_BODY, batch_name
 from rocketstore.kernels.text_lines import TextLines
 from rocketstore.kernels.value_columns import BinaryColumn
@@ -41,6 +44,8 @@ def text_columns(batch: MessageBatch, names: Sequence[str], charset: str) -> dic
     found = {name: batch.columns.get(batch_name(BASE64.get(name, name))) for name in names}
     if errors and BODY_ERROR in found:
         found[BODY_ERROR] = body_error_column(errors, len(batch))
+    if "damaged" in found and found["damaged"] is None and "flag" in batch.columns:
+        found["damaged"] = np.asarray(batch.flag) == DAMAGED_FLAG
     body = batch.columns.get("body")
     missing = [name for name in TEXTS_OF_BODY if name in found and found[name] is None]
     if body is not None and (missing or "body" in found or "bodyBase64" in found):

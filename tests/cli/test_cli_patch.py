@@ -63,3 +63,17 @@ def test_patched_messages_have_the_column_damaged(damaged):
     assert [one["phyOffset"] for one in found if one["damaged"] is True] == [row.phy_offset]
     table = run("export", root, "-", "--format", "csv", "--columns", "phyOffset,damaged").stdout.splitlines()
     assert f"{row.phy_offset},true" in table
+
+
+def test_the_column_damaged_is_shown_by_all_readers(damaged):
+    root, row = damaged
+    run("patch", root)
+    options = ["--columns", "queueOffset,damaged"]
+    expected = {"queueOffset": row.queue_offset, "damaged": True}
+    assert rows(run("get", root, row.topic, row.queue_id, row.queue_offset, "--limit", "1", *options)) == [expected]
+    for iso in ([], ["--iso"]):
+        found = rows(run("query", root, "--since", "2000-01-01", "--limit", "99999", *options, *iso))
+        assert [row for row in found if row["damaged"]] == [expected]
+        assert {row["damaged"] for row in found} == {True, False}
+    pytest.importorskip("duckdb", reason="needs DuckDB, from the extra 'duckdb'")
+    assert rows(run("cat", root, "--where", "damaged", *options)) == [expected]
