@@ -75,8 +75,10 @@ class BodyMatches:
     def __init__(self, pattern: str, *, charset: str = UTF8) -> None:
         """Parameters: pattern: ``(?i)`` at its begin ignores case. charset: of the bodies.
 
-        Raises: ValueError for a wrong expression.
+        Raises: ValueError for a wrong or an empty expression.
         """
+        if not pattern:
+            raise ValueError("an empty expression is found in all bodies")
         self._charset = find_charset(charset)
         self._errors = "surrogateescape" if self._charset == UTF8 else "replace"
         try:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 
 BEGIN = "SELECT (\n"
+NOT_COMPLETE = "is not complete, or its parentheses do not match"
 PROPERTY, BODY = "property", "body"  # before a dot, name the place of a field
 BODY_TEXT, BODY_JSON = "body_text", "body_json"
 TEXT, JSON, TRUTH, DOUBLE, DECIMAL = "VARCHAR", "JSON", "BOOLEAN", "DOUBLE", "DECIMAL(38,9)"
-COLUMNS = (*message_fields(), "body_error", "tags_code")  # that a condition may name
+COLUMNS = (*message_fields(), "body_error", "damaged", "tags_code")  # that a condition may name
 EXACT = 2**53  # smaller integers are exact as DOUBLE
 INTEGER_FORMATS = ("i", "l")  # of the Arrow C data interface
 ORDERS = {f"COMPARE_{order}{end}" for order in ("LESSTHAN", "GREATERTHAN") for end in ("", "OREQUALTO")}
@@ -112,16 +113,26 @@ def parse_tree(connection: Any, text: str) -> Node:
     """
     if not text.strip():
         raise ValueError("the condition is empty")
-    answer = connection.execute("SELECT json_serialize_sql(?)", [f"{BEGIN}{text}\n)"]).fetchall()
-    tree: Node = json.loads(answer[0][0])
+    tree = serialize_statement(connection, f"{BEGIN}{text}\n)")
     if tree.get("error"):
         raise ValueError(syntax_error(text, tree))
     node = tree["statements"][0]["node"]
     is_plain = node["type"] == "SELECT_NODE" and node["from_table"]["type"] == "EMPTY"
     if len(tree["statements"]) != 1 or not is_plain or len(node["select_list"]) != 1:
         raise ValueError(f"{text!r:.200}: one condition was expected, not a statement")
+    if serialize_statement(connection, f"SELECT {text}").get(
+        "error"
+    ):  # it closes the parenthesis, and opens another one
+        raise ValueError(f"{text!r:.200}: {NOT_COMPLETE}")
     if node["select_list"][0].get("function_name") == "row":
         raise ValueError(f"{text!r:.200}: one condition was expected, not a list: write AND for a comma")
+    return tree
+
+
+def serialize_statement(connection: Any, statement: str) -> Node:
+    """Return the tree of a statement, or an object that has ``error``."""
+    answer = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
+    tree: Node = json.loads(answer[0][0])
     return tree
 
 
@@ -133,7 +144,7 @@ def syntax_error(text: str, answer: Mapping[str, Any]) -> str:
         return f"{text!r:.200}: {reason}"
     place = find_place(f"{BEGIN}{text}\n)", int(position), reason) - len(BEGIN)
     if place >= len(text):
-        return f"{text!r:.200}: is not complete, or its parentheses do not match"
+        return f"{text!r:.200}: {NOT_COMPLETE}"
     return f"{text!r:.200}, character {max(place, 0) + 1}: {reason}"
 
 

@@ -68,7 +68,11 @@ def test_a_container_is_searched_as_it_is(root):
 
 
 def test_wrong_texts_are_wrong_usage(root):
-    for options, words in ((["--grep", ""], "an empty text"), (["--regex", "("], "missing )")):
+    for options, words in (
+        (["--grep", ""], "an empty text"),
+        (["--regex", "("], "missing )"),
+        (["--regex", ""], "empty"),
+    ):
         result = run("cat", root, *options)
         assert result.exit_code == 2
         assert words in result.stderr.splitlines()[-1]

@@ -273,6 +273,7 @@ def test_a_condition_chooses(small, text, keys):
         ("n = 1; DROP TABLE x", 'character 6: syntax error at or near ";"'),
         ("n = 1 LIMIT 3", "character 7"),
         ("n = 1) UNION SELECT (TRUE", "not a statement"),
+        ("n = 1) OR (TRUE", "parentheses"),
         ("n IN (SELECT n FROM 'x.csv')", "SELECT and ANY are not allowed"),
         ("EXISTS (FROM 'x.csv')", "SELECT and ANY are not allowed"),
         ("(SELECT content FROM read_text('/etc/passwd')) = ''", "SELECT and ANY are not allowed"),
