@@ -12,7 +12,7 @@ from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
-from rocketstore.cli.store_notes import note_elsewhere
+from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.cli.times import find_zone
 from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
@@ -78,6 +78,8 @@ def count_store(
         scan = read(**conditions, **scan_options(GroupCounter(groupings)))
         counts = count_messages(store, groupings, scan, message_filter, zone)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
+    if not rows:  # the log may have messages of a topic without queues
+        unknown = {**unknown, **unknown_topics(store, conditions["topic"] or ())}
     return RowsAnswer(rows, problems=counts.reasons, unknown=unknown)
 
 

@@ -60,6 +60,15 @@ def test_split_of_an_unknown_topic_is_an_exit_status_of_1(tmp_path):
     assert "no message for topic 'No'" in result.stderr
 
 
+def test_a_part_with_an_unknown_topic_is_an_exit_status_of_1(tmp_path):
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("A", b"x"))
+    result = run("split", tmp_path / "old", tmp_path / "new", "--part", "x=Nope,A")
+    assert result.exit_code == 1
+    assert "no message for topic 'Nope'" in result.stderr
+    assert [row["part"] for row in rows(result, exit_code=1)] == ["x"]
+
+
 @pytest.mark.parametrize("text", ["billing", "=A", "billing=,"])
 def test_a_part_without_topics_is_wrong_usage(tmp_path, text):
     assert run("split", tmp_path, tmp_path / "new", "--part", text).exit_code == 2

@@ -35,6 +35,12 @@ def test_unconsumed_messages_are_counted(root):
         assert sum(row["messages"] for row in found) == len(store.unconsumed("part"))
 
 
+def test_an_unknown_topic_is_named(root):
+    result = run("count", root, "--by", "topic", "--topic", "Nope")
+    assert result.exit_code == 1
+    assert "no queue of topic 'Nope'" in result.stderr
+
+
 def test_wrong_questions_are_wrong_usage(root):
     for options in (["--by", "topics"], [], ["--by", "topic", "--unconsumed"],
                     ["--by", "topic", "--unconsumed", "--group", "part", "--key", "k"]):  # fmt: skip

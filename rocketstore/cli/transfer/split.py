@@ -31,4 +31,5 @@ def run(
     for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
         note(text)
     written = {name for part in report.parts for name in part.topics}
-    finish(f"{store}: its commit log has no message for topic {name!r}" for name in topic if name not in written)
+    named = {*topic} or {name for names in (options["parts"] or {}).values() for name in names}
+    finish(f"{store}: its commit log has no message for topic {name!r}" for name in sorted(named - written))
