@@ -72,11 +72,22 @@ class CopyReport(Previewed, ArrowStream):
         return export_rows(COPIED_FIELDS, self.parts)
 
 
-def count_parts(files: Sequence[tuple[str, int, bool]]) -> tuple[CopiedPart, ...]:
-    """Return the parts of a store. Parameters: files: the name, the size in bytes, and whether the file was written."""
+class CopiedFile(NamedTuple):
+    """A file of a copy.
+
+    Attributes: name: the path relative to the root. size: bytes. is_written: False if it was unchanged.
+    """
+
+    name: str
+    size: int
+    is_written: bool = True
+
+
+def count_parts(files: Sequence[CopiedFile]) -> tuple[CopiedPart, ...]:
+    """Return the parts of a store that has some files."""
     found: dict[str, CopiedPart] = {}
-    for name, size, is_written in files:
-        part = name.partition("/")[0]
+    for file in files:
+        part = file.name.partition("/")[0]
         known = found.get(part, CopiedPart(part, 0, 0, 0))
-        found[part] = CopiedPart(part, known.files + 1, known.size + size, known.written + is_written)
+        found[part] = CopiedPart(part, known.files + 1, known.size + file.size, known.written + file.is_written)
     return tuple(found[part] for part in sorted(found))

@@ -9,9 +9,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from rocketstore.backup.config_files import ConfigFiles, config_of_topics, limit_offsets, read_config_files
-from rocketstore.backup.copy_report import CopyReport, count_parts
+from rocketstore.backup.copy_report import CopiedFile, CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
 from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
 from rocketstore.backup.part_of_log import PartOfLog
@@ -184,7 +187,7 @@ class StoreCopy:
         self.choice, self.since, self.topics = choice, choice.since, choice.topics
         self.progress = progress
         self.done = self.total = 0
-        self.files: list[tuple[str, int, bool]] = []
+        self.files: list[CopiedFile] = []
         self.target = target
         self.unstaged: list[HeldFile] = []
 
@@ -232,7 +235,7 @@ class StoreCopy:
     # ---- the files -----------------------------------------------------------------------------------------
 
     def _log_files(self, log: CommitLog) -> Iterator[tuple[StorePath, str]]:
-        """Yield the files of the log, and of DLedger's directory all files that are no entries."""
+        """Yield the files of the log. Files of DLedger's entries keep the names of their directories."""
         dledger = self.survey.formats.is_dledger
         for file in log.file_run.files:
             parent = file.path.parent
@@ -253,8 +256,7 @@ class StoreCopy:
             if name in COPIED or name.startswith(old.timer_wheel.name):
                 yield from find_files(path, name) if path.is_dir() else [(path, name)]
             if name.startswith("dledger-"):
-                log = [child for child in sorted(names_in(path)) if child != "data"]
-                for child in log:
+                for child in sorted({*names_in(path)} - {"data"}):  # the entries are files of the log
                     place = path / child
                     yield from find_files(place, f"{name}/{child}") if place.is_dir() else [(place, f"{name}/{child}")]
 
@@ -320,34 +322,27 @@ class StoreCopy:
             start = int(file.path.name)
             if start < end and start + file.size > begin:
                 part.copy(file, self.new, end, self._count)
-                self.files.append((file.name, file.size, True))
+                self.files.append(CopiedFile(file.name, file.size))
 
     def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:
         """Yield the files that are copied: of queues and index those that lead to ``begin`` or behind it, and others.
 
         The last file of a queue is always copied: it has the queue offset of the next message.
         """
-        kinds = {self.new.queues(kind).name: kind for kind in QUEUE_KINDS}
+        layouts = {self.new.queues(kind).name: UNIT if kind is ConsumeQueue else BATCH_UNIT for kind in QUEUE_KINDS}
         last = {file.name.rpartition("/")[0]: file for file in files}  # of each directory
         for file in files:
             directory, _, name = file.name.rpartition("/")
-            kind = kinds.get(directory.partition("/")[0])
-            if self.since is None or last[directory] is file or not is_offset_name(name):
-                yield file
-            elif kind is not None:
-                unit = UNIT if kind is ConsumeQueue else BATCH_UNIT
-                place = file.size - file.size % unit.itemsize - unit.itemsize
-                data = file.read(place, place + unit.itemsize) if place >= 0 else b""
-                if not data or read_field(data, unit, "phy_offset") >= begin or not any(data):
-                    yield file
-            else:
+            layout = layouts.get(directory.partition("/")[0])
+            is_kept = self.since is None or last[directory] is file or not is_offset_name(name)
+            if is_kept or layout is None or reaches(file, layout, begin):
                 yield file
 
     def _copy(self, file: HeldFile, end: int) -> None:
         target = self.new.root / file.name
         make_directory(target.parent)
         file.copy_to(target, end, self._count)
-        self.files.append((file.name, file.size, True))
+        self.files.append(CopiedFile(file.name, file.size))
 
     def _count(self, size: int) -> None:
         self.done += size
@@ -356,16 +351,16 @@ class StoreCopy:
     # ---- small files ---------------------------------------------------------------------------------------
 
     def _write_config(self, config_files: ConfigFiles, checkpoint: bytes | None) -> None:
-        """Write the configuration and the checkpoint as they were read at the begin."""
+        """Write the configuration and the checkpoint that were read before the first byte of the log was copied."""
         make_directory(self.new.config)
         for name, data in config_files.files.items():
             source = self.old.config_file(name)
             like = None if is_remote(source) or not source.exists() else local_path(source)
             replace_file(self.new.config_file(name), data, like=like)
-            self.files.append((f"{self.old.config.name}/{name}", len(data), True))
+            self.files.append(CopiedFile(f"{self.old.config.name}/{name}", len(data)))
         if checkpoint is not None:
             replace_file(self.new.checkpoint, checkpoint.ljust(FILE_SIZE, b"\0"))
-            self.files.append((self.new.checkpoint.name, FILE_SIZE, True))
+            self.files.append(CopiedFile(self.new.checkpoint.name, FILE_SIZE))
 
     def _config_of_copy(self) -> StoreConfig | None:
         """Return the configuration for the copy, whose log is in its root.
@@ -423,6 +418,16 @@ class StoreCopy:
         settings = self.survey.settings
         if parse_boolean(settings.other.get("transientStorePoolEnable", "")):
             yield "transientStorePoolEnable: acknowledged messages that were in no file yet are not in the copy"
+
+
+def reaches(file: HeldFile, layout: np.dtype[Any], phy_offset: int) -> bool:
+    """Return whether the last unit of a queue's file leads to a physical offset or behind it, or is unwritten.
+
+    Parameters: layout: of a unit.
+    """
+    place = file.size - file.size % layout.itemsize - layout.itemsize
+    data = file.read(place, place + layout.itemsize) if place >= 0 else b""
+    return not any(data) or read_field(data, layout, "phy_offset") >= phy_offset
 
 
 def find_copy_end(log: CommitLog, state: StoreState) -> int:

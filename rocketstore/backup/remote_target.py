@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rocketstore.backup.copy_report import CopiedFile
 from rocketstore.backup.held_files import CHUNK, HeldFile
 from rocketstore.disk.durable import ZEROS
 from rocketstore.disk.remote.remote_path import RemotePath
@@ -66,8 +67,8 @@ class Upload:
 class RemoteTarget:
     """The root of a copy on a file system of fsspec.
 
-    A manifest lists the files with their digests. Before files are written it loses them, and after that it gets the
-    new ones. So a killed call leaves a manifest that names only files that are as they were.
+    A manifest lists the files with their digests. Files that will be written are removed from it first, and added when
+    all files are written. So the manifest that a killed call leaves names only unchanged files.
     """
 
     def __init__(self, root: RemotePath) -> None:
@@ -85,8 +86,8 @@ class RemoteTarget:
             raise FileExistsError(errno.ENOTEMPTY, reason, str(root))
         self._old = CopyManifest.read(self._manifest) if names else CopyManifest()
 
-    def write(self, staged: Path, held: Sequence[HeldFile]) -> list[tuple[str, int, bool]]:
-        """Make the copy have exactly some files. Return name, size in bytes, and whether it was written, of each.
+    def write(self, staged: Path, held: Sequence[HeldFile]) -> list[CopiedFile]:
+        """Write the files that changed, and remove all others. Return the files of the copy.
 
         Parameters: staged: a directory with files. held: files that are not in it. Raises: OSError, StoreError.
         """
@@ -106,7 +107,7 @@ class RemoteTarget:
         finally:
             for file in files[len(held) :]:
                 file.close()
-        return [(each.file.name, each.file.size, each.is_changed) for each in uploads]
+        return [CopiedFile(each.file.name, each.file.size, each.is_changed) for each in uploads]
 
     def _plan(self, file: HeldFile) -> Upload:
         digest = digest_of(file)

@@ -27,7 +27,7 @@ def require_outside(new: Path, directories: Iterable[Path]) -> None:
 
 
 def require_free_root(new: Path, work: str, is_ours: Callable[[Path], bool]) -> list[Path]:
-    """Return the entries that a killed call left in a new directory. None is left if the directory is missing.
+    """Return the entries that a killed call left in a new directory, ``work`` last; none if the directory is missing.
 
     Parameters: work: the name of the directory that marks an unfinished root. is_ours: returns whether the killed call
     can have made another entry of the directory.
@@ -85,7 +85,10 @@ def new_directory(new: Path, work: str, is_ours: Callable[[Path], bool], mode: i
 
 @contextlib.contextmanager
 def new_root(new: Path, work: str, mode: int = 0o777) -> Iterator[LocalPlaces]:
-    """Make the root of a store, as ``new_directory`` does. Yield the places in which a ``with`` block writes it."""
+    """Make the root of a store, as ``new_directory`` does. Yield the places in which a ``with`` block writes it.
+
+    The new store has no file ``abort``, also if the block made one: it is a store after a clean stop.
+    """
     with new_directory(new, work, is_part_of_store, mode) as inside:
         places = StorePlaces.of(inside)
         yield places
