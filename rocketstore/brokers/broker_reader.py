@@ -45,7 +45,7 @@ class BrokerReader:
         """Yield all messages within the bounds, and perhaps others. ``DatasetReader.read`` describes the parameters."""
         batches = self._read_stores(bounds, [*names], threads, batch_size)
         with closing(batches):
-            yield from batches if self.limit is None else first_messages(batches, self.limit)
+            yield from first_messages(batches, self.limit)
 
     def _read_stores(self, bounds: Bounds, names: list[str], threads: int, batch_size: int) -> Generator[MessageBatch]:
         wanted = None if self.limit is not None else bounds.get(BROKER)  # bounds must not choose the first messages

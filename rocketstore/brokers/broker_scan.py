@@ -70,7 +70,7 @@ class BrokerScan(ArrowStream):
     def _read(self, limit: int | None) -> Iterator[MessageBatch]:
         batches = self._read_stores()
         with closing(batches):
-            yield from batches if limit is None else first_messages(batches, limit)
+            yield from first_messages(batches, limit)
 
     def _read_stores(self) -> Generator[MessageBatch]:
         errors: list[Exception] = []

@@ -150,7 +150,7 @@ class BrokerStores(Previewed, Closable):
         parts: dict[str, R] = {}
         problems = [*self.problems]
         errors: list[Exception] = []
-        with warnings.catch_warnings(action="ignore"):  # a topic may be on some of the brokers only
+        with warnings.catch_warnings(action="ignore"):  # about names that one store lacks: see _warn_unknown
             for broker, store in self.stores.items():
                 try:
                     parts[broker] = question(store)

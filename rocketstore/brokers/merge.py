@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.limits import LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
@@ -30,11 +30,11 @@ def merge_by_time(streams: Sequence[Iterable[Messages]], *, newest_first: bool =
         yield join_parts([part for part in parts if len(part.messages)])
 
 
-class _Part:
+class _Part(NamedTuple):
     """Some messages of a stream, and the keys by which they are sorted, int64[n], ascending."""
 
-    def __init__(self, messages: Messages, keys: np.ndarray) -> None:
-        self.messages, self.keys = messages, keys
+    messages: Messages
+    keys: np.ndarray
 
 
 class _Head:
@@ -82,16 +82,6 @@ def join_parts(parts: Sequence[_Part]) -> Messages:
         return MessageBatch.join(batches).take(order)
     messages = [message for part in parts for message in part.messages]
     return [messages[row] for row in order.tolist()]
-
-
-def first_messages(batches: Iterable[Messages], limit: int | None) -> Iterator[Messages]:
-    """Yield batches with ``limit`` messages at most. Nothing is read behind the last of them."""
-    left = LONG_MAX if limit is None else limit
-    for messages in batches:
-        yield messages if len(messages) <= left else messages[:left]
-        left -= len(messages)
-        if left <= 0:
-            return
 
 
 def with_broker(messages: Messages, broker: str) -> Messages:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.brokers.find_stores import FAILURES, text_about
-from rocketstore.brokers.merge import first_messages, merge_by_time, with_broker
+from rocketstore.brokers.merge import merge_by_time, with_broker
 from rocketstore.cli.formats import finish, is_table, report
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
@@ -30,7 +30,7 @@ from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import MessageFilter
-from rocketstore.log.scan import Scan
+from rocketstore.log.scan import Scan, first_messages
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch

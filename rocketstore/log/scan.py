@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.body_text import UTF8
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
 from rocketstore.progress import Progress, show_progress
 from rocketstore.text_values import format_count
@@ -173,7 +174,7 @@ class Scan(ArrowStream):
         batches = self._read_bounds(bounds)
         if self._others is not None:
             batches = chain(batches, self._read_others(self._others()))
-        shown = batches if self._limit is None else first_messages(batches, self._limit)
+        shown = first_messages(batches, self._limit)
         if self._progress is not False:
             shown = self._with_progress(shown, bounds)
         return self._then_warn(shown)
@@ -573,12 +574,16 @@ class ScannedChunk:
     is_log_end: bool = False
 
 
-def first_messages(batches: Iterator[MessageBatch], limit: int) -> Iterator[MessageBatch]:
-    """Yield batches with ``limit`` messages at most. Nothing is read behind the last of them."""
-    for batch in batches if limit > 0 else ():
-        yield batch if len(batch) <= limit else batch[:limit]
-        limit -= len(batch)
-        if limit <= 0:
+Messages = TypeVar("Messages", MessageBatch, MessageBatch | Sequence[Message])
+
+
+def first_messages(batches: Iterable[Messages], limit: int | None) -> Iterator[Messages]:
+    """Yield batches with ``limit`` messages at most; None for all. Nothing is read behind the last of them."""
+    left = LONG_MAX if limit is None else limit
+    for batch in batches if left > 0 else ():
+        yield batch if len(batch) <= left else batch[:left]
+        left -= len(batch)
+        if left <= 0:
             return
 
 

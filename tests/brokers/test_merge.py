@@ -6,7 +6,8 @@ import pytest
 from support.several_stores import draw_stores
 
 import rocketstore
-from rocketstore.brokers.merge import first_messages, merge_by_time
+from rocketstore.brokers.merge import merge_by_time
+from rocketstore.log.scan import first_messages
 
 
 @pytest.fixture(scope="module")
