@@ -48,3 +48,17 @@ def test_a_broker_starts_unless_verify_says_that_it_does_not(release, sound, tmp
     finally:
         client.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("store_type", ["default", "defaultRocksDB"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_damaged_rocksdb_stops_a_broker_with_queues_in_it(release, store_type, sound, tmp_path):
+    root = shutil.copytree(sound["plain"], tmp_path / "store")
+    planted.queues_in_rocksdb(planted.Store(root))
+    client = Client(release, tmp_path)
+    try:
+        sizes = {camel_case(name): value for name, value in planted.SIZES.items()}
+        answer = client.boot(root, **sizes, storeType=store_type)
+    finally:
+        client.close()
+    assert answer["started"] == (store_type == "default"), answer
