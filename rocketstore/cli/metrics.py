@@ -6,7 +6,7 @@ from pathlib import Path
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.cli.formats import finish, write_utf8
 from rocketstore.cli.several import AskedStores
-from rocketstore.cli.transfer.target import require_file_name
+from rocketstore.cli.transfer.target import require_file_name, require_outside_stores
 from rocketstore.disk.durable import replace_file
 from rocketstore.store.usage.metrics import Metrics, join_metrics
 
@@ -16,6 +16,7 @@ def run(stores: AskedStores, output: Path | None) -> None:
     to_file = None if output is None or output == Path("-") else output
     if to_file is not None:
         require_file_name(to_file)
+        require_outside_stores(to_file, [store.path for store in stores.stores.values()])
     found = stores.only.metrics() if not stores.is_several else metrics_of(stores)
     data = found.text().encode()
     if to_file is None:

@@ -21,6 +21,7 @@ from rocketstore.cli.formats import finish, is_table, report, write_batches
 from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.times import find_zone, has_iso_times
+from rocketstore.cli.transfer.target import require_outside_stores
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.text_rows import Row
@@ -49,6 +50,8 @@ def run(
     """Run the command with the values of its options."""
     if target is not None and output_format is not None:
         raise click.UsageError("--output writes Parquet: give it without --format")
+    if target is not None:
+        require_outside_stores(target, [store.path for store in stores.stores.values()])
     tables = tables_of(stores, "skip" if skip_damaged else "raise")
     stores.note_each(note_elsewhere)
     if statement is None and sys.stdin.isatty():

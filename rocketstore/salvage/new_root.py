@@ -16,6 +16,7 @@ from rocketstore.survey.places import LocalPlaces, StorePlaces
 # Files and directories that a copy may have in its root, besides the parts of every store.
 # Source: EpochFileCache, BrokerMetadata, IndexStoreService of tiered storage.
 COPIED = frozenset({"epochFileCheckpoint", "brokerIdentity", "tiered_index_file", "transaction"})
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def require_outside(new: Path, directories: Iterable[Path]) -> None:
@@ -75,11 +76,13 @@ def new_directory(new: Path, work: str, is_ours: Callable[[Path], bool], mode: i
         sync_path(new)
         inside.rmdir()
         sync_path(new)
-    except BaseException:
+    except BaseException as error:
         for child in new.iterdir() if new.is_dir() else ():
             remove(child)
         if new.is_dir() and not existed:
             new.rmdir()
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), str(new)) from error  # a write names no file
         raise
 
 

@@ -1,5 +1,8 @@
 """``rocketstore convert``: a store is written anew, and ids that no longer hold are shown."""
 
+import errno
+import os
+
 import pytest
 from support.cli import assert_one_line, rows, run
 
@@ -72,3 +75,16 @@ def test_a_part_with_an_unknown_topic_is_an_exit_status_of_1(tmp_path):
 @pytest.mark.parametrize("text", ["billing", "=A", "billing=,"])
 def test_a_part_without_topics_is_wrong_usage(tmp_path, text):
     assert run("split", tmp_path, tmp_path / "new", "--part", text).exit_code == 2
+
+
+def test_a_full_disk_names_the_new_directory(tmp_path, monkeypatch):
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("A", b"x"))
+
+    def write(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "ftruncate", write)
+    for command in ("convert", "split", "copy"):
+        assert_one_line(run(command, tmp_path / "old", tmp_path / "new"), tmp_path / "new", "No space left")
+        assert not (tmp_path / "new").exists()

@@ -9,7 +9,7 @@ from support.places import TEXT, contents, locked, make_backup, make_live
 from support.profiles import SMALL
 
 import rocketstore
-from rocketstore import StoreConfig
+from rocketstore import Message, StoreConfig
 
 ROWS = json.dumps({"topic": "T", "body": "more"}) + "\n"
 
@@ -95,3 +95,24 @@ def test_a_relative_store_is_its_own(live, backup, monkeypatch):
         assert_one_line(run(command, *source, "backup", "--broker-conf", "broker.conf"), "belongs to the store at")
     damage_topics(live)
     assert run("config", "repair", "live").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "out.jsonl"],
+        ["bundle", "-o", "out.zip"],
+        ["report", "-o", "out.html"],
+        ["metrics", "-o", "out.prom"],
+        ["sql", "SELECT 1", "-o", "out.parquet"],
+    ],
+)
+def test_no_file_is_written_into_a_directory_of_the_store(tmp_path, arguments):
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("A", b"x"))
+    [log] = (tmp_path / "store" / "commitlog").iterdir()
+    command, *options, name = arguments
+    result = run(command, tmp_path / "store", *options, log.with_name(name))
+    assert result.exit_code == 1
+    assert "is inside the store" in result.stderr
+    assert [*log.parent.iterdir()] == [log]

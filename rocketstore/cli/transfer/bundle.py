@@ -10,7 +10,7 @@ from rocketstore.cli.columns import BUNDLED_FILES
 from rocketstore.cli.formats import RowsView, write_list
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
-from rocketstore.cli.transfer.target import FileIsThere, require_file_name
+from rocketstore.cli.transfer.target import FileIsThere, require_file_name, require_outside_stores
 
 
 def run(ctx: click.Context, /, store: Path, output: Path, force: bool, view: RowsView) -> None:
@@ -18,6 +18,7 @@ def run(ctx: click.Context, /, store: Path, output: Path, force: bool, view: Row
     if not output.name.endswith(FORMATS):
         raise click.UsageError(f"--output: the name must end in one of {', '.join(FORMATS)}")
     require_file_name(output)
+    require_outside_stores(output, [store])
     if output.exists() and not force:
         raise FileIsThere(output)
     report = bundle_store(store, output, config=broker_config(ctx), progress=True)

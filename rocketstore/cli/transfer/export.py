@@ -42,7 +42,7 @@ from rocketstore.cli.transfer.forms import SUFFIX_OF, SUFFIXES, TABLES, format_o
 from rocketstore.cli.transfer.hide_fields import redaction_of, refuse_partitions, report_redaction
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
-from rocketstore.cli.transfer.target import FileIsThere, require_file_name
+from rocketstore.cli.transfer.target import FileIsThere, require_file_name, require_outside_stores
 from rocketstore.cli.unconsumed import read_unconsumed
 from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
@@ -98,6 +98,8 @@ class Exported(NamedTuple):
 def run(stores: AskedStores, target: Path, **values: Any) -> None:
     """Run the command with the values of its options."""
     options, scan_options = split_options(values)
+    if target != STANDARD_OUTPUT:
+        require_outside_stores(target, [store.path for store in stores.stores.values()])
     if stores.is_several:
         problems = export_several(stores, target, options, scan_options)
         note_unseen(options.message_filter)

@@ -6,7 +6,7 @@ import click
 
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.text import note
-from rocketstore.cli.transfer.target import FileIsThere, require_file_name
+from rocketstore.cli.transfer.target import FileIsThere, require_file_name, require_outside_stores
 from rocketstore.disk.durable import replace_file
 from rocketstore.report.make_report import SAMPLE, make_report
 from rocketstore.store.message_store import MessageStore
@@ -16,6 +16,7 @@ def run(ctx: click.Context, store: MessageStore, output: Path, sample: int | Non
     """Run the command with the values of its options."""
     if output == Path("-"):
         raise click.UsageError("--output must be a file")
+    require_outside_stores(output, [store.path])
     check_output(output, force)
     page = make_report(
         store,

@@ -1,8 +1,12 @@
 """Check the file that a command writes, before and after the store is read."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
+
+from rocketstore.disk.storage import is_remote, local_path
+from rocketstore.disk.store_path import StorePath
 
 
 class FileIsThere(click.ClickException):
@@ -18,3 +22,14 @@ def require_file_name(path: Path) -> None:
         raise click.ClickException(f"{path}: exists, and is not a regular file: give another name")
     if not path.absolute().parent.is_dir():
         raise click.ClickException(f"{path.parent}: no such directory: make it, or give another name")
+
+
+def require_outside_stores(path: Path, roots: Iterable[StorePath]) -> None:
+    """Raise ClickException if a file is in a directory of a store. A broker does not start beside a file in its log.
+
+    A broker ignores a file that is in the root itself.
+    """
+    above = path.absolute().parent.resolve().parents
+    for root in roots:
+        if not is_remote(root) and local_path(root).resolve() in above:
+            raise click.ClickException(f"{path}: is inside the store {root}: give a name elsewhere")
