@@ -130,6 +130,7 @@ def copy(
     require_complete_copy(survey.root, survey.names)
     place = to_path(new)
     if is_remote(place):
+        require_outside_remote(place, survey.root)
         with show_progress(progress, "copy") as shown:
             return copy_to_remote(survey, place, choice, shown)
     target = local_path(new)
@@ -150,6 +151,12 @@ class CopyChoice:
     since: int | None
     topics: frozenset[str] | None
     credentials: bool
+
+
+def require_outside_remote(new: RemotePath, root: StorePath) -> None:
+    """Raise ValueError if a remote copy would be its own source, or inside it."""
+    if isinstance(root, RemotePath) and new.fs == root.fs and f"{new}/".startswith(f"{root}/"):
+        raise ValueError(f"{new} is inside {root}, which must not change: give a directory elsewhere")
 
 
 def require_files(survey: Survey) -> None:

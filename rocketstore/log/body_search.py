@@ -77,7 +77,7 @@ class BodyMatches:
 
         Raises: ValueError for a wrong or an empty expression.
         """
-        if not pattern:
+        if pattern == "":
             raise ValueError("an empty expression is found in all bodies")
         self._charset = find_charset(charset)
         self._errors = "surrogateescape" if self._charset == UTF8 else "replace"

@@ -461,3 +461,13 @@ def test_a_remote_directory_with_other_files_is_refused(root, remote):
     remote().fs.pipe_file(f"{remote().path}/letter.txt", b"text")
     with pytest.raises(FileExistsError):
         rocketstore.copy(root, remote())
+
+
+def test_a_remote_copy_is_not_inside_its_source(root):
+    pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
+    rocketstore.copy(root, "memory://copy-of-itself/store")
+    for name in ("store", "store/inside"):
+        with pytest.raises(ValueError, match="which must not change"):
+            rocketstore.copy("memory://copy-of-itself/store", f"memory://copy-of-itself/{name}")
+    rocketstore.copy("memory://copy-of-itself/store", "memory://copy-of-itself/store2")
+    assert rocketstore.diff(root, "memory://copy-of-itself/store2").same
