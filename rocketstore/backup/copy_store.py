@@ -34,7 +34,7 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.file_times import choose_files
+from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.arguments import text_list
@@ -89,7 +89,8 @@ def copy(
         earlier copy: only files that changed are written, and files that the store no longer has are removed. The end
         of the log, queues and index are written to a temporary directory first, and compared there.
     since : copy the log from the file on that has the first message of this store time, epoch milliseconds, a datetime,
-        a date or an ISO 8601 text, and the files of queues and index that lead there; None for all files.
+        a date or an ISO 8601 text, the files of queues that lead there, and the index; None for all files. ``notes`` of
+        the report name the assumption by which earlier files are left out.
     topic : one or several: copy only the messages of these topics. All other records become filler records without
         content, of which no queue has a unit, so that physical offsets, message ids and queues stay right. They are
         holes in the files. The index is built anew. ``config`` gets these topics, their consumer offsets and all
@@ -176,9 +177,11 @@ def copy_to_remote(survey: Survey, root: RemotePath, choice: CopyChoice, progres
 
 
 class StoreCopy:
-    """One copy of a store into the directory of an unfinished root, or of files for a remote one.
+    """Copies a store once, to a directory on this machine. A remote copy is completed in that directory first.
 
-    Attributes: unstaged: files of the log that go to the remote root at once. Recovery does not need them.
+    Attributes: old, new: the places of the store and of the directory. done, total: bytes, for ``progress``. files: of
+    the copy, so far. unstaged: files of the log that are not copied to the directory, but only to the remote root,
+    since recovery does not read them.
     """
 
     def __init__(
@@ -214,17 +217,11 @@ class StoreCopy:
             log.refresh()
             held_log = hold_files(self._log_files(log), stack)
             held = hold_files(self._other_files() if self.topics is None else self._files_of_topics(self.topics), stack)
-            begin, end = self._find_begin(log), find_copy_end(log, state)
-            log.refresh()  # the writer may have made files meanwhile
-            known = {file.name for file in held_log}
-            held_log += hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
+            begin, assumptions = self._find_begin(log)
+            end = find_copy_end(log, state)
+            held_log += self._hold_new_files(log, held_log, stack)
             self.total = end - begin + sum(file.size for file in held)
-            staged_from = begin
-            if self.topics is not None:
-                self._copy_part_of_log(log, held_log, begin, end, self.topics)
-            else:
-                staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
-                self._copy_log(held_log, begin, staged_from, end)
+            staged_from = self._copy_log(log, held_log, begin, end)
             for file in self._choose(held, begin):
                 self._copy(file, file.size)
             self._write_config(config_files, checkpoint)
@@ -235,9 +232,16 @@ class StoreCopy:
                 self.files = self.target.write(self.new.root, self.unstaged)
         left_out = () if self.choice.credentials else tuple(f"config/{name}" for name in config_files.others)
         return CopyReport(
-            self.survey.root, self.new.root, begin, end, messages, count_parts(self.files), limited, left_out,
-            (*notes, *self._notes()),
-        )  # fmt: skip
+            path=self.survey.root,
+            new=self.new.root,
+            min_phy_offset=begin,
+            max_phy_offset=end,
+            messages=messages,
+            parts=count_parts(self.files),
+            limited_offsets=limited,
+            left_out=left_out,
+            notes=(*assumptions, *notes, *self._notes()),
+        )
 
     # ---- the files -----------------------------------------------------------------------------------------
 
@@ -295,29 +299,44 @@ class StoreCopy:
 
     # ---- log and queues ------------------------------------------------------------------------------------
 
-    def _find_begin(self, log: CommitLog) -> int:
-        """Return the physical offset of the first file of the log that is copied."""
+    def _find_begin(self, log: CommitLog) -> tuple[int, list[str]]:
+        """Return the first physical offset that is copied, and the assumption by which files before it are left out."""
         begin = log.min_phy_offset
         if self.since is None:
-            return begin
+            return begin, []
         end = log.max_phy_offset
         chosen = choose_files(log, begin, end, self.since, LONG_MAX)
         last = log.reader.last_begun_file()
-        return min([part[0] for part in chosen.ranges] or [last])
+        first = min([part[0] for part in chosen.ranges] or [last])
+        return first, describe_skipped([part for part in chosen.skipped if part[0] < first])
 
     def _find_staged_begin(self, log: CommitLog) -> int:
         """Return the physical offset from which on recovery reads the log."""
         point = StoreCheckpoint.open(self.old.checkpoint)
         return find_dispatch_begin(log, point, self.survey.settings)
 
-    def _copy_log(self, files: list[HeldFile], begin: int, staged_from: int, end: int) -> None:
-        """Copy the bytes from ``begin`` to ``end``, physical offsets. Files that were made ahead are left out."""
+    def _hold_new_files(self, log: CommitLog, files: list[HeldFile], stack: contextlib.ExitStack) -> list[HeldFile]:
+        """Open the files of the log that a writer made after ``files`` were opened."""
+        log.refresh()
+        known = {file.name for file in files}
+        return hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
+
+    def _copy_log(self, log: CommitLog, files: list[HeldFile], begin: int, end: int) -> int:
+        """Copy the log from ``begin`` to ``end``, physical offsets. Files that were made ahead are left out.
+
+        Returns: the physical offset from which on the log is in the directory. Files before it are unstaged.
+        """
+        if self.topics is not None:
+            self._copy_part_of_log(log, files, begin, end, self.topics)
+            return begin
+        staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
         for file in files:
             start = int(file.path.name)
             if begin < start + file.size <= staged_from:
                 self.unstaged.append(file)
             elif start < end and start + file.size > begin:
                 self._copy(file, min(end - start, file.size))
+        return staged_from
 
     def _copy_part_of_log(
         self, log: CommitLog, files: list[HeldFile], begin: int, end: int, topics: Collection[str]
@@ -332,7 +351,7 @@ class StoreCopy:
                 self.files.append(CopiedFile(file.name, file.size))
 
     def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:
-        """Yield the files that are copied: of queues and index those that lead to ``begin`` or behind it, and others.
+        """Yield the files that are copied: all but files of queues whose units all lead to offsets before ``begin``.
 
         The last file of a queue is always copied: it has the queue offset of the next message.
         """

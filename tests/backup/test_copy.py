@@ -185,6 +185,7 @@ def test_a_copy_since_a_time_has_all_later_messages(root, tmp_path):
             store.put_message(message, store_timestamp=T0 + 10 * day + number)
     report = rocketstore.copy(root, tmp_path / "new", since=T0 + 10 * day)
     assert report.min_phy_offset > 0
+    assert "assumes that no clock was wrong by 24 hours" in report.notes[0]
     with rocketstore.open(root) as old, rocketstore.open(tmp_path / "new") as new:
         assert new.scan(since=T0 + 10 * day).count() == COUNT
         assert new.scan().count() < old.scan().count()
