@@ -22,7 +22,8 @@ class FoundRoots(NamedTuple):
     """The roots of stores that were found.
 
     Attributes: surveys: by the name of the broker, in the order in which the roots were named. skipped: a text for each
-    path that a pattern matches and that is no store. problems: why other stores cannot be opened. errors: the same.
+    path that a pattern matches and that is no store. problems: why other stores cannot be opened. errors: those that
+    ``problems`` describe.
     """
 
     surveys: dict[str, Survey]
@@ -48,7 +49,7 @@ class _Roots(NamedTuple):
 
 
 def has_pattern(paths: Iterable[Any]) -> bool:
-    """Return whether one of some paths is a pattern. The path of an existing file is none, whatever its name is."""
+    """Return whether one of some paths is a pattern. The path of an existing file is not, whatever its name is."""
     return any(find_matches(to_path(path)) is not None for path in paths)
 
 
@@ -103,7 +104,7 @@ def find_roots(paths: Sequence[Any], begin: Callable[[StorePath], Survey]) -> Fo
 
 
 def match_roots(path: StorePath) -> _Roots:
-    """Return the stores that a pattern matches, or the path itself if it is none. Raises: as ``find_roots``."""
+    """Return the stores that a pattern matches, or a path without a pattern itself. Raises: as ``find_roots``."""
     matches = find_matches(path)
     if matches is None:
         return _Roots([path], [])

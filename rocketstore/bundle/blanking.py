@@ -21,7 +21,7 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(word for text in texts for word in WORD.findall(text))
 
 
-# The other words of findings and errors are those of the meanings of findings.
+# Words of findings and errors, besides those in the meanings of the kinds of findings.
 WORDS = words_of([
     "a about after again all an and are at be because been before begin begins behind between body bodyCrc both",
     "broker but by byte bytes cannot checkpoint code commit config consumer contents count crc created data",

@@ -24,7 +24,7 @@ AROUND = 4096  # bytes before and behind the damage
 MOST_PLACES = 64  # damaged places whose bytes are in the archive; the findings of verify name all
 SEPARATORS = b"\1\2"
 COLUMNS = ("phy_offset", "size")
-SMALL, MAX_SIZE, MAX_QUEUE_OFFSET = 1 << 16, 64 << 20, 1 << 40
+SMALL, MAX_SIZE, MAX_QUEUE_OFFSET = 1 << 16, 64 << 20, 1 << 40  # larger numbers in a head may be bytes of a body
 MAX_TIME = 1 << 42  # epoch ms, in the year 2109
 # Names of properties that RocketMQ defines. Source: MessageConst.
 PROPERTY_NAMES = frozenset(

@@ -55,7 +55,7 @@ def diff(
         Of the index, keys of messages are compared, not tags. Records without a unit in a queue are not compared.
     topic : one or several: compare only queues, topics and consumer offsets of these. Neither logs nor groups are
         compared then, and of the index only with ``by_content`` the keys of these messages.
-    config, config_b : how A and B are laid out. By default the files show it.
+    config, config_b : the settings of A and of B, as for ``open``; by default those that their files show.
     tiered : also read messages that are only in tiered storage, of both stores.
     progress : True shows a bar on standard error. A function is called with the bytes of the logs, or the
         messages of queues, that were compared, and all of them.

@@ -86,7 +86,7 @@ format_option = click.option(
     multiple=True,
     metavar="FIELD",
     help="Remove a column, a property or a field of JSON bodies. May be repeated. Write property.NAME or body.NAME for "
-    "one of both.",
+    "only one of them.",
 )
 @click.option(
     "--hash",
@@ -117,8 +117,8 @@ def export(**options: Any) -> None:
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.
 
-    Messages that are only in tiered storage have no physical offset. They, and those of compacted topics with
-    --compacted, stand behind the others, queue by queue.
+    Messages that are only in tiered storage have no physical offset. They follow the other messages,
+    queue by queue, as do those of compacted topics with --compacted.
 
     If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
     names their offsets, and the exit status is 1. With --topic, messages of deleted topics are left out, counted and
