@@ -385,7 +385,7 @@ def test_found_messages_can_be_used_after_the_stores_are_closed(roots):
 def test_a_closed_store_is_closed_for_all(roots):
     brokers = rocketstore.open_many([*roots.values()])
     assert "3 stores" in repr(brokers)
-    assert str(roots["a"]) in brokers._repr_html_()
+    assert [cell in brokers._repr_html_() for cell in (">a<", ">b<", ">c<")] == [True, True, True]
     brokers.close()
     with pytest.raises(StoreError, match="is closed"):
         brokers.consumer_lag()

@@ -70,11 +70,11 @@ def test_an_export_that_was_interrupted_resumes_at_a_queue(name, form, request, 
     assert run("export", root, whole, *options_of(root)).exit_code == 0
     copied, calls = export.copy_messages, []
 
-    def copy_some(*args):
+    def copy_some(*args, **options):
         calls.append(args)
         if len(calls) in (3, *([6, 9] * (form == "jsonl"))):
             raise KeyboardInterrupt
-        return copied(*args)
+        return copied(*args, **options)
 
     monkeypatch.setattr(export, "copy_messages", copy_some)
     run("export", root, target, *options_of(root))

@@ -57,7 +57,7 @@ def test_a_queue_of_arrays_is_read_as_the_files_are(store, tags):
     queue = store.consume_queue("T", 0)
     arrays = ArrayQueue(0, queue[:])
     for queue_offset, count in ((0, 8), (45, 32), (50, 1), (51, 1)):
-        read = QueueId("T", 0), queue_offset, count, tags, None, None
+        read = QueueId("T", 0), queue_offset, count, tags, None, None, True
         expected, found = (get_message(QueueView.of_queue(store.commit_log, one), *read) for one in (queue, arrays))
         assert (found.status, found.next_begin_offset) == (expected.status, expected.next_begin_offset)
         assert found.messages.body.to_pylist() == expected.messages.body.to_pylist()
@@ -66,10 +66,10 @@ def test_a_queue_of_arrays_is_read_as_the_files_are(store, tags):
 def test_a_queue_of_arrays_may_begin_later(store):
     units = store.consume_queue("T", 0)[20:50]
     found = get_message(
-        QueueView.of_queue(store.commit_log, ArrayQueue(20, units)), QueueId("T", 0), 5, 32, None, None, None
+        QueueView.of_queue(store.commit_log, ArrayQueue(20, units)), QueueId("T", 0), 5, 32, None, None, None, True
     )
     assert (found.status.name, found.next_begin_offset) == ("OFFSET_TOO_SMALL", 20)
     found = get_message(
-        QueueView.of_queue(store.commit_log, ArrayQueue(20, units)), QueueId("T", 0), 20, 2, None, None, None
+        QueueView.of_queue(store.commit_log, ArrayQueue(20, units)), QueueId("T", 0), 20, 2, None, None, None, True
     )
     assert np.array_equal(found.messages.queue_offset, [20, 21])
