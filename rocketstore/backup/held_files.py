@@ -13,6 +13,7 @@ from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import ZEROS, sync
 from rocketstore.disk.holes import data_ranges_of
 from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.positioned_write import write_at
 from rocketstore.disk.ranges import Range
 from rocketstore.disk.storage import is_remote, local_path, scandir
 from rocketstore.disk.store_path import StorePath
@@ -80,7 +81,7 @@ class HeldFile:
             os.ftruncate(fd, self.size)
             if self._fd < 0 or not self._copy_in_kernel(fd, end, count):
                 for place, data in self.chunks(end):
-                    os.pwrite(fd, data, place)
+                    write_at(fd, data, place)
                     count(len(data))
             sync(fd)
         finally:

@@ -12,6 +12,7 @@ from rocketstore.backup.held_files import Count, HeldFile
 from rocketstore.config import StoreConfig
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import ZEROS, sync
+from rocketstore.disk.positioned_write import write_at
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.lost.bad_ranges import has_crc_property
@@ -129,6 +130,6 @@ def write_pages(target: int, data: bytes, position: int) -> None:
     for place in range(0, len(data), PAGE):
         page = view[place : place + PAGE]
         if page == ZEROS[: len(page)]:
-            os.pwrite(target, view[begin:place], position + begin)
+            write_at(target, view[begin:place], position + begin)
             begin = place + len(page)
-    os.pwrite(target, view[begin:], position + begin)
+    write_at(target, view[begin:], position + begin)

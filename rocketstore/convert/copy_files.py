@@ -9,6 +9,7 @@ from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.positioned_write import write_at
 
 CHUNK = 1 << 20  # bytes
 
@@ -23,7 +24,7 @@ def copy_file(old: Path, new: Path) -> None:
             for begin, end in data_ranges(old, 0, size):
                 for position in range(begin, end, CHUNK):
                     data = read_at(file.fileno(), min(CHUNK, end - position), position, old)
-                    os.pwrite(fd, data, position)
+                    write_at(fd, data, position)
         sync(fd)
     finally:
         os.close(fd)

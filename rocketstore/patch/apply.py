@@ -9,6 +9,7 @@ from pathlib import Path
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.positioned_write import write_at
 from rocketstore.disk.storage import local_path
 from rocketstore.kernels.layout import BLANK_HEAD
 from rocketstore.log.commit_log import CommitLog
@@ -72,14 +73,7 @@ def _write(log: CommitLog, new: Sequence[Written], bytes_of: Callable[[Written],
         try:
             for one in parts:
                 place, data = bytes_of(one)
-                _write_at(fd, data, one.phy_offset + place - file.file_from_offset)
+                write_at(fd, data, one.phy_offset + place - file.file_from_offset)
         finally:
             os.close(fd)
         sync_path(path)
-
-
-def _write_at(fd: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, position)
-        view, position = view[written:], position + written

@@ -9,6 +9,7 @@ import numpy as np
 
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.positioned_write import write_at
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import (
@@ -101,10 +102,7 @@ class LogCopy:
 
     def write(self, size: int) -> None:
         self.open()
-        view, position = memoryview(self.buffer)[:size], self.phy_offset % self.size
-        while view:
-            written = os.pwrite(self.fd, view, position)
-            view, position = view[written:], position + written
+        write_at(self.fd, memoryview(self.buffer)[:size], self.phy_offset % self.size)
 
     def make_room(self, size: int, room: int) -> None:
         """Make the buffer larger, or begin the next file, so that the next record fits."""
