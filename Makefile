@@ -31,6 +31,8 @@ PYTEST = -m pytest -n $(WORKERS) --max-worker-restart 0
 demo: build
 	$(RUN) examples/demo.py $(ARGS)
 
+# A change is judged by what it changes: its random input is the same each time. test-all and soak draw new input.
+test: export ROCKETSTORE_SEED ?= 1
 test: build
 	@$(SAY_JAVA)
 	$(RUN) $(PYTEST) -m "not slow and not interop$(NO_JAVA)" $(ARGS)
