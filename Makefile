@@ -173,6 +173,10 @@ wheels: $(VENV)/lint
 
 # ---- documentation: build/site, from docs/ and from pages that are generated from the code ----
 
+# The address of the repository is that of the workflow, else of git's remote; without both the pages have no link to it.
+REPOSITORY ?= $(if $(GITHUB_REPOSITORY),$(GITHUB_SERVER_URL)/$(GITHUB_REPOSITORY),$(filter https://%,$(shell git remote get-url origin 2>&1)))
+
+docs: export REPOSITORY := $(REPOSITORY)
 docs: build $(VENV)/docs
 	$(RUN) .ci/docs.py build/docs
 	$(VENV)/bin/zensical build --strict

@@ -46,19 +46,67 @@ def test_the_help_of_each_command_is_on_the_page_of_the_command_line(pages):
     assert "--topic" in page
 
 
-def test_each_public_name_and_method_is_on_the_page_of_the_api(pages):
-    page = pages.python_api_page()
-    headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+@pytest.fixture(scope="module")
+def api(pages, tmp_path_factory):
+    """The pages of the Python API: those of the tasks by name, and the overview."""
+    directory = tmp_path_factory.mktemp("api")
+    pages.write_api_pages(directory)
+    return {path.stem: path.read_text(encoding="utf-8") for path in directory.rglob("*.md")}
+
+
+def tasks_of(api):
+    """The pages of the API without the overview, as one text."""
+    return "\n".join(text for name, text in api.items() if name != "python-api")
+
+
+def test_each_public_name_and_method_is_on_one_page_of_the_api(api):
+    page = tasks_of(api)
+    headings = re.findall(r"^## (\w+) \{", page, re.MULTILINE)
     assert sorted(headings) == sorted(rocketstore.__all__)
-    assert "### MessageStore.query_message {" in page
-    assert "mode: str = 'r'" in page
+    assert "### MessageStore.query_message {" in api["open"]
+    assert "mode: Literal['r', 'r+', 'a'] = 'r'" in api["open"]
     assert "(self" not in page
     assert page.count("```") % 2 == 0
     assert page.count("```pycon") > len(rocketstore.__all__)
 
 
-def test_the_page_of_the_api_has_no_internal_methods_and_parameters(pages):
-    page = pages.python_api_page()
+def test_the_overview_of_the_api_leads_to_each_name(api):
+    links = re.findall(r"\[(\w+)\]\(api/(\w+)\.md#(\w+)\)", api["python-api"])
+    assert sorted(name for name, _, _ in links) == sorted(rocketstore.__all__)
+    assert all(f"## {name} {{ #{anchor} }}" in api[page] for name, page, anchor in links)
+    assert {"open", "topic", "message", "batch", "config", "functions", "results", "parts"} <= set(api)
+
+
+def test_the_classes_of_rocketmq_are_no_exceptions(api):
+    page = tasks_of(api)
+    assert "- `Source`" not in page
+    assert "Source:" not in page
+    assert "**In RocketMQ:** IndexFile.putKey, for each row." in page
+    assert "- `StoreLockedError`: another process writes the store.\n" in api["open"]
+    assert "- `io.UnsupportedOperation`: a remote store in another mode" in api["open"]
+
+
+def test_an_entry_of_the_api_leads_to_its_code(api):
+    links = re.findall(r"^## (\w+) .*\n\n\[.*\]\(\.\./source/(.+)\.html#line-(\d+)\)", tasks_of(api), re.MULTILINE)
+    assert len(links) > 80
+    for name, path, line in links:
+        code = (TREE / path).read_text(encoding="utf-8").splitlines()[int(line) - 1 :][:4]  # a decorator comes first
+        assert any(re.match(rf"(?:class|def) {name}\b", text) for text in code), name
+
+
+def test_a_page_of_code_has_an_anchor_at_each_line(pages, tmp_path):
+    pytest.importorskip("pygments", reason="needs Pygments, from the group docs")
+    from source_pages import write_source_pages
+
+    write_source_pages(tmp_path, [rocketstore.Topic])
+    page = (tmp_path / "source" / "rocketstore" / "store" / "topic.py.html").read_text(encoding="utf-8")
+    assert 'name="line-20"' in page
+    assert "class" in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_page_of_the_api_has_no_internal_methods_and_parameters(pages, api):
+    page = tasks_of(api)
     shown = re.findall(r"^### ([\w.]+) ", page, re.MULTILINE)
     assert {"CommitLog.scan", "CommitLog.get_message", "MessageStore.scan"} <= set(shown)
     for name, methods in pages.INTERNAL.items():
@@ -66,6 +114,31 @@ def test_the_page_of_the_api_has_no_internal_methods_and_parameters(pages):
         assert {f"{name}.{method}" for method in methods.split()} & set(shown) == set()
     assert [name for name in shown if "._" in name] == []
     assert re.findall(r"[(, ](_\w+)(?=[:,=)])", "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))) == []
+
+
+def test_lines_of_code_of_signatures_fit_a_page(api):
+    lines = re.findall(r"^```python\n(.*?)^```", tasks_of(api), re.MULTILINE | re.DOTALL)
+    assert max(len(line) for block in lines for line in block.splitlines()) <= 100
+
+
+def test_the_navigation_has_six_groups_and_loads_nothing_from_other_hosts():
+    text = (TREE / "mkdocs.yml").read_text(encoding="utf-8")
+    groups = re.findall(r"^  - (\w+):$", text.partition("\nnav:")[2], re.MULTILINE)
+    assert groups == ["Start", "Operate", "Analyse", "Spark", "Reference", "Project"]
+    assert "\n  font: false" in text
+    assert "url(" not in (DOCS / "style.css").read_text(encoding="utf-8")
+
+
+def test_the_home_page_has_the_install_line_and_five_lines_of_code():
+    before_headings = (DOCS / "index.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    assert 'pip install "rocketstore[' in before_headings
+    (example,) = re.findall(r"^```python\n(.*?)^```", before_headings, re.MULTILINE | re.DOTALL)
+    assert len([line for line in example.splitlines() if line]) == 5
+
+
+def test_an_option_in_a_text_is_not_broken_at_its_hyphens(pages):
+    page = pages.keep_options_together("`--topic` and [`--tag`](x.md), `a b-c`\n\n```\n`--key`\n```\n")
+    assert page == "`--topic`{ .short } and [`--tag`](x.md), `a b-c`\n\n```\n`--key`\n```\n"
 
 
 def test_each_option_of_spark_is_on_its_page(pages):
@@ -111,7 +184,7 @@ def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path)
     pages.write_pages(tmp_path / "pages")
     written = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*.md")}
     navigation = (TREE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    assert set(re.findall(r"([\w./-]+\.md)", navigation)) == written
+    assert sorted(re.findall(r"([\w./-]+\.md)", navigation)) == sorted(written)
 
 
 def run_block(language, block, directory, environment):
