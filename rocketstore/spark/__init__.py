@@ -19,8 +19,9 @@ from rocketstore.spark.build.write_index import write_index
 from rocketstore.spark.lookup.query_messages import query_messages
 from rocketstore.spark.lookup.udfs import hash_keys, select_phy_offset
 from rocketstore.spark.source.data_source import register
+from rocketstore.spark.source.read import read
 
 del pandas, pyarrow, pyspark
 
-__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages"]
+__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages", "read"]
 __all__ += ["rebuild_consume_queue", "register", "select_phy_offset", "write_index"]

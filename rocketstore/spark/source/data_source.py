@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from rocketstore.logger import logger
 from rocketstore.spark.source.messages import MessagesReader, PushdownReader
 from rocketstore.spark.source.options import ReadOptions
-from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
 from rocketstore.spark.source.several import SeveralPushdownReader, SeveralReader
 from rocketstore.spark.source.sink import MessageWriter, writer_of
 from rocketstore.spark.source.stream import RocketStoreStreamReader
@@ -35,13 +35,7 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: Any) -> DataSourceReader:
         show_warnings()
         options = ReadOptions.parse(self.options, streaming=False)
-        table = table_schema(options, schema)
-        if options.paths is not None:
-            is_narrowed = options.pushdown and options.table == "messages"
-            return SeveralPushdownReader(options, table) if is_narrowed else SeveralReader(options, table)
-        if options.table != "messages":
-            return TABLE_READERS[options.table](options, table)
-        return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
+        return reader_of(options, table_schema(options, schema))
 
     def writer(self, schema: Any, overwrite: bool) -> MessageWriter:
         return writer_of(schema, self.options, overwrite)
@@ -50,6 +44,16 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         show_warnings()
         options = ReadOptions.parse(self.options, streaming=True)
         return RocketStoreStreamReader(options, table_schema(options, schema))
+
+
+def reader_of(options: ReadOptions, table: TableSchema) -> DataSourceReader:
+    """Return the reader of a batch query."""
+    if options.paths is not None:
+        is_narrowed = options.pushdown and options.table == "messages"
+        return SeveralPushdownReader(options, table) if is_narrowed else SeveralReader(options, table)
+    if options.table != "messages":
+        return TABLE_READERS[options.table](options, table)
+    return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
 
 
 def show_warnings() -> None:
