@@ -1,6 +1,7 @@
 """Preview: a line and a table about an object, as text for a terminal and as HTML for a notebook.
 
-The HTML has no colours of its own, so that it is readable in each theme. Every text in it is escaped.
+The HTML has no colours of its own, so that it is readable in each theme. The exception is the word of a verdict. Every
+text in it is escaped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore.text_values import shorten, utc
 
@@ -18,6 +19,7 @@ SHOWN_ENDS = 5  # rows of each end
 SHOWN_FIRST = 20  # rows
 CELL, WIDE_CELL = 40, 80  # characters
 ELLIPSIS = "…"
+GREEN, RED = "#168a50", "#d93025"  # are readable on white and on black
 
 
 def ends_of(rows: Any) -> list[Any]:
@@ -31,6 +33,13 @@ def first_of(rows: Any) -> list[Any]:
     return list(rows) if len(rows) <= SHOWN_FIRST else [*rows[:SHOWN_FIRST], None]
 
 
+class Verdict(NamedTuple):
+    """Words at the begin of a line, such as "not sound", and their colour in HTML: GREEN, RED, or None."""
+
+    words: str
+    colour: str | None = None
+
+
 @dataclass(frozen=True)
 class Preview:
     """A line about an object, and a table.
@@ -38,6 +47,7 @@ class Preview:
     Attributes
     ----------
     title : the line. It has the number of all rows.
+    verdict : stands in the line between the name of the class and the rest of ``title``.
     columns : names. An int in a column named ``*_timestamp`` is a time, epoch milliseconds.
     rows : values, one for each column. None stands for rows that are left out.
     notes : further lines, before the table.
@@ -49,10 +59,11 @@ class Preview:
     rows: Sequence[Sequence[object] | None] = ()
     notes: Sequence[str] = ()
     width: int = CELL
+    verdict: Verdict | None = None
 
     def text(self) -> str:
         """Return the preview as lines of text. Numbers are aligned to the right."""
-        lines = ["\n".join([self.title, *self.notes])]
+        lines = ["\n".join([self._title("" if self.verdict is None else self.verdict.words), *self.notes])]
         if self.rows:
             numbers = self._number_columns()
             cells = [list(self.columns), *self._cells()]
@@ -67,7 +78,9 @@ class Preview:
 
     def html(self) -> str:
         """Return the preview as HTML: paragraphs and a table."""
-        lines = "".join(f"<p>{escape(sendable(line))}</p>" for line in [self.title, *self.notes])
+        notes = "".join(f"<p>{escape(sendable(line))}</p>" for line in self.notes)
+        title = escape(sendable(self.title)) if self.verdict is None else self._title(verdict_html(self.verdict))
+        lines = f"<p>{title}</p>{notes}"
         if not self.rows:
             return lines
         numbers = self._number_columns()
@@ -77,6 +90,10 @@ class Preview:
         )
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"{lines}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _title(self, verdict: str) -> str:
+        name, _, rest = self.title.partition(": ")
+        return f"{name}: {verdict}, {rest}" if verdict else self.title
 
     def _number_columns(self) -> list[bool]:
         """Return for each column whether it has numbers that are no times."""
@@ -139,3 +156,8 @@ def sendable(text: str) -> str:
 def cell_html(tag: str, text: str, is_number: bool) -> str:
     side = "right" if is_number else "left"  # notebooks have their own defaults
     return f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>'
+
+
+def verdict_html(verdict: Verdict) -> str:
+    style = "" if verdict.colour is None else f' style="color: {verdict.colour}"'
+    return f"<strong{style}>{escape(verdict.words)}</strong>"

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
-from rocketstore.cli.formats import RowsView, paths_below, write_list, write_rows
+from rocketstore.cli.formats import RowsView, is_table, paths_below, write_list, write_rows
 from rocketstore.cli.repair.lost_messages import show_lost_places
 from rocketstore.cli.settings import broker_config, config_with, geometry_settings
 from rocketstore.cli.text import note
@@ -42,6 +42,8 @@ def run(
         raise click.UsageError("Missing argument 'STORE'.", ctx)
     config = config_with(broker_config(ctx), store, tiered_store_file_path=tier, **geometry_settings(geometry))
     report = verify_store(store, quick=quick, threads=threads, config=config, progress=True)
+    if is_table(view.output_format):
+        click.echo(report.verdict)
     rows = [finding.to_dict() for finding in report.findings]
     write_rows(rows, view, lambda rows: for_people(rows, store), columns=FINDINGS)
     show_lost_places(report.lost, view)
@@ -69,9 +71,12 @@ def summary_of(report: VerifyReport) -> str:
         for severity in ("error", "warning", "info")
         if report.count(severity)
     )
+    queues = f"{format_count(report.messages, 'message')} in {format_count(report.queues, 'queue')}"
+    if not report.has_log:
+        return f"{queues}, no log: {found}"
     extent = "samples of" if report.quick else "all of"
     return (
-        f"{format_count(report.messages, 'message')} in {format_count(report.queues, 'queue')}, "
+        f"{queues}, "
         f"{format_count(report.records, 'record')}, "
         f"{extent} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
         f"{format_count(report.index_files, 'index file')}: {found or 'nothing is wrong'}"

@@ -18,7 +18,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.lost.lost_message import LostMessage
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
-from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.preview import GREEN, RED, WIDE_CELL, Preview, Previewed, Verdict, first_of
 from rocketstore.text_values import format_count
 from rocketstore.verify.kinds import KINDS, PATCH, SEVERITIES, find_repair_command
 
@@ -103,12 +103,13 @@ class VerifyReport(Previewed, ArrowStream):
     damaged : the ranges of the log that are damaged, or have a damaged record at their begin: physical offsets, bytes.
         An end of 2^63 - 1 is the end of the log, which was lost.
     lost : the messages that stood in damaged bytes of the log, by the units of queues, in the order of the log. Empty
-        if ``quick``, and if the queues cannot be read.
+        if ``quick``, and if the queues or the log cannot be read.
+    has_log : False if the log is missing or cannot be read. Then queues and index are not checked.
 
     Examples:
     >>> report = rocketstore.verify("demo")
-    >>> report.ok, report.records, report.queues, list(report.findings)
-    (True, 101, 2, [])
+    >>> report.verdict, report.records, report.queues, list(report.findings)
+    ('Sound.', 101, 2, [])
     """
 
     findings: Sequence[Finding]
@@ -123,6 +124,7 @@ class VerifyReport(Previewed, ArrowStream):
     quick: bool = False
     damaged: Sequence[tuple[int, int]] = ()
     lost: Sequence[LostMessage] = ()
+    has_log: bool = True
 
     @property
     def ok(self) -> bool:
@@ -132,6 +134,32 @@ class VerifyReport(Previewed, ArrowStream):
     def count(self, severity: str) -> int:
         """Return the number of findings of a severity, unlisted ones included."""
         return sum(1 + finding.more for finding in self.findings if finding.severity == severity)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only samples were checked, or a part of the store was not checked."""
+        return self.quick or any(finding.kind == "not-checked" for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: whether the store is sound, as far as it was checked."""
+        if not self.has_log:
+            is_missing = any(finding.kind == "log-missing" for finding in self.findings)
+            what = "is missing" if is_missing else "cannot be read"
+            return f"Not sound: the commit log {what}, so queues and index were not checked."
+        counts = [(self.count(severity), severity) for severity in ("error", "warning")]
+        found = " and ".join(format_count(count, severity) for count, severity in counts if count)
+        if not self.ok:
+            return f"Not sound: {found}."
+        sound = "Sound"
+        if self.is_partial:
+            sound = "Sound in the samples that were checked" if self.quick else "Sound as far as it was checked"
+        return f"{sound}, with {found}." if found else f"{sound}."
+
+    def _verdict_words(self) -> Verdict:
+        if not self.ok:
+            return Verdict("not sound", RED)
+        return Verdict("no error found") if self.is_partial else Verdict("sound", GREEN)
 
     def _preview(self) -> Preview:
         counts = ", ".join(format_count(self.count(severity), severity) for severity in SEVERITIES)
@@ -145,7 +173,7 @@ class VerifyReport(Previewed, ArrowStream):
             None if finding is None else [getattr(finding, name) for name in SHOWN_FIELDS]
             for finding in first_of(self.findings)
         ]
-        return Preview(title, SHOWN_FIELDS, rows, width=WIDE_CELL)
+        return Preview(title, SHOWN_FIELDS, rows, width=WIDE_CELL, verdict=self._verdict_words())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the findings as an Arrow stream."""

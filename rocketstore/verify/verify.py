@@ -137,23 +137,60 @@ class Verification:
         """Check the small files, then the log with queues and index."""
         self._check_state(quick=quick)
         self._check_config()
-        with contextlib.closing(self._open_log()) as log, contextlib.ExitStack() as stack:
+        log = self._open_log()
+        if log is None:
+            return self._report_without_log(quick)
+        with contextlib.closing(log), contextlib.ExitStack() as stack:
             log.file_run.tolerate_faults()
             database = self._open_database(log, stack)
             return self._check(log, database, quick, threads, progress)
 
-    def _open_log(self) -> CommitLog:
-        """Open the log with all its records, also old ones and those of an unfinished write."""
+    def _open_log(self) -> CommitLog | None:
+        """Open the log with all its records, also old ones and those of an unfinished write.
+
+        Returns: None, and a finding, if the log is missing or cannot be read: nothing can be compared with it.
+        """
         whole_to = LONG_MAX if self.last_exit_ok and not self.is_locked else 0
+        directory = find_log_directories(self.places, self.config)[0]
         try:
-            return open_log(self.places, self.config, whole_to=whole_to)
+            log = open_log(self.places, self.config, whole_to=whole_to)
         except OSError as error:
             kind, detail = "unreadable", error.strerror or str(error)
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 kind = "log-missing"
                 detail += ": if it is elsewhere, give store_path_commit_log (storePathCommitLog in --broker-conf FILE)"
-            self.findings.add(kind, find_log_directories(self.places, self.config)[0], 0, detail)
-            return CommitLog.open(self.root)  # has no log files: an empty log
+            self.findings.add(kind, directory, 0, detail)
+            return None
+        if not log.file_run.files and not self.is_locked and (what := self._describe_remains()) is not None:
+            log.close()
+            self.findings.add("log-missing", directory, 0, f"it has no file, but {what}")
+            return None
+        return log
+
+    def _describe_remains(self) -> str | None:
+        """Return what queues and index have without a log; None if they have nothing."""
+        messages, _ = self._count_messages()
+        items = 0
+        with contextlib.suppress(StoreError, OSError, ValueError), MessageStore(self.places, self.config) as store:
+            items = 0 if store.index is None else sum(map(len, store.index.files))
+        parts = (messages, "the queues have", "message"), (items, "the index has", "item")
+        return ", and ".join(f"{has} {format_count(count, noun)}" for count, has, noun in parts if count) or None
+
+    def _report_without_log(self, quick: bool) -> VerifyReport:
+        messages, queues = self._count_messages()
+        return VerifyReport(
+            self.findings.sorted(),
+            min_phy_offset=0,
+            max_phy_offset=0,
+            messages=messages,
+            records=0,
+            queues=queues,
+            index_files=0,
+            last_exit_ok=self.last_exit_ok,
+            is_locked=self.is_locked,
+            quick=quick,
+            has_log=False,
+        )
 
     def _open_database(self, log: CommitLog, stack: contextlib.ExitStack) -> DatabaseVerifier | None:
         """Open the queues in RocksDB; None without any, and if RocksDB is not read. Parameters: stack: closes them."""
@@ -222,7 +259,7 @@ class Verification:
             found if plan is None else with_patches(found, plan, log),
             checked.begin,
             checked.end,
-            self._count_messages(),
+            self._count_messages()[0],
             checked.n_records,
             len(queues.ids()),
             len(index.files),
@@ -233,11 +270,12 @@ class Verification:
             () if plan is None else plan.lost,
         )
 
-    def _count_messages(self) -> int:
-        """Return the number of messages in the queues that can be read."""
+    def _count_messages(self) -> tuple[int, int]:
+        """Return the number of messages in the queues that can be read, and the number of queues."""
         with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
-            return count_queues(store.log_queue, list(store.queues()), [])[0]
-        return 0
+            queues: list[tuple[str, int]] = list(store.queues())
+            return count_queues(store.log_queue, queues, [])[0], len(queues)
+        return 0, 0
 
     def _find_leftovers(self, log: CommitLog) -> Leftovers | None:
         """Find the records behind the end of the log of a cleanly stopped broker; None without any."""

@@ -53,6 +53,13 @@ def test_an_error_is_a_row_and_exit_status_1(store):
     assert mend == f"To mend: rocketstore rebuild {store.root} --consume-queue"
 
 
+def test_a_table_begins_with_the_verdict(store):
+    planted.FAULTS["unit_with_another: size"][1](store)
+    lines = cli.run("verify", store.root, "--format", "table").stdout.splitlines()
+    assert lines[0] == "Not sound: 1 error."
+    assert lines[1].startswith("severity")
+
+
 @pytest.mark.parametrize("name", ["missing_checkpoint", "abort_file", "bytes_behind_the_end"])
 def test_warnings_and_infos_are_rows_and_exit_status_0(name, store):
     kind, *_ = planted.FAULTS[name][1](store)

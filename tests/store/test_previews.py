@@ -8,11 +8,12 @@ import pytest
 
 import rocketstore
 from rocketstore import BatchConsumeQueue, Message, StoreConfig
+from rocketstore.preview import GREEN, RED
 from rocketstore.store.overview import topic_tables
 
 T0 = 1_700_000_000_000
 SCRIPT = "<script>alert(1)</script>"
-TAGS = {"p", "table", "thead", "tbody", "tr", "th", "td"}
+TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 class Page(HTMLParser):
@@ -110,7 +111,10 @@ def test_names_of_the_store_stay_text(kind, store):
     make, _ = SHOWN[kind]
     page = Page(make(store)._repr_html_())
     assert page.tags <= TAGS
-    assert page.attributes <= {("style", "text-align: left"), ("style", "text-align: right")}  # no colours
+    assert page.attributes - {("style", f"color: {RED}")} <= {
+        ("style", "text-align: left"),
+        ("style", "text-align: right"),
+    }
     if kind != "units":
         assert any("<script>" in text for text in [*page.lines, *(cell for row in page.rows for cell in row)])
 
@@ -177,10 +181,22 @@ def test_the_bytes_of_a_damaged_queue_with_a_huge_gap_are_estimated(tmp_path):
 
 def test_a_report_shows_the_end_of_a_long_path_and_the_facts_of_a_finding(store):
     page = Page(rocketstore.verify(damage(store))._repr_html_())
-    assert page.lines[0].startswith("VerifyReport: 1 error, 6 warnings, 2 infos, log from 0 to ")
+    assert page.lines[0].startswith("VerifyReport: not sound, 1 error, 6 warnings, 2 infos, log from 0 to ")
     finding = dict(zip(page.rows[0], page.rows[1], strict=True))
     assert (finding["severity"], finding["kind"], finding["mend"]) == ("error", "unit-beyond-log", "recover")
     assert finding["path"].endswith(f"/consumequeue/{TOPIC}/1/{0:020}")
+
+
+def test_the_verdict_of_a_report_is_green_only_if_all_is_sound(store):
+    verdict = '<p>VerifyReport: <strong style="color: {}">{}</strong>, '
+    sound, bad = rocketstore.verify(store.path), rocketstore.verify(damage(store))
+    assert sound._repr_html_().startswith(verdict.format(GREEN, "sound"))
+    assert bad._repr_html_().startswith(verdict.format(RED, "not sound"))
+    assert (
+        rocketstore.verify(store.path, quick=True)
+        ._repr_html_()
+        .startswith("<p>VerifyReport: <strong>no error found</strong>, ")
+    )
 
 
 def test_a_plan_says_that_nothing_was_changed(store):

@@ -133,6 +133,49 @@ def test_a_missing_log_names_the_setting_of_a_log_elsewhere(reported):
     assert "storePathCommitLog in --broker-conf FILE" in finding.detail
 
 
+@pytest.mark.parametrize("leaves_directory", [False, True])
+def test_a_missing_log_ends_the_check(leaves_directory, tmp_path):
+    """Nothing can be compared with it: each unit and item would be an error."""
+    planted.build("plain", tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "commitlog")
+    if leaves_directory:
+        (tmp_path / "store" / "commitlog").mkdir()
+    report = verify(tmp_path / "store")
+    assert [finding.kind for finding in report.findings] == ["log-missing"]
+    assert report.verdict == "Not sound: the commit log is missing, so queues and index were not checked."
+    assert report.messages > 0
+
+
+def test_a_log_that_cannot_be_listed_ends_the_check(tmp_path):
+    planted.build("plain", tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "commitlog")
+    (tmp_path / "store" / "commitlog").symlink_to(tmp_path / "store" / "commitlog")
+    report = verify(tmp_path / "store")
+    assert not report.has_log
+    assert not report.ok
+    assert "unit-beyond-log" not in {finding.kind for finding in report.findings}
+
+
+def test_a_store_without_messages_has_no_missing_log(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()):
+        pass
+    assert verify(tmp_path / "store").verdict == "Sound."
+
+
+@pytest.mark.parametrize(
+    ("name", "quick", "verdict"),
+    [
+        ("missing_checkpoint", False, "Sound, with 1 warning."),
+        ("missing_checkpoint", True, "Sound in the samples that were checked, with 1 warning."),
+        ("unit_with_another: size", False, "Not sound: 1 error."),
+    ],
+)
+def test_a_verdict_is_one_sentence(name, quick, verdict, tmp_path):
+    planted.build("plain", tmp_path / "store")
+    planted.FAULTS[name][1](planted.Store(tmp_path / "store"))
+    assert verify(tmp_path / "store", quick=quick).verdict == verdict
+
+
 def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
@@ -794,6 +837,7 @@ def test_the_report_counts_the_checked_parts(sound):
         "quick": False,
         "damaged": (),
         "lost": [],
+        "has_log": True,
         "ok": True,
     }
 
