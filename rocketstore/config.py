@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from rocketstore.broker_file import BrokerFile, read_properties, warn_once
 from rocketstore.compat import DEFAULT_COMPAT, OLDEST, TAKEN_SINCE, Compat, parse_release
 from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT
-from rocketstore.disk.storage import to_path
+from rocketstore.disk.storage import expand_home, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.kernels.hosts import parse_host
@@ -212,9 +212,10 @@ class StoreConfig:
         malformed escape, with which the broker does not start; ValueError for an unknown release.
         Source: Properties.load, MixAll.properties2Object.
         """
-        release, file = parse_release(compat), BrokerFile(Path(path))
+        path = expand_home(path)
+        release, file = parse_release(compat), BrokerFile(path)
         values: dict[str, Any] = dict(DEFAULT_SIZES)
-        for key, (text, line) in read_properties(Path(path)).items():
+        for key, (text, line) in read_properties(path).items():
             name, where = FIELD_NAMES.get(key), f"{path}, line {line}: {key}={text!r:.80}"
             if name is None or TAKEN_SINCE.get(name, OLDEST) > release:
                 file[key] = text

@@ -93,6 +93,7 @@ from rocketstore.store.pending.pending_message import PendingMessages as Pending
 from rocketstore.store.pending.pending_message import PendingTotal as PendingTotal
 from rocketstore.store.scan_polars import scan_polars as scan_polars
 from rocketstore.store.topic import Topic as Topic
+from rocketstore.store.topics import Topics as Topics
 from rocketstore.store.trace.trace_event import MessageTrace as MessageTrace
 from rocketstore.store.trace.trace_event import TraceEvent as TraceEvent
 from rocketstore.store.usage.counts import Counts as Counts

@@ -342,22 +342,28 @@ class BrokerStores(Previewed, Closable):
     # ---- topics and groups ---------------------------------------------------------------------------------
 
     @property
-    def topics(self) -> dict[str, dict[str, TopicConfig]]:
+    def topic_configs(self) -> dict[str, dict[str, TopicConfig]]:
         """The topics of all brokers: by name, the configuration of each broker that has the topic."""
         found: dict[str, dict[str, TopicConfig]] = {}
-        for broker, topics in self._ask(lambda store: store.topics).parts.items():
+        for broker, topics in self._ask(lambda store: store.topic_configs).parts.items():
             for name, topic in topics.items():
                 found.setdefault(name, {})[broker] = topic
         return found
 
-    def consumer_lag(self, group: str | Iterable[str] | None = None, *, log_bytes: bool = False) -> BrokerRows:
+    def consumer_lag(
+        self,
+        group: str | Iterable[str] | None = None,
+        *,
+        topic: str | Iterable[str] | None = None,
+        log_bytes: bool = False,
+    ) -> BrokerRows:
         """Return how far consumer groups are behind, one row for each queue of each store.
 
         Parameters, raises: as ``MessageStore.consumer_lag``.
         """
-        groups = text_list(group, "group")
-        found = self._rows(lambda store: store.consumer_lag(groups, log_bytes=log_bytes))
-        self._warn_unknown(group=groups)
+        groups, topics = text_list(group, "group"), text_list(topic, "topic")
+        found = self._rows(lambda store: store.consumer_lag(groups, topic=topics, log_bytes=log_bytes))
+        self._warn_unknown(topics, groups)
         return found
 
     def pending(self, *, limit: int | None = None, **options: Any) -> BrokerRows:

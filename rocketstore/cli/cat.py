@@ -27,6 +27,7 @@ from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
+from rocketstore.disk.ranges import ranges_from_end
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import MessageFilter
@@ -199,19 +200,19 @@ def first_offset(
 
 
 def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int, view: MessageView) -> Start:
-    """Return where the last ``count`` messages begin. Search backward, in parts 8 times as large each."""
-    size, first = LAST_PART, end
-    while count and begin < first:
-        first, stop = max(begin, first - size), first
+    """Return where the last ``count`` messages begin."""
+    if not count:
+        return Start(max(begin, end))
+    for first, stop in ranges_from_end(begin, end, LAST_PART):
         columns = [*NEEDED_COLUMNS, *view.message_filter.columns]
         part = conditions | {"begin_offset": first, "end_offset": stop, "columns": columns}
         found = view.filtered(scan(log, part))
         offsets = [offset for messages in view.messages(log, found) for offset in phy_offsets_of(messages)]
         if len(offsets) >= count:
-            begin = offsets[-count]
-            return Start(begin, offsets[:-count].count(begin))
-        count, size = count - len(offsets), 8 * size
-    return Start(first)
+            tail = offsets[-count]
+            return Start(tail, offsets[:-count].count(tail))
+        count -= len(offsets)
+    return Start(begin)
 
 
 def scan_once(store: MessageStore, conditions: dict[str, Any]) -> Scan:

@@ -1,9 +1,9 @@
-"""Half-open ranges of positions, (begin, end): merge them, and find the first one that overlaps another range."""
+"""Half-open ranges of positions, (begin, end): merge, intersect and divide them."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 END = itemgetter(1)
@@ -36,3 +36,14 @@ def intersect_ranges(a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
             found.append((max(begin, b[at][0]), min(end, b[at][1])))
             at += 1
     return found
+
+
+def ranges_from_end(begin: int, end: int, size: int) -> Iterator[Range]:
+    """Yield the parts of a range, the last one first, for a search from the end. Each is 8 times as large as the last.
+
+    Parameters: size: of the last part, bytes.
+    """
+    while begin < end:
+        first = max(begin, end - size)
+        yield first, end
+        end, size = first, 8 * size

@@ -23,7 +23,8 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 def to_path(path: Any) -> StorePath:
     """Return a local Path, or the RemotePath of a URI (``s3://bucket/store``) or of a path of universal_pathlib.
 
-    A local path becomes absolute, so that it stays valid when the process changes its directory. A file system gets its
+    A local path becomes absolute, so that it stays valid when the process changes its directory. ``~`` and ``~user`` at
+    its beginning are home directories. A file system gets its
     options from its environment, from fsspec's configuration, or from the path.
     Raises: ModuleNotFoundError naming the missing package; ValueError for an unknown protocol, or for another host.
     """
@@ -45,7 +46,12 @@ def to_path(path: Any) -> StorePath:
             return RemotePath(*core.url_to_fs(path))
         except ImportError as error:
             raise ModuleNotFoundError(f"{path}: {error}", name=error.name) from error
-    return Path(path).absolute()
+    return expand_home(path).absolute()
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return a path with the home directory in place of ``~`` or ``~user``. An unknown user stays as given."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # pathlib raises an error for an unknown user
 
 
 def is_remote(path: object) -> TypeGuard[RemotePath]:

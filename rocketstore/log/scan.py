@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from rocketstore.disk.ahead import read_ahead
-from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.disk.ranges import find_overlap, merge_ranges, ranges_from_end
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
@@ -36,6 +37,7 @@ from rocketstore.progress import Progress, show_progress
 from rocketstore.text_values import format_count
 
 MOST_LITERALS = 16  # that a scanner searches; conditions search all of them
+LAST_PART = 1 << 20  # bytes of the log in which ``tail`` searches first
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
@@ -106,7 +108,7 @@ class ChosenRows(NamedTuple):
 class Scan(ArrowStream):
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
-    ``head`` gives the first messages, ``count`` their number.
+    ``head`` gives the first messages, ``tail`` the last ones, ``count`` their number.
 
     Attributes: skipped: the ranges that the last iteration left out, in the log's order, if corrupt bytes are skipped.
     has_expired: whether a part of the range was deleted before the last iteration reached it. position: the offset
@@ -308,6 +310,28 @@ class Scan(ArrowStream):
         size = self._batch_size if self._conditions else max(limit, 1)
         batches = list(self._with(_limit=limit, _batch_size=size, _threads=1)) if limit > 0 else []
         return MessageBatch.join(batches) if batches else empty_batch(self._fields)
+
+    def tail(self, n: int = 5) -> MessageBatch:
+        """Return the last ``n`` messages as one batch, in the order of the log. It reads little more than these.
+
+        A scan that has a limit, or that also reads other logs than the commit log, is read completely.
+        """
+        kept: list[MessageBatch] = []
+        for part in self._parts_from_end() if n > 0 else ():
+            kept = [*last_batches(part, n), *kept]
+            if sum(map(len, kept)) >= n:
+                break
+        found = MessageBatch.join(kept) if kept else empty_batch(self._fields)
+        return found[max(len(found) - n, 0) :]
+
+    def _parts_from_end(self) -> Iterator[Scan]:
+        """Yield scans of parts of the range, the last part first."""
+        if self._limit is not None or self._others is not None:
+            yield self
+            return
+        bounds = self._find_bounds()
+        for begin, end in ranges_from_end(bounds.begin, bounds.end, LAST_PART):
+            yield self._with(_begin=begin, _end=end, _threads=1)
 
     def count(self) -> int:
         """Return the number of messages. It reads no bodies, unless ``verify_crc`` is True."""
@@ -585,6 +609,16 @@ def first_messages(batches: Iterable[Messages], limit: int | None) -> Iterator[M
         left -= len(batch)
         if left <= 0:
             return
+
+
+def last_batches(batches: Iterable[MessageBatch], n: int) -> Sequence[MessageBatch]:
+    """Return the last batches, which have ``n`` messages, or all if there are fewer."""
+    kept: deque[MessageBatch] = deque()
+    for batch in batches:
+        kept.append(batch)
+        while sum(map(len, kept)) - len(kept[0]) >= n:
+            kept.popleft()
+    return kept
 
 
 def choose_rows(columns: dict[str, Any], choices: Iterable[RowChoice]) -> dict[str, Any]:

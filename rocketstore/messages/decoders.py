@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
+from rocketstore.disk.storage import expand_home
 from rocketstore.extras import import_extra
 from rocketstore.messages.body_text import UTF8, find_charset
 from rocketstore.text_values import find_similar
@@ -106,7 +107,7 @@ def protobuf_decoder(argument: str) -> Decoder:
         raise ValueError(f"'protobuf:{argument:.200}': give protobuf:FILE.desc:TYPE")
     json_format = import_extra("google.protobuf.json_format", "protobuf")
     make_class = import_extra("google.protobuf.message_factory", "protobuf").GetMessageClass
-    pool, names = read_descriptors(Path(path))
+    pool, names = read_descriptors(expand_home(path))
     try:
         message_type = make_class(pool.FindMessageTypeByName(name))
     except KeyError:

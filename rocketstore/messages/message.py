@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.layout import DAMAGED_FLAG, INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
-from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
@@ -28,6 +28,7 @@ from rocketstore.messages.compression import (
 )
 from rocketstore.messages.compression import compress as compress_body
 from rocketstore.messages.message_id import make_msg_id
+from rocketstore.messages.message_keys import MessageKeys
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
 from rocketstore.preview import Preview
 from rocketstore.text_values import Time, datetime_or_none, epoch_ms, utc
@@ -78,7 +79,6 @@ class Message(MessageSlots):
     body_crc: int
     msg_id: str
     tags: str | None
-    keys: list[str]
     uniq_key: str | None
     body: bytes
     body_text: str | None
@@ -231,10 +231,36 @@ class Message(MessageSlots):
             messages.append(Message.of_fields(fields))
         return messages
 
+    @property
+    def keys(self) -> list[str]:
+        found = own_field(self, "keys")
+        return MessageKeys(self._find_field("keys") if found is None else found, self.to_dict)
+
+    @keys.setter
+    def keys(self, keys: list[str]) -> None:
+        set_fields(self, {"keys": keys})
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field by its name in tables, such as queueId, or in Python. Raises: KeyError if it was not read.
+
+        A body that cannot be decoded is None, as in ``to_dict``.
+        """
+        try:
+            return getattr(self, BATCH_NAMES.get(name, name))
+        except BODY_ERRORS as error:
+            return body_error_text(error) if name == MESSAGE_FIELDS["body_error"].name else None
+        except AttributeError as error:
+            raise KeyError(str(error)) from None
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields that were read, as ``to_dict``, by name."""
+        return iter(self.to_dict().items())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were read as a dict, with the names and the order of tables.
 
-        A body that cannot be decoded is None, and "bodyError" has the reason. ``broker`` is the first, if it is known.
+        ``dict(message)`` is the same. A body that cannot be decoded is None, and "bodyError" has the reason. ``broker``
+        is the first, if it is known.
         """
         broker = own_field(self, BROKER)
         return self._read_fields() if broker is None else {BROKER: broker, **self._read_fields()}

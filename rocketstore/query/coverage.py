@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rocketstore.disk.ranges import ranges_from_end
 from rocketstore.disk.storage import is_remote
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
@@ -232,14 +233,11 @@ def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None
 
 
 def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
-    """Find the last message that should be in the index. Search backward, in parts that are 8 times as large each."""
-    size = LAST_PART
-    while begin < end:
-        start = max(begin, end - size)
-        found = deque(indexable(log, start, end, index_type), 1)
+    """Find the last message that should be in the index."""
+    for start, stop in ranges_from_end(begin, end, LAST_PART):
+        found = deque(indexable(log, start, stop, index_type), 1)
         if found:
             return found[0]
-        end, size = start, 8 * size
     return None
 
 

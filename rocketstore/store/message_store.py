@@ -35,6 +35,7 @@ from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import integer_list, split_tags, text_list, text_set
 from rocketstore.messages.found_messages import FoundMessages
+from rocketstore.messages.given_rows import put_times
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
@@ -75,6 +76,7 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.state.lock_file import is_held
 from rocketstore.store.expiry import ExpiredFiles
+from rocketstore.store.message_tables import MessageTables
 from rocketstore.store.opened_index import OpenedIndex
 from rocketstore.store.opened_log import OpenedLog
 from rocketstore.store.opened_queues import OpenedQueues
@@ -92,6 +94,7 @@ from rocketstore.store.record_planner import RecordPlanner
 from rocketstore.store.stamped_values import StampedValues
 from rocketstore.store.store_views import StoreViews
 from rocketstore.store.topic import Topic
+from rocketstore.store.topics import Topics
 from rocketstore.survey.broker_config import BrokerConfig, open_tables
 from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
@@ -130,21 +133,13 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
 
     @functools.wraps(method)
     def call(self: MessageStore, /, *args: P.args, **options: P.kwargs) -> Scan:
-        # An iterator could be read only once.
-        conditions: dict[str, Any] = {
-            name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
-        }
-        scan = self._plan_by_queues(method(self.commit_log, *args, **conditions), conditions)
-        if self.reads_other_logs and not has_offset_bounds(args, conditions):
-            scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
-        warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or ())
-        return scan
+        return self._scan_all(args, options, stacklevel=4)
 
     return call
 
 
 @made_by("rocketstore.open(path)")
-class MessageStore(Previewed, Closable):
+class MessageStore(MessageTables, Previewed, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
@@ -287,20 +282,25 @@ class MessageStore(Previewed, Closable):
         return writer.put_message(message, put_time(store_timestamp))
 
     def put_messages(
-        self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: GivenTime = None
+        self,
+        messages: Iterable[Message | Mapping[str, Any]] | MessageBatch | Any,
+        *,
+        store_timestamp: GivenTime | Iterable[Time] = None,
     ) -> PutMessagesResult:
         """Append messages in order. Of a list or a MessageBatch, all or, if a message is refused, none are appended.
 
         Queue ids and bodies follow the rules of ``put_message``.
 
         Parameters: messages: Message objects, a MessageBatch, or an Arrow table (of pyarrow, pandas or polars) with the
-        columns that tables have, topic and body at least. An iterator or a table is appended in parts. A list with
-        messages for light queues or with inner batches is appended message by message. store_timestamp: as
-        ``put_message``.
-        Returns: PutMessagesResult. Raises: as ``put_message``; for a table also as ``MessageBatch.of_arrow``.
+        columns that tables have, topic and body at least; or dicts with these columns, such as
+        ``{"topic": "Orders", "body": "first", "keys": "order-1"}``. An iterator or a table is appended in parts. A list
+        with messages for light queues or with inner batches is appended message by message. store_timestamp: as
+        ``put_message``, or a time for each message.
+        Returns: PutMessagesResult. Raises: as ``put_message``; TypeError, ValueError for a dict with unknown columns or
+        wrong values, and for another number of times than of messages; for a table also as ``MessageBatch.of_arrow``.
         Source: DefaultMessageStore.putMessage, for each.
         """
-        return self._writing().put_messages(messages, put_time(store_timestamp))
+        return self._writing().put_messages(messages, put_times(store_timestamp))
 
     def put_batch(
         self, batch: Message, messages: Sequence[Message], *, store_timestamp: GivenTime = None
@@ -419,8 +419,11 @@ class MessageStore(Previewed, Closable):
         return BrokerConfig.of_tables(open_tables(self.places, self.config))
 
     @property
-    def topics(self) -> dict[str, TopicConfig]:
-        """The broker's topics by name, of topics.json or RocksDB. Empty if they cannot be read."""
+    def topic_configs(self) -> dict[str, TopicConfig]:
+        """The broker's topics by name, of topics.json or RocksDB. Empty if they cannot be read.
+
+        A broker lists topics without messages too. ``topics`` are those with messages.
+        """
         return open_tables(self.places, self.config).read_topics()
 
     @property
@@ -505,6 +508,21 @@ class MessageStore(Previewed, Closable):
     # ---- scan ----------------------------------------------------------------------------------------------
 
     scan = method_of_log(CommitLog.scan)
+
+    def _scan_for_caller(self, options: dict[str, Any]) -> Scan:
+        return self._scan_all((), options, stacklevel=5)
+
+    def _scan_all(self, offsets: tuple[Any, ...], options: dict[str, Any], stacklevel: int) -> Scan:
+        """Return a scan of all logs. Parameters: offsets, options: the arguments of ``CommitLog.scan``."""
+        # An iterator could be read only once.
+        conditions: dict[str, Any] = {
+            name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
+        }
+        scan = self._plan_by_queues(self.commit_log.scan(*offsets, **conditions), conditions)
+        if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
+            scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
+        warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or (), stacklevel)
+        return scan
 
     def scan_log(self, **conditions: Any) -> Scan:
         """Return a scan of the commit log alone, without a warning of unknown topics.
@@ -1044,8 +1062,18 @@ class MessageStore(Previewed, Closable):
         with held_lists(self.path):
             return summarize(self, count_messages=count_messages)
 
+    def info(self) -> StoreSummary:
+        """Return ``summary``, by the name of the command."""
+        return self.summary()
+
     @suggests_keywords
-    def consumer_lag(self, group: str | Iterable[str] | None = None, *, log_bytes: bool = False) -> Rows[ConsumerLag]:
+    def consumer_lag(
+        self,
+        group: str | Iterable[str] | None = None,
+        *,
+        topic: str | Iterable[str] | None = None,
+        log_bytes: bool = False,
+    ) -> Rows[ConsumerLag]:
         """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
         The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq, or from
@@ -1053,16 +1081,32 @@ class MessageStore(Previewed, Closable):
         are the read queues of each topic of which the group has an offset. A queue without an offset counts from 0. A
         queue that is not on disk has no messages.
 
-        Parameters: group: one or several; None for all groups. An unknown group gives a warning. log_bytes: also count
+        Parameters: group, topic: one or several; None for all. An unknown name gives a warning. log_bytes: also count
         the bytes of the messages that were not consumed; this reads all their units.
         Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars.
         Raises: StoreError if the offsets are in a RocksDB that cannot be read.
         """
+        return self._find_lag(group, topic, log_bytes, stacklevel=4)
+
+    @suggests_keywords
+    def lag(
+        self, group: str | Iterable[str] | None = None, *, topic: str | Iterable[str] | None = None
+    ) -> Rows[ConsumerLag]:
+        """Return ``consumer_lag``, by the name of the command."""
+        return self._find_lag(group, topic, log_bytes=False, stacklevel=4)
+
+    def _find_lag(
+        self,
+        group: str | Iterable[str] | None,
+        topic: str | Iterable[str] | None,
+        log_bytes: bool,
+        stacklevel: int,
+    ) -> Rows[ConsumerLag]:
         self._require_open()
-        groups = text_set(group, "group")
-        for text in explain_unknown_names(self, (), groups or ()):
-            warnings.warn(text, stacklevel=3)
-        return consumer_lag(self, groups, log_bytes=log_bytes)
+        groups, topics = text_set(group, "group"), text_set(topic, "topic")
+        for text in explain_unknown_names(self, topics or (), groups or ()):
+            warnings.warn(text, stacklevel=stacklevel)
+        return consumer_lag(self, groups, topics, log_bytes=log_bytes)
 
     @suggests_keywords
     def pending(
@@ -1292,7 +1336,21 @@ class MessageStore(Previewed, Closable):
         warn_unknown_topics(self, sorted(topics or ()))
         return measure_messages(self, by, topics, exact=exact, zone=zone, progress=progress)
 
-    @suggests_keywords
+    @overload
+    def count(
+        self,
+        by: None = None,
+        *,
+        topic: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        tz: Zone = "UTC",
+        where: str | None = None,
+        progress: Progress = False,
+    ) -> int: ...
+    @overload
     def count(
         self,
         by: str | Iterable[str],
@@ -1305,17 +1363,32 @@ class MessageStore(Previewed, Closable):
         tz: Zone = "UTC",
         where: str | None = None,
         progress: Progress = False,
-    ) -> Counts:
+    ) -> Counts: ...
+    @suggests_keywords
+    def count(
+        self,
+        by: str | Iterable[str] | None = None,
+        *,
+        topic: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        tz: Zone = "UTC",
+        where: str | None = None,
+        progress: Progress = False,
+    ) -> Counts | int:
         """Count messages and the bytes of their records by topic, time, tag and so on. It reads the whole log.
 
-        Parameters: by: one or several of topic, queue, tag, day, hour, minute, born_host, store_host and
-        reconsume_times, also with commas between them; days, hours and minutes are those of the store time. The
-        other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store times, from the
-        first to before the second. tz: the time zone of days and hours, and of times that name none, as for ``scan``.
-        where: a condition of SQL, as for ``Where``. progress: as for ``scan``. The messages of an inner batch count
-        with the values of its record.
-        Returns: a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its ``reasons`` name
-        damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time.
+        Parameters: by: None for the number of messages; or one or several of topic, queue, tag, day, hour, minute,
+        born_host, store_host and reconsume_times, also with commas between them; days, hours and minutes are those of
+        the store time. The other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store
+        times, from the first to before the second. tz: the time zone of days and hours, and of times that name none, as
+        for ``scan``. where: a condition of SQL, as for ``Where``. progress: as for ``scan``. The messages of an inner
+        batch count with the values of its record.
+        Returns: an int without ``by``; else a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its
+        ``reasons`` name damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time; without
+        ``by`` also StoreError for a damaged range.
 
         Examples:
         >>> rocketstore.open("demo").count("topic,queue", topic="Orders")
@@ -1330,10 +1403,14 @@ class MessageStore(Previewed, Closable):
         from rocketstore.store.usage.message_usage import scan_options
 
         self._require_open()
+        conditions: dict[str, Any] = {"topic": topic, "tag": tag, "key": key, "since": since, "until": until, "tz": tz}
+        wheres = () if where is None else (Where(where, tz=tz),)
+        if by is None:
+            return self._scan_all((), conditions | {"progress": progress}, stacklevel=5).filtered(*wheres).count()
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
-        scan = self.scan(topic=topic, tag=tag, key=key, since=since, until=until, tz=tz, progress=progress, **options)
-        message_filter = MessageFilter(() if where is None else (Where(where, tz=tz),))
+        scan = self._scan_all((), conditions | {"progress": progress} | options, stacklevel=5)
+        message_filter = MessageFilter(wheres)
         return count_messages(self, groupings, scan, message_filter, find_time_zone(tz))
 
     def metrics(self) -> Metrics:
@@ -1388,6 +1465,11 @@ class MessageStore(Previewed, Closable):
             text = explain_unknown_topic(self, topic) or f"{self.path}: topic {topic!r} has no queue"
             raise KeyError(text)
         return Topic(self, topic)
+
+    @property
+    def topics(self) -> Topics:
+        """The topics that have messages, by name. ``topic_configs`` has all topics of the broker."""
+        return Topics(self)
 
     def __contains__(self, topic: object) -> bool:
         """Return whether a topic, or the name of a topic, has a queue on disk."""

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from rocketstore.index.index_service import IndexType
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.message import Message
+from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview, Previewed
-from rocketstore.progress import Progress
 from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.store.message_tables import MessageTables, ScanOptions
+from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.store.overview.topic_tables import preview_topic, read_times
 from rocketstore.store.readable_store import ReadableStore
-from rocketstore.text_values import Time, Zone, format_count
+from rocketstore.text_values import Zone, format_count
 
-
-class ScanOptions(TypedDict, total=False):
-    """The options of ``CommitLog.scan``, without the topic."""
-
-    columns: str | Iterable[str] | None
-    queue_ids: int | Iterable[int] | None
-    tag: str | Iterable[str] | None
-    key: str | Iterable[str] | None
-    since: Time | None
-    until: Time | None
-    tz: Zone
-    verify_crc: bool | None
-    on_corrupt: Literal["raise", "skip"]
-    batch_size: int
-    threads: int
-    limit: int | None
-    plan: Literal["auto", "scan"]
-    charset: str
-    progress: Progress
+if TYPE_CHECKING:
+    from rocketstore.sql.statement import SqlResult
+    from rocketstore.store.usage.message_usage import MessageUsage
 
 
 @made_by("store[name]")
-class Topic(Previewed):
+class Topic(MessageTables, Previewed):
     """A topic of a store. ``store["Orders"]`` makes it.
 
     Its length is the number of messages in its queues. An iteration yields its messages in the order of the log.
@@ -74,6 +60,56 @@ class Topic(Previewed):
     ) -> Scan:
         """Read the messages of this topic. Parameters, returns, raises: as ``MessageStore.scan``."""
         return self.store.scan(begin_offset, end_offset, topic=[self.name], **options)
+
+    def _scan_for_caller(self, options: dict[str, Any]) -> Scan:
+        return self.scan(**options)
+
+    def count(self, **options: Unpack[ScanOptions]) -> int:
+        """Return the number of messages in the log that meet all conditions. Parameters, raises: as ``scan``.
+
+        ``len(topic)`` is the number of messages in the queues, which is faster.
+        """
+        return self.scan(**options).count()
+
+    def sql(
+        self,
+        statement: str,
+        *,
+        tables: Mapping[str, Any] | None = None,
+        files: bool = False,
+        on_corrupt: Literal["raise", "skip"] = "raise",
+        tz: Zone = "UTC",
+        verify_crc: bool = True,
+    ) -> SqlResult:
+        """Return the rows that a SELECT of DuckDB finds. The table ``messages`` has the messages of this topic alone.
+
+        Parameters, returns, raises: as ``MessageStore.sql``.
+
+        Examples:
+        >>> rocketstore.open("demo")["Orders"].sql("SELECT tags, count(*) n FROM messages GROUP BY ALL ORDER BY tags")
+        <SqlResult: 2 rows>
+        tags   n
+        paid  50
+        sent  50
+        """
+        messages = self.store.dataset(topic=[self.name], on_corrupt=on_corrupt, verify_crc=verify_crc)
+        found: SqlResult = self.store.sql(
+            statement, tables={"messages": messages, **(tables or {})}, files=files, tz=tz
+        )
+        return found
+
+    def lag(self, group: str | Iterable[str] | None = None) -> Rows[ConsumerLag]:
+        """Return how far consumer groups are behind in the queues of this topic.
+
+        Parameters, returns, raises: as ``MessageStore.consumer_lag``.
+        """
+        found: Rows[ConsumerLag] = self.store.consumer_lag(group, topic=self.name)
+        return found
+
+    def info(self) -> MessageUsage:
+        """Return the messages and bytes of each queue, the largest first, as ``MessageStore.du``."""
+        found: MessageUsage = self.store.du(by="queue", topic=self.name)
+        return found
 
     @suggests_keywords
     def query(

@@ -27,6 +27,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.encoding import check_each, with_queue_ids
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.log.writer_failure import WriterFailure
+from rocketstore.messages.given_rows import with_messages, with_times
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -42,6 +43,7 @@ from rocketstore.store.parts_flush import PartsFlush
 from rocketstore.survey.broker_config import open_json_tables
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.sizes import require_batch_size
+from rocketstore.text_values import format_count
 
 
 class StoreWriter:
@@ -149,15 +151,24 @@ class StoreWriter:
             raise
 
     def put_messages(
-        self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
+        self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp | list[int]
     ) -> PutMessagesResult:
-        if isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages):
-            return self._put_part(messages, store_timestamp)
+        is_together = isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages)
+        parts: Iterable[Any] = [messages] if is_together else in_parts(messages)
+        times: list[int] | None = None
+        if isinstance(store_timestamp, list):
+            times, store_timestamp, parts = store_timestamp, "given", [*parts]
+            count = sum(len(part) for part in parts)
+            if count != len(times):
+                raise ValueError(f"store_timestamp: {format_count(len(times), 'time')} for {count} messages")
         rows, results = 0, []
-        for part in in_parts(messages):
-            results.append(self._put_part(part, store_timestamp, rows))
+        for part in parts:
+            given = with_messages(part)
+            if times is not None:
+                given = with_times(given, times[rows : rows + len(part)])
+            results.append(self._put_part(given, store_timestamp, rows))
             rows += len(part)
-        return PutMessagesResult.join(results)
+        return results[0] if is_together else PutMessagesResult.join(results)
 
     @marks_thread_busy("put_messages")
     def _put_part(

@@ -185,13 +185,13 @@ def test_a_trace_has_the_events_of_all_stores_message_after_message(brokers):
 
 
 def test_topics_are_those_of_all_brokers(brokers):
-    found = brokers.topics
+    found = brokers.topic_configs
     assert {topic: [*of_topic] for topic, of_topic in found.items()} == {
         "T": ["a", "b", "c"],
         "U": ["a", "b"],
         "V": ["a", "c"],
     }
-    assert found["T"]["b"] == brokers.stores["b"].topics["T"]
+    assert found["T"]["b"] == brokers.stores["b"].topic_configs["T"]
 
 
 def test_metrics_have_the_broker_as_a_label_and_each_gauge_once(brokers):

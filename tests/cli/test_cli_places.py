@@ -61,7 +61,7 @@ def test_a_command_changes_another_store_with_the_flag_alone(live, backup, comma
         assert [message.body for batch in store.scan() for message in batch] == [b"body", b"more"][
             : 1 + (command == "import")
         ]
-        assert store.topics["T"]
+        assert store.topic_configs["T"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

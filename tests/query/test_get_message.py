@@ -496,7 +496,7 @@ def test_a_queue_that_grows_is_read_on(tmp_path):
 
 def test_a_queue_without_its_topic_in_the_configuration_is_read(tmp_path):
     with store_of(tmp_path, [{}]) as store:
-        assert "TopicTest" not in store.topics
+        assert "TopicTest" not in store.topic_configs
         assert read(store, 0)[2] == [0]
 
 

@@ -63,7 +63,7 @@ def test_the_size_for_batches_is_needed_for_a_topic_of_batches_alone(root, conf)
         store.put_message(Message("T", b"body"))
         with pytest.raises(ValueError, match=r"line 5: mapperFileSizeBatchConsumeQueue='1000'"):
             store.create_topic("B", queue_type="BatchCQ")
-        assert "B" not in store.topics
+        assert "B" not in store.topic_configs
 
 
 def test_an_index_geometry_that_cannot_be_used_is_needed_for_an_index_alone(root, conf):

@@ -57,7 +57,7 @@ def test_functions_of_the_package_and_of_a_topic_name_it_too(store, tmp_path):
 
 
 def test_a_keyword_that_is_like_no_other_gives_the_parameters(store):
-    with pytest.raises(TypeError, match=r"'zzz': the parameters are group, log_bytes$"):
+    with pytest.raises(TypeError, match=r"'zzz': the parameters are group, topic, log_bytes$"):
         store.consumer_lag(zzz="g")
 
 

@@ -504,7 +504,7 @@ def test_a_release_without_batch_queues_refuses_them_and_inner_batches(before, s
         with pytest.raises(ValueError, match=f"'BatchCQ': {before} has no batch queues"):
             store.create_topic("B", 1, queue_type="BatchCQ")
         assert refusal(store, batch) == "MESSAGE_ILLEGAL"
-        assert "B" not in store.topics
+        assert "B" not in store.topic_configs
     with (
         CommitLog.open(tmp_path / "log", "a", config=config_of(compat=before)) as log,
         pytest.raises(PutMessageError, match=r"before 5\.0\.0 have no inner batches"),
@@ -1167,7 +1167,7 @@ def test_topics_json_has_the_topics_that_were_put_to(tmp_path):
         store.put_message(Message("Wide", b"", queue_id=9))
         store.put_message(message_of(light("%LMQ%a")))
     with rocketstore.open(root) as reader:
-        topics = reader.topics
+        topics = reader.topic_configs
         queues = {name: (topic.read_queue_nums, topic.write_queue_nums) for name, topic in topics.items()}
         assert queues == {"Batched": (2, 2), "New": (4, 4), "Wide": (10, 10), "T": (4, 4)}
         assert topics["Batched"].attributes == {"queue.type": "BatchCQ"}
@@ -1183,17 +1183,17 @@ def test_a_topic_without_an_accepted_message_is_not_in_topics_json(tmp_path):
             with pytest.raises(PutMessageError):
                 store.put_messages(messages)
     with rocketstore.open(tmp_path / "store") as reader:
-        assert list(reader.topics) == ["Good"]
+        assert list(reader.topic_configs) == ["Good"]
 
 
 def test_a_store_knows_the_topics_that_it_made(tmp_path):
     with open_store(tmp_path / "store") as store:
-        assert store.topics == {}
+        assert store.topic_configs == {}
         store.create_topic("T", 3)
-        assert store.topics["T"].write_queue_nums == 3
+        assert store.topic_configs["T"].write_queue_nums == 3
         store.put_message(Message("Put", b""))
         store.flush()
-        assert set(store.topics) == {"T", "Put"}
+        assert set(store.topic_configs) == {"T", "Put"}
 
 
 def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):
@@ -1212,7 +1212,7 @@ def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tm
         assert begun.wait(20)
         store.create_topic("Made", 2)
         assert events == [("begin", "Put"), ("end", "Put"), ("begin", "Made"), ("end", "Made")]
-        assert set(store.topics) == {"Put", "Made"}
+        assert set(store.topic_configs) == {"Put", "Made"}
 
 
 def test_create_topic_widens_and_refuses_another_type(tmp_path):

@@ -86,7 +86,7 @@ def everything(root):
             "other queue": tried(lambda: len(store.get_message("T1", 1, 0).messages)),
             "index": tried(lambda: len(store.query_message("T0", "k0").messages)),
             "checkpoint": tried(lambda: store.checkpoint.physic_msg_timestamp),
-            "topics": tried(lambda: sorted(store.topics)),
+            "topics": tried(lambda: sorted(store.topic_configs)),
             "lag": tried(lambda: lag_of(store)),
             "summary": store.summary(),
             "repr": repr(store),

@@ -396,11 +396,11 @@ def test_topics_json_tells_of_a_topic_but_not_of_a_queue_that_is_far_from_all_ot
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("T", b"", queue_id=65536))
         store.flush()
-        assert store.topics["T"].write_queue_nums == 4
+        assert store.topic_configs["T"].write_queue_nums == 4
         store.put_message(Message("T", b"", queue_id=4))
         store.put_message(Message("T", b"", queue_id=2**31 - 1))
         store.flush()
-        assert store.topics["T"].write_queue_nums == 5
+        assert store.topic_configs["T"].write_queue_nums == 5
 
 
 @pytest.mark.parametrize("is_opened_again", [False, True])

@@ -142,7 +142,7 @@ def answers(store, seed=0, *, keys=()):
         "config": [value for name, value in vars(store.broker_config).items() if name != "problems"],
         "problems": [(problem.path.name, problem.what) for problem in store.broker_config.problems],
         "lag": list(store.consumer_lag()),
-        "state": (store.last_exit_ok, sorted(store.topics)),
+        "state": (store.last_exit_ok, sorted(store.topic_configs)),
         "summary": summary_of(store),
     }
 

@@ -249,8 +249,8 @@ def test_topics_and_offsets_in_rocksdb_are_read_and_older_files_are_not(open_sto
     with open_store(name) as store:
         config = store.broker_config
         assert config.problems == []
-        assert {*brokers.truth(name)["topics"]} & {"Plain", "Orders", "Par"} <= {*store.topics}
-        assert store.topics == config.topics
+        assert {*brokers.truth(name)["topics"]} & {"Plain", "Orders", "Par"} <= {*store.topic_configs}
+        assert store.topic_configs == config.topics
         progress = {group: brokers.progress(name, group) for group in brokers.truth(name).get("progress", {})}
         for group, queues in progress.items():
             for (topic, queue_id), lag in queues.items():
@@ -262,7 +262,7 @@ def test_topics_and_offsets_in_rocksdb_are_read_and_older_files_are_not(open_sto
 def test_without_rocksdict_offsets_and_topics_are_named_and_older_files_are_not_read(open_store, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with open_store(name) as store:
-        assert store.topics == {}
+        assert store.topic_configs == {}
         config = store.broker_config
         assert config.consumer_offsets == config.topics == config.subscription_groups == {}
         assert {problem.path.parent.name for problem in config.problems} == {"config"}

@@ -205,7 +205,7 @@ class Import:
         self.source = source
         self.state = state
         self.keeps_times = state.asked["keep_times"]
-        self.topics = store.topics  # before the import
+        self.topics = store.topic_configs  # before the import
         self.batch_topics = batch_topics(self.topics)
         self.saved = 0.0
 

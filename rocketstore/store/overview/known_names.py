@@ -26,7 +26,7 @@ def explain_unknown_topic(store: ReadableStore, topic: str) -> str | None:
     A topic is unknown if the store has queues, but none of this topic, and topics.json does not list it either.
     """
     try:
-        if store.queue_ids(topic) or topic in store.topics or next(store.queues(), None) is None:
+        if store.queue_ids(topic) or topic in store.topic_configs or next(store.queues(), None) is None:
             return None
         return describe_unknown_topic(store, topic)
     except (OSError, StoreError):  # queues in RocksDB, or a damaged file: nothing is known about the names

@@ -66,24 +66,31 @@ LAG_FIELDS = (
 )  # fmt: skip
 
 
-def consumer_lag(store: ReadableStore, groups: Collection[str] | None, *, log_bytes: bool) -> Rows[ConsumerLag]:
-    """Return the lag of some groups, or of all. ``MessageStore.consumer_lag`` has the documentation."""
-    lags = find_lags(store, groups)
+def consumer_lag(
+    store: ReadableStore, groups: Collection[str] | None, topics: Collection[str] | None, *, log_bytes: bool
+) -> Rows[ConsumerLag]:
+    """Return the lag of some groups in some topics, or of all. ``MessageStore.consumer_lag`` has the documentation."""
+    lags = find_lags(store, groups, topics)
     found = [lag._replace(log_bytes=count_log_bytes(store, lag)) for lag in lags] if log_bytes else list(lags)
     return Rows(found, LAG_FIELDS)
 
 
-def find_lags(store: ReadableStore, groups: Collection[str] | None) -> Iterator[ConsumerLag]:
+def find_lags(
+    store: ReadableStore, groups: Collection[str] | None, topics: Collection[str] | None = None
+) -> Iterator[ConsumerLag]:
     """Yield the lag in each queue that a broker reports: the read queues of topics with saved offsets.
 
+    Parameters: groups, topics: None for all.
     Source: AdminBrokerProcessor.getConsumeStats, ConsumerOffsetManager.whichTopicByConsumer.
     """
     config = store.broker_config
     store.formats.require_offsets(config)
     queues = read_queue_ids(store)
     lost = describe_lost_queues(store) if queues == {} else None
-    for name, topics in sorted(config.consumer_offsets.items()):
-        for topic, saved in sorted(topics.items()) if groups is None or name in groups else ():
+    for name, offsets in sorted(config.consumer_offsets.items()):
+        for topic, saved in sorted(offsets.items()) if groups is None or name in groups else ():
+            if topics is not None and topic not in topics:
+                continue
             known = config.topics.get(topic)
             existing = (queues or {}).get(topic, ())
             for queue_id, offset in read_offsets(known, saved, existing):

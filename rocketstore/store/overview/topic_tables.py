@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -45,12 +45,17 @@ def preview_store(store: ReadableStore) -> Preview:
     with contextlib.suppress(StoreError, OSError):  # queues in RocksDB
         for topic, queue_id in store.queues():
             topics.setdefault(topic, []).append(queue_id)
+    return preview_topics(store, topics, f"MessageStore {str(store.path)!r}: {describe(store)}")
+
+
+def preview_topics(store: ReadableStore, topics: Mapping[str, Sequence[int]], title: str) -> Preview:
+    """Make a preview of the first topics of a store. Parameters: topics: their queue ids, by name."""
     is_counted = sum(map(len, topics.values())) <= COUNTED_QUEUES
     rows = [
         None if topic is None else [topic, len(topics[topic]), *cells_of(store, topic, topics[topic], is_counted)]
         for topic in first_of([*topics])
     ]
-    return Preview(f"MessageStore {str(store.path)!r}: {describe(store)}", ("topic", "queues", *COLUMNS), rows)
+    return Preview(title, ("topic", "queues", *COLUMNS), rows)
 
 
 def preview_topic(store: ReadableStore, topic: str, title: str) -> Preview:

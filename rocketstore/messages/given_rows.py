@@ -1,0 +1,81 @@
+"""Rows that a caller gives to be put: dicts in place of messages, and a store time for each message."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.kernels.message_slots import own_fields
+from rocketstore.messages.message import Message, utf8
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_rules import GivenTime, StoreTimestamp, put_time, require_message
+from rocketstore.messages.to_put import add_property, to_put
+from rocketstore.text_values import Time, epoch_ms, find_similar, snake_case
+
+KNOWN = {*MESSAGE_FIELDS, "broker", "delay_time_level"}  # keys of a dict, in snake_case
+TIMES = ("born_timestamp", "store_timestamp")
+
+
+def with_messages(part: Sequence[Any] | MessageBatch) -> Sequence[Message] | MessageBatch:
+    """Return messages that are put together. If the first one is a dict, those that are dicts become messages.
+
+    Raises: as ``message_of_row``, with the number of the row.
+    """
+    if isinstance(part, MessageBatch) or not part or not isinstance(part[0], Mapping):
+        return part
+    messages = []
+    for number, row in enumerate(part):
+        try:
+            messages.append(message_of_row(row) if isinstance(row, Mapping) else row)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"row {number}: {error}") from None
+    return messages
+
+
+def message_of_row(row: Mapping[str, Any]) -> Message:
+    """Make a message of a dict, whose keys are columns of tables, such as queueId, or fields of Message.
+
+    A value None is a missing value. body may be text, keys one key. Columns that a put decides, such as phyOffset, are
+    ignored.
+    Raises: TypeError for an unknown key, or without topic or body; ValueError for values that cannot be put.
+    """
+    fields = {snake_case(name): value for name, value in row.items() if value is not None}
+    for name in fields:
+        if name not in KNOWN:
+            similar = find_similar(name, KNOWN)
+            raise TypeError(f"there is no column {name!r}" + (f": did you mean {similar!r}?" if similar else ""))
+    if "topic" not in fields or not {"body", "raw_body"} & fields.keys():
+        raise TypeError(f"a message needs topic and body, and this one has {', '.join(row) or 'no column'}")
+    if isinstance(fields.get("body"), str):
+        fields["body"] = utf8(fields["body"], "body")
+    if isinstance(fields.get("keys"), str):
+        fields["keys"] = fields["keys"].split()
+    fields |= {name: epoch_ms(fields[name], name) for name in TIMES if name in fields}
+    level = operator.index(fields.pop("delay_time_level", 0))
+    message = to_put(Message.of_fields(fields | {"properties": dict(fields.get("properties", {}))}))
+    if level:
+        add_property(message.properties, "DELAY", str(level))
+    return message
+
+
+def put_times(store_timestamp: GivenTime | Iterable[Time]) -> StoreTimestamp | list[int]:
+    """Return the store time of a put as ``put_time`` does, or a list of epoch ms for several times."""
+    if isinstance(store_timestamp, str | date) or not isinstance(store_timestamp, Iterable):
+        return put_time(store_timestamp)
+    return [epoch_ms(time, f"store_timestamp[{row}]") for row, time in enumerate(store_timestamp)]
+
+
+def with_times(messages: Sequence[Message] | MessageBatch, times: Sequence[int]) -> list[Message]:
+    """Return copies of messages with these store times, epoch ms, and with the store host of the store that gets them.
+
+    Raises: TypeError for another object than a message.
+    """
+    given = messages.to_put() if isinstance(messages, MessageBatch) else map(require_message, messages)
+    copies = []
+    for message, time in zip(given, times, strict=True):
+        fields = {name: value for name, value in own_fields(message).items() if name != "store_host"}
+        copies.append(Message.of_fields(fields | {"store_timestamp": time}))
+    return copies
