@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
@@ -24,12 +24,18 @@ from rocketstore.kernels.message_columns import BROKER, message_fields_of_broker
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import text_list, text_set
+from rocketstore.messages.arguments import list_if_iterator, text_list, text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.preview import Preview, Previewed
 from rocketstore.progress import Progress
-from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult, limit_reason
+from rocketstore.query.query_messages import (
+    QueryMessageResult,
+    QueryMessagesResult,
+    join_results,
+    limit_reason,
+    topic_and_key,
+)
 from rocketstore.query.read_few import FEW
 from rocketstore.state.config_values import TopicConfig
 from rocketstore.store.message_store import MessageStore
@@ -198,27 +204,37 @@ class BrokerStores(Previewed, Closable):
         return BrokerScan(found.parts, fields, limit, found.problems)
 
     def query_message(
-        self, topic: str, key: str, limit: int | None = None, *times: Any, **options: Any
+        self,
+        topic: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        *times: Any,
+        **options: Any,
     ) -> QueryMessageResult:
         """Find the messages of a key in all stores, newest first by store time.
 
         Parameters, returns, raises: as ``MessageStore.query_message``.
         """
-        return self._query(lambda store: store.query_message(topic, key, limit, *times, **options), topic, limit)
+        name, word = topic_and_key(topic, key)
+        return self._query(lambda store: store.query_message(name, word, limit, *times, **options), name, limit)
 
-    def query_message_by_unique_key(self, topic: str, uniq_key: str, *, verify_crc: bool = True) -> QueryMessageResult:
+    def query_message_by_unique_key(
+        self, topic: str | None = None, uniq_key: str | None = None, *, verify_crc: bool = True
+    ) -> QueryMessageResult:
         """Find the messages with a unique key. Parameters, returns, raises: as ``query_message``."""
-        question = lambda store: store.query_message_by_unique_key(topic, uniq_key, verify_crc=verify_crc)  # noqa: E731
-        return self._query(question, topic, None)
+        name, word = topic_and_key(topic, uniq_key)
+        question = lambda store: store.query_message_by_unique_key(name, word, verify_crc=verify_crc)  # noqa: E731
+        return self._query(question, name, None)
 
     def query_message_by_tag(
-        self, topic: str, tag: str, limit: int | None = None, *times: Any, **options: Any
+        self, topic: str | None = None, tag: str | None = None, limit: int | None = None, *times: Any, **options: Any
     ) -> QueryMessageResult:
         """Find the messages with these tags. Parameters, returns, raises: as ``MessageStore.query_message_by_tag``."""
-        return self._query(lambda store: store.query_message_by_tag(topic, tag, limit, *times, **options), topic, limit)
+        name, word = topic_and_key(topic, tag)
+        return self._query(lambda store: store.query_message_by_tag(name, word, limit, *times, **options), name, limit)
 
     def _query(
-        self, question: Callable[[MessageStore], QueryMessageResult], topic: str, limit: int | None
+        self, question: Callable[[MessageStore], QueryMessageResult], topic: str | None, limit: int | None
     ) -> QueryMessageResult:
         def read(store: MessageStore) -> QueryMessageResult:
             found = question(store)
@@ -232,24 +248,28 @@ class BrokerStores(Previewed, Closable):
         reasons = [*found.problems, *(text for part in parts for text in part.reasons)]
         reasons += [limit_reason(limit)] if has_more else []
         is_complete = not reasons and all(part.complete for part in parts)
-        if not count:
+        if not count and topic is not None:
             self._warn_unknown(topic)
 
         def join() -> MessageBatch:
             return join_newest_first({broker: part.messages for broker, part in found.parts.items()})[:limit]
 
+        def explain() -> str:
+            return explain_all({broker: part.why for broker, part in found.parts.items()})
+
         rows = rows_newest_first(found.parts)[:limit] if count <= FEW else None
         messages = join if rows is not None else join()
-        return QueryMessageResult(messages, is_complete, [*dict.fromkeys(reasons)], rows, has_more=has_more)
+        texts = [*dict.fromkeys(reasons)]
+        return QueryMessageResult(messages, is_complete, texts, rows, has_more=has_more, explain=explain)
 
     def query_messages(
-        self, topic: Any, key: Any, limit: int | None = None, *times: Any, **options: Any
+        self, topic: Any = None, key: Any = None, limit: int | None = None, *times: Any, **options: Any
     ) -> QueryMessagesResult:
         """Find the messages of many keys in all stores, those of a key newest first by store time.
 
         Parameters, returns, raises: as ``MessageStore.query_messages``.
         """
-        keys, topics = list_if_iterator(key), list_if_iterator(topic)
+        topics, keys = map(list_if_iterator, topic_and_key(topic, key))
 
         def read(store: MessageStore) -> QueryMessagesResult:
             found = store.query_messages(topics, keys, limit, *times, **options)
@@ -257,7 +277,11 @@ class BrokerStores(Previewed, Closable):
             return found
 
         found = self._ask(read)
-        return join_answers(found, limit)
+
+        def explain(missing: Sequence[int]) -> str:
+            return explain_all({broker: part.why for broker, part in found.parts.items()})
+
+        return join_answers(found, limit).explained_by(explain)
 
     def query_message_by_id(self, msg_id: str, *, verify_crc: bool = True) -> Message | None:
         """Read the message of an offset message id from the store that has it; None if no store has it.
@@ -441,11 +465,6 @@ def reusable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list_if_iterator(value) for name, value in options.items()}
 
 
-def list_if_iterator(value: Any) -> Any:
-    """Return an argument that can be read several times: a list in place of an iterator."""
-    return [*value] if isinstance(value, Iterator) else value
-
-
 def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str | None, int]) -> tuple[Any, ...]:
     """Return the key by which events are sorted: message after message, those of a message by time.
 
@@ -453,6 +472,11 @@ def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str 
     """
     begin = first.get(uniq_key)
     return begin is None, begin or 0, uniq_key or "", timestamp is None, timestamp or 0
+
+
+def explain_all(reasons: Mapping[str, str | None]) -> str:
+    """Return why several stores found no message. Parameters: reasons: of each store by the name of its broker."""
+    return "; ".join(f"{broker}: {reason}" for broker, reason in reasons.items() if reason is not None)
 
 
 def rows_newest_first(parts: Mapping[str, QueryMessageResult]) -> list[Message]:
@@ -478,19 +502,4 @@ def join_answers(found: Answers[QueryMessagesResult], limit: int | None) -> Quer
     """
     parts = [*found.parts.values()]
     joined = MessageBatch.join([part.messages.with_broker(broker) for broker, part in found.parts.items()])
-    keys = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets)) for part in parts])
-    order = np.lexsort((-joined.store_timestamp, keys))
-    keys = keys[order]
-    ends = np.searchsorted(keys, np.arange(len(parts[0]) + 1)).astype(np.int64)
-    has_more = np.logical_or.reduce([part.has_more for part in parts])
-    complete = np.logical_and.reduce([part.complete for part in parts]) & (not found.problems)
-    reasons = [*found.problems, *(text for part in parts for text in part.reasons)]
-    if limit is not None:
-        has_more |= np.diff(ends) > limit
-        complete &= ~has_more
-        reasons += [limit_reason(limit)] if has_more.any() else []
-        kept = np.arange(len(keys)) - ends[keys] < limit
-        order, ends = order[kept], np.concatenate([[0], np.cumsum(np.minimum(np.diff(ends), limit))])
-    messages = joined.take(order)
-    offsets = np.ma.getdata(messages.phy_offset)
-    return QueryMessagesResult(None, offsets, ends, complete, has_more, [*dict.fromkeys(reasons)], messages)
+    return join_results(parts, joined, joined.store_timestamp, limit, found.problems)

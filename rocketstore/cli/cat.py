@@ -21,6 +21,7 @@ from rocketstore.cli.store_notes import (
     note_leftovers,
     or_nothing_found,
     unknown_topics,
+    wanted_of,
 )
 from rocketstore.cli.unconsumed import are_given, show_unconsumed
 from rocketstore.cli.view.filters import note_unseen
@@ -114,9 +115,8 @@ def show_one(
     write_messages(batches(), output_format, view.with_conditions(conditions), is_stream=follow)
     note_unseen(message_filter)
     note_leftovers(log)
-    places = conditions["topic"], conditions["queue_ids"]
     unknown = [*unknown_topics(store, sorted(unseen)).values()]
-    finish(or_nothing_found(store, found + gaps, unknown, *places))
+    finish(or_nothing_found(store, found + gaps, unknown, wanted_of(conditions)))
     if gaps:
         raise click.exceptions.Exit(1)
 
@@ -161,7 +161,7 @@ def show_several(
     problems += (problem for scan in scans.values() for problem in left_out(scan))
     stores.note_each(partial(note_all, topics=conditions["topic"] or None))
     problems += [] if found else stores.unknown_topics(conditions["topic"] or ())
-    finish(stores.or_nothing_found(found, problems))
+    finish(stores.or_nothing_found(found, problems, wanted_of(conditions)))
 
 
 def reading_options(view: MessageView, limit: int | None, output_format: str | None) -> dict[str, Any]:

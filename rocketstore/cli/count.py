@@ -12,7 +12,7 @@ from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
-from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
+from rocketstore.cli.store_notes import note_elsewhere, unknown_topics, wanted_of
 from rocketstore.cli.times import find_zone
 from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
@@ -54,7 +54,7 @@ def run(
     columns = stores.columns(columns_of(groupings))
     write_rows(found.rows, view, with_bars, columns=columns)
     note_unseen(message_filter)
-    finish(stores.or_nothing_found(len(found.rows), found.problems, options["topic"] or None))
+    finish(stores.or_nothing_found(len(found.rows), found.problems, wanted_of(conditions)))
 
 
 def count_store(

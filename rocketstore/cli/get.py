@@ -26,7 +26,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
+from rocketstore.query.get_message import GetMessageStatus
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
@@ -56,7 +56,7 @@ def run(
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
         note_leftovers(store.commit_log)
-        reason = describe_unknown_queue(store, topic, queue_id) or reason_of(found, tag)
+        reason = describe_unknown_queue(store, topic, queue_id) or found.why
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     queue = store.consume_queue(topic, queue_id)
     log = log_of(store, queue)
@@ -117,15 +117,6 @@ def without_damaged(messages: MessageBatch, damaged: Sequence[DamagedUnit]) -> M
     of_tier = [unit.queue_offset for unit in damaged if unit.phy_offset is None]
     is_bad |= np.ma.getmaskarray(messages.phy_offset) & np.isin(messages.queue_offset, of_tier)
     return messages.take(np.flatnonzero(~is_bad))
-
-
-def reason_of(found: GetMessageResult, tag: str | None) -> str:
-    """Return why no message of a queue was found. Parameters: tag: an expression; None for all."""
-    if found.status == GetMessageStatus.NO_MATCHED_MESSAGE and tag is not None:
-        return f"no message up to queue offset {found.next_begin_offset - 1} has one of the tags"
-    if found.min_offset == found.max_offset:
-        return f"the queue is empty, and its next offset is {found.max_offset}"
-    return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"
 
 
 def damaged_units(

@@ -42,6 +42,7 @@ from rocketstore.query.query_messages import limit_reason
 from rocketstore.query.read_few import OnWrongCrc
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import Wanted, find_near
 from rocketstore.store.overview.known_names import known_topics
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import end_ms
@@ -75,7 +76,8 @@ class AnswerToShow(NamedTuple):
     Attributes: batches: the messages. problems: why messages may be missing; the exit status is 1. has_more: whether
     there are more messages than ``batches`` has. scans: those that ``batches`` reads, if it is an iterator; what they
     left out is known when they end. skipped: the parts of the log that are not read, since their files have other
-    times: messages of a very wrong clock may be missing, which does not change the exit status.
+    times: messages of a very wrong clock may be missing, which does not change the exit status. how: the kind of id
+    that found the message.
     """
 
     batches: Iterable[MessageBatch]
@@ -83,6 +85,7 @@ class AnswerToShow(NamedTuple):
     has_more: bool = False
     scans: Sequence[Scan] = ()
     skipped: Sequence[Range] = ()
+    how: str = ""
 
 
 def run(
@@ -141,7 +144,8 @@ def query_stores(stores: AskedStores, question: Question, view: MessageView, out
     note_bad_bodies(shown.bad_bodies)
     if shown.count:
         has_more = shown.has_more or any(answer.has_more for answer in found.answers.values())
-        note(f"{shown.count} found{'; there are more: --limit N shows up to N' if has_more else ''}")
+        how = next((f" by its {answer.how}" for answer in found.answers.values() if answer.how), "")
+        note(f"{shown.count} found{how}{'; there are more: --limit N shows up to N' if has_more else ''}")
     problems: list[object] = [*found.problems]
     for broker, answer in found.answers.items():
         store = stores.stores[broker]
@@ -151,7 +155,18 @@ def query_stores(stores: AskedStores, question: Question, view: MessageView, out
         problems += (text for scan in answer.scans for text in left_out(scan))
     stores.note_each(partial(note_all, topics=question.topics or None))
     unknown = [] if shown.count else stores.unknown_topics(question.topics)
-    finish(stores.or_nothing_found(shown.count, [*stores.problems, *(unknown or problems)]))
+    wanted, reasons = wanted_of(question), [*(unknown or problems)]
+    if reasons and not (shown.count or stores.is_several):
+        reasons[-1] = "; ".join([error_text(reasons[-1]), *find_near(stores.only, wanted)])
+    finish(stores.or_nothing_found(shown.count, [*stores.problems, *reasons], wanted))
+
+
+def wanted_of(question: Question) -> Wanted:
+    """Return the conditions of a question, to explain why it has no answer."""
+    index_type = INDEX_TYPES.get(question.by)
+    words = () if question.by == "time" else tuple(question.values)
+    keys, tags = ((), words) if index_type == "T" else (words, ())
+    return Wanted(question.topics, (), keys, tags, index_type, *question.times, from_index=question.by != "time")
 
 
 class StoresAnswer(NamedTuple):
@@ -232,15 +247,21 @@ class FirstMessages:
 
 
 def by_id(store: MessageStore, question: Question) -> AnswerToShow:
+    """Find the message of an offset message id, or the messages of a client's message id, a unique key."""
+    [name] = question.values
     try:
-        message = store.query_message_by_id(question.values[0], verify_crc=False)
+        message = store.query_message_by_id(name, verify_crc=False)
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
-        return AnswerToShow([], [explain_missing_message(store, question.values[0])])
+        return AnswerToShow([], [explain_missing_message(store, name)])
+    if message.msg_id != name.upper():
+        names = [*dict.fromkeys([name, name.upper()])]
+        of_client = by_key(store, question._replace(by="unique_key", values=names))
+        return of_client._replace(how="unique key, the client's message id")
     offsets = np.array([message.phy_offset], np.int64)
     found, _ = store.commit_log.find_messages(offsets, marks_crc=question.verify_crc)
-    return leave_out_wrong(newest_first(store, [found], None))
+    return leave_out_wrong(newest_first(store, [found], None))._replace(how="offset message id")
 
 
 def by_key(store: MessageStore, question: Question) -> AnswerToShow:

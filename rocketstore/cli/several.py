@@ -13,14 +13,18 @@ from rocketstore.cli.formats import ForPeople
 from rocketstore.cli.settings import begin_command, open_store, reader_of
 from rocketstore.cli.store_notes import or_nothing_found, unknown_topics
 from rocketstore.cli.text import BROKER_CONF, TIER, note
+from rocketstore.cli.times import find_zone
 from rocketstore.disk.storage import to_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import Wanted, explain_nothing_found
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
 from rocketstore.survey.nearby import stores_in
+from rocketstore.text_values import format_count
 
+SHOWN = 3  # stores whose reasons for no message are shown
 TOTAL = "total"  # is shown in a table in place of the broker, for the sum of all brokers
 
 
@@ -53,7 +57,7 @@ class AskedStores:
 
     def __str__(self) -> str:
         """Return the path of the only store, or the number of stores."""
-        return f"{len(self.stores)} stores" if self.is_several else str(self.only.path)
+        return format_count(len(self.stores), "store") if self.is_several else str(self.only.path)
 
     @property
     def only(self) -> MessageStore:
@@ -144,13 +148,17 @@ class AskedStores:
         self,
         found: int,
         problems: Sequence[object],
-        topics: Iterable[str] | None = None,
-        queue_ids: Iterable[int] | None = None,
+        wanted: Wanted,
     ) -> Sequence[object]:
         """Return the problems of a command, or why it found no message. Parameters: as the function of this name."""
         if not self.is_several:
-            return or_nothing_found(self.only, found, problems, topics, queue_ids)
-        return problems or ([] if found else [f"{self}: no message was found"])
+            return or_nothing_found(self.only, found, problems, wanted)
+        if found or problems:
+            return problems
+        stores = [*self.stores.items()]
+        reasons = [f"{broker}: {explain_nothing_found(store, wanted, find_zone())}" for broker, store in stores[:SHOWN]]
+        more = [f"and {len(stores) - SHOWN} more stores"] if len(stores) > SHOWN else []
+        return [f"{self}: no message was found: {'; '.join([*reasons, *more])}"]
 
     def note_each(self, notes: Callable[[MessageStore], None]) -> None:
         """Write notes about each store to standard error. One of several that cannot be read has none."""

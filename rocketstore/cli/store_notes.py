@@ -1,17 +1,21 @@
 """Report on standard error: damage, leftovers and topics kept elsewhere, which the rows of a command do not show."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from rocketstore.cli.formats import error_text
 from rocketstore.cli.text import note
+from rocketstore.cli.times import find_zone
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.leftovers import describe_leftovers
 from rocketstore.log.scan import Scan, Skipped
+from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import Wanted, explain_nothing_found
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.text_values import format_count
@@ -92,27 +96,28 @@ def skipped_text(part: Skipped) -> str:
     return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
 
 
-def or_nothing_found(
-    store: MessageStore,
-    found: int,
-    problems: Sequence[object],
-    topics: Iterable[str] | None = None,
-    queue_ids: Iterable[int] | None = None,
-) -> Sequence[object]:
+def or_nothing_found(store: MessageStore, found: int, problems: Sequence[object], wanted: Wanted) -> Sequence[object]:
     """Return the problems of a command. If it has no problem and found no message, return why it found none.
 
-    Parameters: found: the number of messages that the command found. topics, queue_ids: the conditions of the command.
+    Parameters: found: the number of messages that the command found. wanted: the conditions of the command.
     """
     if found or problems:
         return problems
     with contextlib.suppress(UnsupportedFormatError):
         problems = [
             text
-            for topic in topics or ()
-            for number in queue_ids or ()
+            for topic in wanted.topics
+            for number in wanted.queue_ids
             if (text := describe_unknown_queue(store, topic, number)) is not None
         ]
-    return problems or [f"{store.path}: no message was found"]
+    return problems or [f"{store.path}: no message was found: {explain_nothing_found(store, wanted, find_zone())}"]
+
+
+def wanted_of(conditions: Mapping[str, Any]) -> Wanted:
+    """Return the conditions of a scan as those of a question."""
+    topics, queue_ids, keys = (tuple(conditions[name] or ()) for name in ("topic", "queue_ids", "key"))
+    tags = sorted(split_tags(conditions["tag"]) or ())
+    return Wanted(topics, queue_ids, keys, tags, since=conditions["since"], until=conditions["until"])
 
 
 def unknown_topics(store: MessageStore, topics: Iterable[str]) -> dict[str, str]:

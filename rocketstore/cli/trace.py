@@ -15,6 +15,7 @@ from rocketstore.cli.store_notes import note_built_queues, unknown_topics
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import Wanted
 
 
 def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView, **names: str | None) -> None:
@@ -32,7 +33,8 @@ def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView, **names: st
     write_rows(rows, view, stores.for_people(for_people), columns=stores.columns(TRACE))
     for row in found.others:
         note(row["note"])
-    finish(stores.or_nothing_found(len(rows), found.problems))
+    words = tuple(word for word in names.values() if word is not None)
+    finish(stores.or_nothing_found(len(rows), found.problems, Wanted(topic, (), words, from_index=True)))
 
 
 def trace_of(store: MessageStore, key: str | None, asked: dict[str, Any]) -> RowsAnswer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -54,3 +54,8 @@ def join_tags(tags: Iterable[str]) -> str | None:
     if all(tag and "|" not in tag and tag == tag.strip() for tag in wanted):
         return "||".join(wanted)
     return None
+
+
+def list_if_iterator(value: Any) -> Any:
+    """Return an argument that can be read several times: a list in place of an iterator."""
+    return [*value] if isinstance(value, Iterator) else value

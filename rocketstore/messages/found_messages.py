@@ -19,25 +19,36 @@ if TYPE_CHECKING:
 
 
 class FoundMessages(Previewed):
-    """The messages that a query or a read found. Without a message it is false.
+    """The messages that a query or a read found. Without a message it is false, and ``why`` has the reason.
 
     ``found[i]`` is a Message, ``found[i:j]`` a MessageBatch.
     """
 
     def __init__(
-        self, messages: MessageBatch | Callable[[], MessageBatch], rows: Sequence[Message] | None = None
+        self,
+        messages: MessageBatch | Callable[[], MessageBatch],
+        rows: Sequence[Message] | None = None,
+        explain: Callable[[], str] | None = None,
     ) -> None:
-        """Parameters: messages: the batch, or a function that reads it. rows: the messages if they are read already."""
+        """Parameters: messages: the batch, or a function that reads it. rows: the messages if they are read already.
+        explain: returns why there is no message.
+        """
         self._source = messages
         self._rows = rows
+        self._explain = explain
 
     @lazy_property
     def messages(self) -> MessageBatch:
         """The messages as columns."""
         return self._source if isinstance(self._source, MessageBatch) else self._source()
 
+    @lazy_property
+    def why(self) -> str | None:
+        """Why no message was found; None if there are messages. It is found at the first access."""
+        return None if len(self) or self._explain is None else self._explain()
+
     def __getstate__(self) -> dict[str, object]:
-        return vars(self) | {"_source": self.messages, "_rows": None}
+        return vars(self) | {"_source": self.messages, "_rows": None, "why": self.why, "_explain": None}
 
     def __len__(self) -> int:
         return len(self.messages if self._rows is None else self._rows)

@@ -66,7 +66,8 @@ class GetMessageResult(FoundMessages):
     """The messages that a read of a queue found, in the order of the queue. An inner batch is one message.
 
     Attributes: status. next_begin_offset: the queue offset of the next read. min_offset, max_offset: the queue has the
-    queue offsets from ``min_offset`` to before ``max_offset``. messages: a MessageBatch.
+    queue offsets from ``min_offset`` to before ``max_offset``. messages: a MessageBatch. why: why no message was found;
+    None if there are messages.
     Source: GetMessageResult.
 
     Examples:
@@ -83,16 +84,34 @@ class GetMessageResult(FoundMessages):
         max_offset: int,
         messages: MessageBatch | Callable[[], MessageBatch],
         rows: Sequence[Message] | None = None,
+        *,
+        explain: Callable[[], str] | None = None,
     ) -> None:
-        super().__init__(messages, rows)
+        super().__init__(messages, rows, explain or self._describe)
         self.status = status
         self.next_begin_offset = next_begin_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
 
     @classmethod
-    def without_queue(cls) -> GetMessageResult:
-        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, empty_batch(message_fields()))
+    def without_queue(cls, explain: Callable[[], str]) -> GetMessageResult:
+        """Return the answer for a queue that does not exist. Parameters: explain: returns why."""
+        status, nothing = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, empty_batch(message_fields())
+        return cls(status, 0, 0, 0, nothing, explain=explain)
+
+    def _describe(self) -> str:
+        """Return why no message of the queue was found."""
+        least, most, status = self.min_offset, self.max_offset, self.status
+        if least == most:
+            return f"the queue is empty, and its next offset is {most}"
+        bounds = f"the queue has offsets {least} to {most - 1}"
+        if status == GetMessageStatus.NO_MATCHED_MESSAGE:
+            return f"no message up to queue offset {self.next_begin_offset - 1} has one of the tags; {bounds}"
+        if status == GetMessageStatus.MESSAGE_WAS_REMOVING:
+            return (
+                f"the log does not have the messages to which the queue leads: they have expired, or are lost; {bounds}"
+            )
+        return bounds
 
     def without_phy_offsets(self) -> GetMessageResult:
         """Return the same answer with null in place of each physical offset."""

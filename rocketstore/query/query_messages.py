@@ -46,7 +46,8 @@ class QueryMessageResult(FoundMessages):
     were put while the index was turned off, they may not be noticed then.
 
     Attributes: messages: a MessageBatch. complete: False if messages may be missing. reasons: why they may be missing.
-    has_more: True if the key has more messages than ``limit``; then ``complete`` is False.
+    has_more: True if the key has more messages than ``limit``; then ``complete`` is False. why: why no message was
+    found; None if there are messages.
     Source: QueryMessageResult, which does not report missing messages.
 
     Examples:
@@ -63,15 +64,22 @@ class QueryMessageResult(FoundMessages):
         rows: Sequence[Message] | None = None,
         *,
         has_more: bool = False,
+        explain: Callable[[], str] | None = None,
     ) -> None:
-        super().__init__(messages, rows)
+        super().__init__(messages, rows, explain)
         self.complete = complete
         self.reasons = reasons
         self.has_more = has_more
 
+    def explained_by(self, explain: Callable[[], str]) -> QueryMessageResult:
+        """Return the same answer with a reason for no message. Parameters: explain: finds it, if it is asked for."""
+        reasons = self.complete, self.reasons, self._rows
+        return QueryMessageResult(self._source, *reasons, has_more=self.has_more, explain=explain)
+
     def _title(self) -> str:
         state = describe_state(self.reasons, is_complete=self.complete, has_more=self.has_more)
-        return f"QueryMessageResult: {format_count(len(self), 'message')}, {state or 'complete'}"
+        counts = f"QueryMessageResult: {format_count(len(self), 'message')}, {state or 'complete'}"
+        return counts if self.why is None else f"{counts}: {self.why}"
 
 
 @made_by("store.query_messages(topics, keys)")
@@ -83,7 +91,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
     Attributes: phy_offsets int64[m], of the messages, bytes. offsets int64[n + 1]: the messages of key ``i`` are from
     ``offsets[i]`` to before ``offsets[i + 1]``, newest first. complete bool[n]: False where messages may be missing.
     has_more bool[n]: True where a key has more messages than ``limit``. reasons: why messages may be missing. messages:
-    a MessageBatch.
+    a MessageBatch. why: why keys have no message; None if each key has one.
     Source: none; RocketMQ looks up one key at a time.
 
     Examples:
@@ -102,10 +110,12 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         reasons: list[str],
         messages: MessageBatch | None = None,
         on_wrong_crc: OnWrongCrc = "raise",
+        explain: Callable[[Sequence[int]], str] | None = None,
     ) -> None:
         """Parameters: log: None if they are of several stores. messages: if they are read already. Those of tiered
-        storage have the physical offset -1.
+        storage have the physical offset -1. explain: returns why some keys have no message, which it gets by number.
         """
+        self._explain = explain
         self._on_wrong_crc: OnWrongCrc = on_wrong_crc
         self._log = log
         self.phy_offsets = phy_offsets
@@ -134,6 +144,22 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
             self.offsets = self.offsets - np.searchsorted(lost, self.offsets)
             self.phy_offsets = np.delete(self.phy_offsets, lost)
         return messages
+
+    @lazy_property
+    def why(self) -> str | None:
+        """Why keys have no message; None if each key has one. It is found at the first access."""
+        missing = np.flatnonzero(np.diff(self.offsets) == 0).tolist()
+        return None if not missing or self._explain is None else self._explain(missing)
+
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self) | {"why": self.why, "_explain": None}
+
+    def explained_by(self, explain: Callable[[Sequence[int]], str]) -> QueryMessagesResult:
+        """Return the same answer with reasons for no message. Parameters: explain: finds them, if they are asked for.
+        It gets the numbers of the keys without a message.
+        """
+        kept = self.complete, self.has_more, self.reasons, vars(self).get("messages"), self._on_wrong_crc
+        return QueryMessagesResult(self._log, self.phy_offsets, self.offsets, *kept, explain)
 
     def with_messages(
         self, batches: Sequence[MessageBatch], complete: np.ndarray, has_more: np.ndarray, reasons: list[str]
@@ -184,9 +210,46 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         return preview_messages(title, messages, messages.names)
 
 
+def topic_and_key(topic: Any, key: Any) -> tuple[Any, Any]:
+    """Return the topic of a query, None for all, and its key. A single argument is the key. Raises: TypeError."""
+    if key is None and topic is None:
+        raise TypeError("give a key, or a topic and a key")
+    return (None, topic) if key is None else (topic, key)
+
+
 def limit_reason(limit: int | None) -> str:
     """Return the reason for an incomplete answer if a key has more messages than the limit."""
     return f"a key has more than limit={limit} messages"
+
+
+def join_results(
+    parts: Sequence[QueryMessagesResult],
+    messages: MessageBatch,
+    newness: np.ndarray,
+    limit: int | None,
+    problems: Sequence[str] = (),
+) -> QueryMessagesResult:
+    """Return one answer for answers to the same keys: of several stores, or of several topics.
+
+    Parameters: messages: of all parts. newness: of each message; those of a key are sorted by it, newest first. limit:
+    the largest number of messages of a key; None for all. problems: why more messages may be missing.
+    """
+    keys = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets)) for part in parts])
+    order = np.lexsort((-newness, keys))
+    keys = keys[order]
+    ends = np.searchsorted(keys, np.arange(len(parts[0]) + 1)).astype(np.int64)
+    has_more = np.logical_or.reduce([part.has_more for part in parts])
+    complete = np.logical_and.reduce([part.complete for part in parts]) & (not problems)
+    reasons = [*problems, *(text for part in parts for text in part.reasons)]
+    if limit is not None:
+        has_more |= np.diff(ends) > limit
+        complete &= ~has_more
+        reasons += [limit_reason(limit)] if has_more.any() else []
+        kept = np.arange(len(keys)) - ends[keys] < limit
+        order, ends = order[kept], np.concatenate([[0], np.cumsum(np.minimum(np.diff(ends), limit))])
+    newest = messages.take(order)
+    phy_offsets = np.ma.getdata(newest.phy_offset)
+    return QueryMessagesResult(None, phy_offsets, ends, complete, has_more, [*dict.fromkeys(reasons)], newest)
 
 
 def describe_state(reasons: Sequence[str], *, is_complete: bool, has_more: bool) -> str:

@@ -6,11 +6,13 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.messages.message_id import make_msg_id, phy_offset_of
 from rocketstore.store.readable_store import ReadableStore
 
-CLIENT_ID = "a client's message id is a unique key: query --topic TOPIC --unique-key ID"
+CLIENT_ID = "the index has no message with this unique key, which a client shows as message id"
 
 
 def explain_missing_message(store: ReadableStore, message_id: str) -> str:
-    """Return why ``query_message_by_id`` finds no message. An id has the broker's host and a physical offset.
+    """Return why ``query_message_by_id`` finds no message: it is no message's offset id, and no unique key.
+
+    An offset message id has the broker's host and a physical offset.
 
     Raises: ValueError if ``message_id`` is not an offset message id; OSError, StoreError.
     """

@@ -22,7 +22,7 @@ from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.follow import COLUMNS, DispatchRequest, follow_batches, requests_of
-from rocketstore.errors import StoreClosedError, StoreError
+from rocketstore.errors import StoreClosedError, StoreError, text_of
 from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
 from rocketstore.index.key_lookup import KeyIndex
@@ -33,7 +33,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import integer_list, split_tags, text_list, text_set
+from rocketstore.messages.arguments import integer_list, list_if_iterator, split_tags, text_list, text_set
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.given_rows import put_times
 from rocketstore.messages.message import Message
@@ -60,8 +60,10 @@ from rocketstore.query.query_messages import (
     MAX_SCAN,
     QueryMessageResult,
     QueryMessagesResult,
+    join_results,
     query_message,
     query_messages,
+    topic_and_key,
 )
 from rocketstore.query.query_other_logs import (
     OtherSources,
@@ -84,10 +86,11 @@ from rocketstore.store.overview.known_names import (
     explain_unknown_group,
     explain_unknown_names,
     explain_unknown_topic,
+    known_topics,
     warn_unknown_topics,
 )
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
-from rocketstore.store.overview.missing import describe_unknown_topic
+from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.store.overview.summary import StoreSummary, summarize
 from rocketstore.store.overview.topic_tables import preview_store
 from rocketstore.store.record_planner import RecordPlanner
@@ -515,9 +518,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def _scan_all(self, offsets: tuple[Any, ...], options: dict[str, Any], stacklevel: int) -> Scan:
         """Return a scan of all logs. Parameters: offsets, options: the arguments of ``CommitLog.scan``."""
         # An iterator could be read only once.
-        conditions: dict[str, Any] = {
-            name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()
-        }
+        conditions: dict[str, Any] = {name: list_if_iterator(value) for name, value in options.items()}
         scan = self._plan_by_queues(self.commit_log.scan(*offsets, **conditions), conditions)
         if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
@@ -799,7 +800,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         try:
             queue = self.consume_queue(*name)
         except KeyError:
-            return GetMessageResult.without_queue()
+            return GetMessageResult.without_queue(lambda: explain_missing_queue(self, name))
         look = functools.partial(self._views.view_queue, name)
         return self._kept_readable(get_message_of_queue(queue, look, name, *place, tag, limits, ext, verify_crc))
 
@@ -812,17 +813,26 @@ class MessageStore(MessageTables, Previewed, Closable):
         return self.commit_log.find_sound_message(phy_offset, verify_crc=verify_crc)
 
     def query_message_by_id(self, msg_id: str, *, verify_crc: bool = True) -> Message | None:
-        """Read the message of an offset message id; None if it is missing.
+        """Read the message of an offset message id, or the newest one of a client's message id; None if it is missing.
 
-        Parameters: verify_crc: compare the body with its CRC. Raises: ValueError for an invalid id; CorruptFileError if
-        the body does not match its CRC.
-        Source: MQAdminImpl.viewMessage.
+        A client's message id is the unique key of the message, its ``uniq_key``: the index finds it in all topics. An
+        offset message id is the message's ``msg_id``, and needs no index.
+
+        Parameters: verify_crc: compare the body with its CRC. Raises: ValueError for an id that no message can have;
+        CorruptFileError if the body does not match its CRC, or for damage that the search meets.
+        Source: DefaultMQAdminExtImpl.viewMessage.
         """
-        phy_offset = phy_offset_of(msg_id)
-        message = self.look_message_by_offset(phy_offset, verify_crc=False)
-        if message is None or message.msg_id != msg_id.upper():
-            return None
-        return self.look_message_by_offset(phy_offset) if verify_crc else message
+        with contextlib.suppress(ValueError):
+            phy_offset = phy_offset_of(msg_id)
+            message = self.look_message_by_offset(phy_offset, verify_crc=False)
+            if message is not None and message.msg_id == msg_id.upper():
+                return self.look_message_by_offset(phy_offset) if verify_crc else message
+        keys = [*dict.fromkeys([msg_id, msg_id.upper()])]
+        found = self._query_keys(None, keys, 1, (LONG_MIN, LONG_MAX), "U", "raise" if verify_crc else "ignore")
+        if found:
+            return found.messages[0]
+        _ = phy_offset_of(msg_id)  # raises for a text that is no id
+        return None
 
     # ---- by key --------------------------------------------------------------------------------------------
 
@@ -835,8 +845,8 @@ class MessageStore(MessageTables, Previewed, Closable):
     @suggests_keywords
     def query_messages(
         self,
-        topic: Any,
-        key: Any,
+        topic: Any = None,
+        key: Any = None,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -852,26 +862,31 @@ class MessageStore(MessageTables, Previewed, Closable):
         The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
         their end in every file that may have messages of the log. So it hides no message and returns each once.
 
-        Parameters: topic: str, or a column of n str. key: one key, or several as for ``hash_keys``; a key is a word of
-        KEYS, or UNIQ_KEY. limit: the largest number of messages for a key, the newest; None for all. since, until:
-        store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601 text. tz: the time
-        zone of times that name none, as for ``scan``. index_type: "U" searches only UNIQ_KEY, "T" searches tags.
-        max_scan: when more index entries with the hash of a key than this number led to no message of the answer and
-        the same file has more of them, the search for the key ends and its answer is incomplete; entries are read in
-        steps, so the search may read somewhat more. threads: the number of threads; at most one for each key is used.
-        verify_crc: compare bodies with their CRC when they are read.
+        Parameters: topic: str, or a column of n str; None for all topics. key: one key, or several as for
+        ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY. A single argument is the key. limit: the largest number of
+        messages for a key, the newest; None for all. since, until: store time, from the first to before the second:
+        epoch ms, a datetime, a date or an ISO 8601 text. tz: the time zone of times that name none, as for ``scan``.
+        index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries with the hash of a
+        key than this number led to no message of the answer and the same file has more of them, the search for the key
+        ends and its answer is incomplete; entries are read in steps, so the search may read somewhat more. threads: the
+        number of threads; at most one for each key is used. verify_crc: compare bodies with their CRC when they are
+        read.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete. If a key has more messages than
-        ``limit``, its answer is incomplete, and ``has_more`` is true.
+        ``limit``, its answer is incomplete, and ``has_more`` is true. Its ``why`` says why keys have no message.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that the search meets, and when a message is read whose body does not match its CRC. A damaged index file among
         others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
         on_wrong_crc: OnWrongCrc = "raise" if verify_crc else "ignore"
-        found = self.query_keys(topic, key, limit, since, until, index_type, on_wrong_crc, max_scan, threads, tz)
-        if not found and isinstance(topic, str):
-            warn_unknown_topics(self, [topic], stacklevel=4)
-        return found
+        times = time_bounds(since, until, tz)
+        topics, keys = map(list_if_iterator, topic_and_key(topic, key))
+        found = self._query_keys(topics, keys, limit, times, index_type, on_wrong_crc, max_scan, threads)
+        if not found and isinstance(topics, str):
+            warn_unknown_topics(self, [topics], stacklevel=4)
+        if (found.offsets[1:] > found.offsets[:-1]).all():
+            return found
+        return found.explained_by(functools.partial(explain_missing_keys, self, topics, keys, index_type, times))
 
     def query_keys(
         self,
@@ -882,16 +897,33 @@ class MessageStore(MessageTables, Previewed, Closable):
         until: Time | None,
         index_type: IndexType | None,
         on_wrong_crc: OnWrongCrc,
-        max_scan: int = MAX_SCAN,
-        threads: int = 1,
-        tz: Zone = "UTC",
     ) -> QueryMessagesResult:
         """Find the messages of many keys for a caller of this package, without a warning of unknown topics.
 
         Parameters: as of ``query_messages``. on_wrong_crc: how the result reads bodies that do not match their CRC.
         """
-        times = time_bounds(since, until, tz)
+        return self._query_keys(topic, key, limit, time_bounds(since, until, "UTC"), index_type, on_wrong_crc)
+
+    def _query_keys(
+        self,
+        topic: Any,
+        key: Any,
+        limit: int | None,
+        times: tuple[int, int],
+        index_type: IndexType | None,
+        on_wrong_crc: OnWrongCrc,
+        max_scan: int = MAX_SCAN,
+        threads: int = 1,
+    ) -> QueryMessagesResult:
+        """Find the messages of many keys. Parameters: topic: None for all topics. Others: as of ``query_keys``."""
         self._require_open()
+        if topic is None:
+            options = index_type, on_wrong_crc, max_scan, threads
+            names = known_topics(self) or [""]
+            parts = [self._query_keys(name, key, limit, times, *options) for name in names]
+            joined = MessageBatch.join([part.messages for part in parts])
+            newness = joined.store_timestamp if self.reads_other_logs else joined.phy_offset
+            return join_results(parts, joined, newness, limit)
         view = self._views.view_index(index_type)
         found = query_messages(view, topic, key, limit, *times, index_type, max_scan, threads, on_wrong_crc)
         return self._query_other_logs(found, topic, key, times, index_type, limit, on_wrong_crc)
@@ -929,8 +961,8 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     def _query_message(
         self,
-        topic: str,
-        key: str,
+        topic: str | None,
+        key: str | None,
         limit: int | None,
         times: tuple[int, int],
         index_type: IndexType | None,
@@ -939,23 +971,27 @@ class MessageStore(MessageTables, Previewed, Closable):
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         self._require_open()
-        view = self._views.view_index(index_type)
         on_wrong_crc: OnWrongCrc = "raise" if verify_crc else "ignore"
-        if self.reads_other_logs:
-            found = query_messages(view, topic, [key], limit, *times, index_type, max_scan, 1, on_wrong_crc)
-            found = self._query_other_logs(found, topic, [key], times, index_type, limit, on_wrong_crc)
+        if topic is None or key is None:
+            topic, key = topic_and_key(topic, key)
+        if topic is None or self.reads_other_logs:
+            found = self._query_keys(topic, [key], limit, times, index_type, on_wrong_crc, max_scan)
             result = found.of_only_key()
         else:
+            view = self._views.view_index(index_type)
             result = query_message(view, topic, key, limit, times, index_type, max_scan, on_wrong_crc)
         if not result:
-            warn_unknown_topics(self, [topic], stacklevel=5)
+            warn_unknown_topics(self, [] if topic is None else [topic], stacklevel=5)
+            result = result.explained_by(
+                functools.partial(explain_missing_keys, self, topic, [key], index_type, times, [0])
+            )
         return self._kept_readable(result)
 
     @suggests_keywords
     def query_message(
         self,
-        topic: str,
-        key: str,
+        topic: str | None = None,
+        key: str | None = None,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -967,7 +1003,8 @@ class MessageStore(MessageTables, Previewed, Closable):
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first.
 
-        Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
+        Parameters, raises: as ``query_messages``, for one key; a single argument is the key, which is searched in all
+        topics. Returns: QueryMessageResult. If it is empty, its ``why`` is the reason.
         Source: DefaultMessageStore.queryMessage.
 
         Examples:
@@ -977,7 +1014,9 @@ class MessageStore(MessageTables, Previewed, Closable):
         return self._query_message(topic, key, limit, time_bounds(since, until, tz), index_type, max_scan, verify_crc)
 
     @suggests_keywords
-    def query_message_by_unique_key(self, topic: str, uniq_key: str, *, verify_crc: bool = True) -> QueryMessageResult:
+    def query_message_by_unique_key(
+        self, topic: str | None = None, uniq_key: str | None = None, *, verify_crc: bool = True
+    ) -> QueryMessageResult:
         """Find the messages with a unique key, which a client gives as message id.
 
         Parameters, returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
@@ -987,8 +1026,8 @@ class MessageStore(MessageTables, Previewed, Closable):
     @suggests_keywords
     def query_message_by_tag(
         self,
-        topic: str,
-        tag: str,
+        topic: str | None = None,
+        tag: str | None = None,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -1480,6 +1519,22 @@ class MessageStore(MessageTables, Previewed, Closable):
         """Yield the topics that have a queue on disk, sorted by name."""
         return (Topic(self, name) for name in dict.fromkeys(topic for topic, _ in self.queues()))
 
+    # ---- reasons ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[MessageStore]:
+        """Give this store to a ``with`` block; if it was closed, the same store opened again for reading.
+
+        Raises: as ``rocketstore.open``.
+        """
+        if not self._closed:
+            yield self
+            return
+        with MessageStore.open(
+            self.path, config=self.config, leftovers=self.leftovers, tiered=self.tiered, compacted=self.compacted
+        ) as store:
+            yield store
+
     # ---- closing -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -1541,6 +1596,28 @@ def require_limit(limit: int | None) -> None:
     """Raise ValueError for a negative number of rows."""
     if limit is not None and limit < 0:
         raise ValueError(f"limit={limit} must not be negative")
+
+
+def explain_missing_queue(store: MessageStore, queue: QueueId) -> str:
+    """Return why a read of a queue found no message: the store does not have the queue."""
+    try:
+        return describe_unknown_queue(store, *queue) or f"queue {queue.queue_id} of topic {queue.topic!r} was deleted"
+    except (OSError, StoreError) as error:
+        return text_of(error)
+
+
+def explain_missing_keys(
+    store: MessageStore,
+    topics: Any,
+    keys: Any,
+    index_type: IndexType | None,
+    times: tuple[int, int],
+    missing: Sequence[int],
+) -> str:
+    """Return why some keys of a query have no message. Parameters: as of the query. missing: their numbers."""
+    from rocketstore.store.not_found import explain_keys  # only questions without an answer need it
+
+    return explain_keys(store, topics, keys, index_type, times, missing)
 
 
 def time_bounds(since: Time | None, until: Time | None, tz: Zone) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from rocketstore.cli.options import (
 @click.option("--key", multiple=True, help="A key of the messages, or the unique key. May be repeated.")
 @once_option("--unique-key", help="The unique key. Clients show it as the message id.")
 @tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
-@once_option("--id", help="The offset message id. It needs no topic.")
+@once_option("--id", help="The message id: that of a client, or the offset message id. It needs no topic.")
 @time_options
 @exact_times_option
 @click.option("--limit", "most", type=COUNT, help="Largest number of messages. Of index files, at most 64.")

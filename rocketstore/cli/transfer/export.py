@@ -33,6 +33,7 @@ from rocketstore.cli.store_notes import (
     note_leftovers,
     or_nothing_found,
     unknown_topics,
+    wanted_of,
 )
 from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
@@ -109,8 +110,7 @@ def run(stores: AskedStores, target: Path, **values: Any) -> None:
     if found is not None:
         note_unseen(options.message_filter)
         problems = [*found.problems, *found.unknown.values()]
-        places = found.conditions["topic"], found.conditions["queue_ids"]
-        finish(or_nothing_found(stores.only, found.rows, problems, *places))
+        finish(or_nothing_found(stores.only, found.rows, problems, wanted_of(found.conditions)))
         note(f"{target}: {format_count(found.rows, 'message')}")
 
 

@@ -99,13 +99,17 @@ def rebuild_command(store: ReadableStore) -> str:
 
 
 def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
-    """Return a problem that names a similar topic if a topic has no queue. Return None if it has a queue.
+    """Return a problem that names a similar topic if a topic has no queue, or the loss of all queues.
+
+    Return None if it has a queue.
 
     Raises: UnsupportedFormatError if the queues cannot be read; OSError.
     """
     topics = {name for name, _ in store.queues()}
     if topic in topics:
         return None
+    if not topics and (lost := describe_lost_queues(store)) is not None:
+        return lost
     similar = find_similar(topic, topics)
     hint = f"did you mean {similar!r}?" if similar else f"rocketstore ls {shlex.quote(str(store.path))} shows all"
     return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
