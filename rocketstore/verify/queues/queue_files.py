@@ -146,15 +146,20 @@ class QueueFiles:
 
     def end(self) -> int:
         """Return the queue offset after the last unit, 0 without a unit."""
-        for first, _, file in reversed(self.spans):
-            used = -(-nonzero_end(file.path, 0, file.size) // self.unit.itemsize)
-            units = self.units(max(first, first + used - NEAR), first + used)
+        for first, _, _ in reversed(self.spans):
+            written = self.find_written_end(first)
+            units = self.units(max(first, written - NEAR), written)
             units = units[are_valid(units)]
             if len(units) and self.is_batch:
                 return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
             if len(units):
-                return first + used
+                return written
         return 0
+
+    def find_written_end(self, unit: int) -> int:
+        """Return the unit after the last one that is not zeros, in the file that has room for a unit."""
+        first, _, file = self.spans[self._span_number(unit)]
+        return first - (-nonzero_end(file.path, 0, file.size) // self.unit.itemsize)
 
     def _is_before(self, unit: int, phy_offset: int) -> bool:
         units = self.units(unit, unit + 1)

@@ -141,7 +141,8 @@ class UnitVerifier(NamedTuple):
             return int(files.units(unit, unit + 1)["phy_offset"][0])
 
         def skip(unit: int, last: int, log_end: int) -> int:
-            while unit < last and len(units := files.units(unit, min(unit + BLOCK, last))):
+            written = min(files.find_written_end(unit), last)  # zeros lead to no record
+            while unit < written and len(units := files.units(unit, min(unit + BLOCK, written))):
                 if (found := np.flatnonzero(units["phy_offset"] >= log_end)).size:
                     return unit + int(found[0])
                 unit += len(units)
