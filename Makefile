@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels check-tag github-release check-rocketmq docs build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels standalone check-tag github-release check-rocketmq docs build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -162,10 +162,15 @@ soak: build
 # ---- distributions ----
 
 # A wheel for each CPython of this machine, built from the sdist and tested away from the tree with only NumPy and pytest.
+# Each wheel of Linux also becomes a self-contained command in dist/standalone.
 wheel: $(VENV)/wheel
 	rm -rf dist build/wheel
 	$(RUN) -m build --sdist
 	$(RUN) .ci/wheels.py dist/rocketstore-*.tar.gz
+
+# The self-contained commands of dist's wheels: one file each, that needs only a Python. For CI; make wheel makes them too.
+standalone: $(VENV)/pip
+	$(RUN) .ci/standalone.py dist/standalone dist/wheels/*.whl
 
 # The wheels of this machine's platform, from dist's sdist. For CI.
 wheels: $(VENV)/lint
@@ -192,7 +197,7 @@ check-tag:
 github-release: check-tag
 	mkdir -p build
 	$(PYTHON) .ci/release.py notes > build/notes.md
-	gh release create "$(TAG)" dist/* --verify-tag --title "rocketstore $(TAG)" --notes-file build/notes.md
+	gh release create "$(TAG)" dist/* --verify-tag $(if $(findstring rc,$(TAG)),--prerelease) --title "rocketstore $(TAG)" --notes-file build/notes.md
 
 check-rocketmq:
 	$(PYTHON) .ci/release.py rocketmq

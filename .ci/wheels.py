@@ -1,7 +1,8 @@
 """Build a wheel from an sdist with each CPython of this machine, and test each wheel away from the source tree.
 
 Usage: ``.ci/wheels.py SDIST``. The wheels are written beside the sdist. A wheel is tested with nothing but NumPy and
-pytest. The tests also show which golden files they read. The sdist must not contain other golden files.
+pytest. The tests also show which golden files they read. The sdist must not contain other golden files. Each wheel of
+Linux is also made a self-contained command, in the directory ``standalone`` beside the sdist, and tested as one.
 """
 
 import json
@@ -13,6 +14,8 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from standalone import make_standalone
 
 TREE = Path(__file__).parent.parent
 BUILD = TREE / "build" / "wheel"
@@ -88,6 +91,17 @@ def test_wheel(name: str, wheel: Path, sdist: Path) -> set[str]:
         return set(json.loads(read.read_text(encoding="utf-8")))
 
 
+def test_standalone(name: str, wheel: Path) -> None:
+    """Make the self-contained command of a wheel, and run its tests with the Python of the wheel."""
+    command = make_standalone(wheel, wheel.parent / "standalone")
+    if command is None:
+        return
+    print(f"{command.name}: {command.stat().st_size:,} bytes", flush=True)
+    environment = {**os.environ, "ROCKETSTORE_STANDALONE": str(command), "PYTHONPATH": ""}
+    pytest = BUILD / name / "bin" / "pytest"
+    subprocess.run([pytest, "-q", "tests/project/test_standalone.py"], cwd=TREE, env=environment, check=True)
+
+
 def golden_files(sdist: Path) -> set[str]:
     with tarfile.open(sdist) as archive:
         names = [member.name.partition("/tests/golden/")[2] for member in archive if member.isfile()]
@@ -107,6 +121,7 @@ def main() -> None:
     for name, wheel in wheels.items():
         print(f"testing {wheel.name}", flush=True)
         read |= test_wheel(name, wheel, sdist)
+        test_standalone(name, wheel)
     if unread := golden_files(sdist) - read:
         sys.exit(
             f"{sdist.name}: no test of the wheels reads these golden files: {', '.join(sorted(unread))}. "

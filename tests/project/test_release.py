@@ -1,6 +1,7 @@
 """The scripts of a release: tag, version and changelog agree, and a newer RocketMQ release is named."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ CHANGELOG = """# Changelog
 
 
 def load(name):
+    """A module of .ci, which may import a module beside it, as a script does."""
+    if str(SCRIPTS) not in sys.path:
+        sys.path.append(str(SCRIPTS))
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
