@@ -6,18 +6,21 @@ text in it is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from rocketstore.text_values import shorten, utc
 
 SHOWN_ENDS = 5  # rows of each end
-SHOWN_FIRST = 20  # rows
-CELL, WIDE_CELL = 40, 80  # characters
+SHOWN_FIRST = 12  # rows
+SHOWN_NOTES = 4  # lines before a table
+SHOWN_ITEMS, SHOWN_VALUE = 3, 200  # of a field: items of a sequence, and characters
+CELL, WIDE_CELL, NOTE = 40, 80, 500  # characters
 ELLIPSIS = "…"
 GREEN, RED = "#168a50", "#d93025"  # are readable on white and on black
 
@@ -63,7 +66,7 @@ class Preview:
 
     def text(self) -> str:
         """Return the preview as lines of text. Numbers are aligned to the right."""
-        lines = ["\n".join([self._title("" if self.verdict is None else self.verdict.words), *self.notes])]
+        lines = ["\n".join([self._title("" if self.verdict is None else self.verdict.words), *self._shown_notes()])]
         if self.rows:
             numbers = self._number_columns()
             cells = [list(self.columns), *self._cells()]
@@ -78,7 +81,7 @@ class Preview:
 
     def html(self) -> str:
         """Return the preview as HTML: paragraphs and a table."""
-        notes = "".join(f"<p>{escape(sendable(line))}</p>" for line in self.notes)
+        notes = "".join(f"<p>{escape(sendable(line))}</p>" for line in self._shown_notes())
         title = escape(sendable(self.title)) if self.verdict is None else self._title(verdict_html(self.verdict))
         lines = f"<p>{title}</p>{notes}"
         if not self.rows:
@@ -94,6 +97,12 @@ class Preview:
     def _title(self, verdict: str) -> str:
         name, _, rest = self.title.partition(": ")
         return f"{name}: {verdict}, {rest}" if verdict else self.title
+
+    def _shown_notes(self) -> list[str]:
+        """Return the first notes, each as one line, and the number of the others."""
+        shown = [shorten(" ".join(note.split("\n")), NOTE) for note in self.notes[:SHOWN_NOTES]]
+        others = len(self.notes) - len(shown)
+        return [*shown[:-1], f"{ELLIPSIS} {others + 1:,} more"] if others else shown
 
     def _number_columns(self) -> list[bool]:
         """Return for each column whether it has numbers that are no times."""
@@ -127,6 +136,21 @@ class Preview:
         if isinstance(value, bytes | str):
             value = value[: self.width + 1]  # repr of a whole body may take long
         return shorten(value if isinstance(value, str) and value.isprintable() else repr(value), self.width)
+
+
+def show_fields(fields: Any) -> str:
+    """Return the repr of a NamedTuple or dataclass. A long value is cut, and the number of its items is shown."""
+    shown = (f"{name}={show_value(getattr(fields, name))}" for name in fields.__match_args__)
+    return f"{type(fields).__name__}({', '.join(shown)})"
+
+
+def show_value(value: Any) -> str:
+    """Return the repr of a value, of at most ``SHOWN_VALUE`` characters."""
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes) and len(value) > SHOWN_ITEMS:
+        items = value.items() if isinstance(value, Mapping) else value
+        first = ", ".join(map(show_value, islice(items, SHOWN_ITEMS)))
+        return shorten(f"[{first}, {ELLIPSIS} {len(value):,} in all]", SHOWN_VALUE)
+    return shorten(repr(value[: SHOWN_VALUE + 1] if isinstance(value, str | bytes) else value), SHOWN_VALUE)
 
 
 class Previewed:

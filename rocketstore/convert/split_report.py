@@ -12,7 +12,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
-from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of
+from rocketstore.preview import WIDE_CELL, Preview, Previewed, first_of, show_fields
 from rocketstore.text_values import format_count
 
 
@@ -36,6 +36,9 @@ class SplitPart(NamedTuple):
     max_phy_offset: int
     queues: int
     index_items: int
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
 
 PART_FIELDS = (

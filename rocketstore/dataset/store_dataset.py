@@ -96,6 +96,10 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         schema = schema_of(named_fields(batch_fields(map(batch_name, names)).values(), self._names))
         return StoreScanner(read, schema, self.schema.names if columns is None else columns, condition)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export all rows as an Arrow stream. So ``pyarrow.dataset.write_dataset`` accepts the dataset."""
+        return self.scanner().__arrow_c_stream__(requested_schema)
+
     def _joined(self, filter: Any) -> Any:
         """Return the filter of this dataset and another filter together; None for all rows."""
         if self._filter is None or filter is None:

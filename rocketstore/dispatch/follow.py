@@ -15,6 +15,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import RowChoice
 from rocketstore.messages.message import Message, find_inner_batch
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.preview import show_fields
 from rocketstore.text_values import datetime_or_none
 
 COLUMNS = [
@@ -58,6 +59,9 @@ class DispatchRequest(NamedTuple):
     properties: dict[str, str]
     msg_base_offset: int
     batch_size: int
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @property
     def tags(self) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rocketstore.preview import show_fields
+
 
 class QueryOffsetResult(NamedTuple):
     """The answer of ``IndexService.query_offset``: physical offsets, and the end of the newest index file.
@@ -18,3 +20,6 @@ class QueryOffsetResult(NamedTuple):
     phy_offsets: list[int]
     index_last_update_timestamp: int
     index_last_update_phy_offset: int
+
+    def __repr__(self) -> str:
+        return show_fields(self)

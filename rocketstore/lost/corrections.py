@@ -13,6 +13,7 @@ from rocketstore.kernels.layout import RECORD_HEAD, read_field, record_head, top
 from rocketstore.lost.bad_ranges import SoundRecords, has_crc_property
 from rocketstore.lost.lost_units import LostUnit
 from rocketstore.messages.message import Message
+from rocketstore.preview import show_fields
 from rocketstore.store.message_store import MessageStore
 
 
@@ -32,6 +33,9 @@ class CorrectedRecord(NamedTuple):
     queue_id: int
     queue_offset: int
     data: bytes
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @property
     def end(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rocketstore.kernels.message_columns import Field
+from rocketstore.preview import show_fields
 
 
 class LostMessage(NamedTuple):
@@ -38,6 +39,9 @@ class LostMessage(NamedTuple):
     previous_store_timestamp: int | None
     next_store_timestamp: int | None
     problem: str | None
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     def to_dict(self) -> dict[str, object]:
         """Return the values by the names of the table's columns."""

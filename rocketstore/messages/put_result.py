@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketstore.messages.message_id import make_msg_id
-from rocketstore.text_values import datetime_or_none
+from rocketstore.preview import Preview, Previewed, ends_of
+from rocketstore.text_values import datetime_or_none, format_count
 
 
 class PutMessageResult(NamedTuple):
@@ -44,8 +45,8 @@ class PutMessageResult(NamedTuple):
         return datetime_or_none(self.store_timestamp)
 
 
-@dataclass(frozen=True, eq=False)
-class PutMessagesResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class PutMessagesResult(Previewed):
     """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one.
 
     Examples:
@@ -82,6 +83,14 @@ class PutMessagesResult:
 
     def __len__(self) -> int:
         return len(self.phy_offsets)
+
+    def _preview(self) -> Preview:
+        title = f"PutMessagesResult: {format_count(len(self), 'message')}"
+        if len(self):
+            end = int(self.phy_offsets[-1] + self.sizes[-1])
+            title += f", {int(self.phy_offsets[0]):,} to {end:,}"
+        rows = [None if row is None else self[row] for row in ends_of(range(len(self)))]
+        return Preview(title, PutMessageResult._fields, rows)
 
     def __getitem__(self, i: int) -> PutMessageResult:
         columns = self.phy_offsets, self.sizes, self.queue_ids, self.queue_offsets, self.store_timestamps

@@ -8,6 +8,7 @@ from rocketstore.disk.ranges import merge_ranges
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.file_times import choose_files, describe_skipped
+from rocketstore.preview import show_fields
 
 
 class PhyOffsetByTime(NamedTuple):
@@ -25,6 +26,9 @@ class PhyOffsetByTime(NamedTuple):
     phy_offset: int
     complete: bool
     reasons: list[str]
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
 
 def find_phy_offset_by_time(log: CommitLog, first_time: int, *, exact_times: bool = False) -> PhyOffsetByTime:

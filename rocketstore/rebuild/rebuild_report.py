@@ -10,6 +10,7 @@ from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.rows import export_rows
+from rocketstore.preview import show_fields
 
 REPORT_FIELDS = (
     Field("minPhyOffset", "l"), Field("maxPhyOffset", "l"), Field("queues", "l"), Field("indexFiles", "l"),
@@ -17,7 +18,7 @@ REPORT_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RebuildReport(ArrowStream):
     """The result of a rebuild. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of one row.
 
@@ -45,6 +46,9 @@ class RebuildReport(ArrowStream):
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the numbers and the directory as an Arrow stream."""

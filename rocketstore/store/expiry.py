@@ -15,6 +15,7 @@ from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.storage import local_path
 from rocketstore.index.index_service import IndexService
+from rocketstore.preview import show_fields
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
@@ -26,7 +27,7 @@ class Deleted(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExpiredFiles:
     """The files that were deleted, or would be in a dry run.
 
@@ -43,6 +44,9 @@ class ExpiredFiles:
     commit_log: Deleted
     consume_queue: Deleted
     index: Deleted
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
 
 def expired_files(

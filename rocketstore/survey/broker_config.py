@@ -9,6 +9,7 @@ from typing import Self
 from rocketstore.config import StoreConfig
 from rocketstore.disk.store_path import StorePath
 from rocketstore.made_by import made_by
+from rocketstore.preview import show_fields
 from rocketstore.state.broker_tables import BrokerTables, TableContents
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.state.json_tables import JsonTables
@@ -19,7 +20,7 @@ from rocketstore.survey.survey import survey_store
 
 
 @made_by("BrokerConfig.open(path)")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BrokerConfig(TableContents):
     """The configuration of a broker; a part that cannot be read is empty, and ``problems`` says why.
 
@@ -37,6 +38,9 @@ class BrokerConfig(TableContents):
     >>> rocketstore.open("demo").broker_config.consumer_offsets
     {'billing': {'Orders': {0: 40}}}
     """
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @classmethod
     def open(cls, store_path_root_dir: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Self:

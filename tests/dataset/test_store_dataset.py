@@ -196,13 +196,18 @@ def test_a_scanner_has_the_methods_of_arrows_and_reads_again_each_time(dataset, 
     assert public - {*dir(scanner)} == {"from_batches", "from_dataset", "from_fragment"}
 
 
-def test_a_scanner_is_written_as_parquet_files(dataset, table, tmp_path):
-    reader = dataset.scanner(columns=["topic", "size"]).to_reader()
-    ds.write_dataset(reader, tmp_path, format="parquet", partitioning=["topic"])
+@pytest.mark.parametrize("part", ["scanner", "dataset"])
+def test_arrow_writes_the_messages_as_parquet_files(part, dataset, table, tmp_path):
+    data = dataset if part == "dataset" else dataset.scanner(columns=["topic", "size"])
+    ds.write_dataset(data, tmp_path, format="parquet", partitioning=["topic"])
     read = ds.dataset(tmp_path, partitioning=["topic"]).to_table()
     assert sorted(read["size"].to_pylist()) == sorted(table["size"].to_pylist())
-    with pytest.raises(TypeError, match="Scanner"):
-        ds.write_dataset(dataset, tmp_path / "2", format="parquet")
+    assert len(read.schema) == (2 if part == "scanner" else len(dataset.schema))
+
+
+def test_a_dataset_is_a_stream_of_arrow_with_its_filter(dataset, table):
+    condition = field("topic") == "Orders"
+    assert pa.table(dataset.filter(condition)).equals(table.filter(condition))
 
 
 def test_a_query_that_ends_early_does_not_disturb_the_end_of_the_process(root):

@@ -17,7 +17,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rocketstore.preview import Preview
+from rocketstore.preview import Preview, show_fields
 from rocketstore.store.pending.system_queues import QueueRecord, read_queue
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import datetime_or_none
@@ -54,6 +54,9 @@ class DeadMessage(NamedTuple):
     queue_offset: int
     phy_offset: int
     is_consumed: bool | None
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @property
     def store_time(self) -> datetime | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.leftovers import count_leftover_bytes, describe_leftovers
+from rocketstore.preview import Preview, is_time
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.overview.tier import describe_tier
@@ -52,6 +53,17 @@ class StoreSummary(NamedTuple):
     notes: Sequence[str] = ()
     leftover_bytes: int | None = None
     leftover_units: int | None = None
+
+    def _preview(self) -> Preview:
+        rows = [(name, getattr(self, name)) for name in self._fields if name not in ("problems", "notes")]
+        shown = [(name, utc(value) if is_time(name) and value is not None else value) for name, value in rows]
+        return Preview("StoreSummary", ("field", "value"), shown, [*self.problems, *self.notes])
+
+    def __repr__(self) -> str:
+        return self._preview().text()
+
+    def _repr_html_(self) -> str:
+        return self._preview().html()
 
     @property
     def begin_time(self) -> datetime | None:

@@ -19,7 +19,7 @@ from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import RETRY_PREFIX
-from rocketstore.preview import Preview
+from rocketstore.preview import Preview, show_fields
 from rocketstore.queue.queue_source import StoredQueue, offset_range, read_units_between
 from rocketstore.state.rocksdb import has_rocksdb_data
 from rocketstore.store.overview.lag import read_queue_ids
@@ -69,6 +69,9 @@ class UnconsumedMessage(NamedTuple):
     store_timestamp: int | None
     size: int | None
     phy_offset: int | None
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @property
     def due_time(self) -> datetime | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.made_by import made_by
 from rocketstore.messages.rows import Rows
-from rocketstore.preview import Preview
+from rocketstore.preview import Preview, show_fields
 from rocketstore.store.usage.zone_bins import HOUR, begin_of
 from rocketstore.text_values import Zone, datetime_or_none, find_time_zone
 
@@ -49,6 +49,9 @@ class PendingMessage(NamedTuple):
     popped_topic: str | None
     born_timestamp: int | None
     phy_offset: int
+
+    def __repr__(self) -> str:
+        return show_fields(self)
 
     @property
     def due_time(self) -> datetime | None:
