@@ -30,6 +30,7 @@ from rocketstore.query.get_message import GetMessageStatus
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import find_commas
 from rocketstore.store.overview.missing import describe_unknown_queue
 from rocketstore.store.readable_store import log_of
 from rocketstore.tier.joined_queue import parts_of
@@ -57,6 +58,7 @@ def run(
     if found.status != GetMessageStatus.FOUND:
         note_leftovers(store.commit_log)
         reason = describe_unknown_queue(store, topic, queue_id) or found.why
+        reason = "; ".join([str(reason), *find_commas([tag or ""])])
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     queue = store.consume_queue(topic, queue_id)
     log = log_of(store, queue)

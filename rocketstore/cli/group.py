@@ -56,6 +56,39 @@ COMMANDS = {  # name: text, in the order of --help
     "config": "Check and repair the broker's configuration.",
 }
 
+OTHER_NAMES = {  # other words for a command, also those of mqadmin, in lower case
+    "find": "query",
+    "search": "query",
+    "grep": "cat --grep",
+    "head": "cat --limit 10",
+    "tail": "cat --tail 10",
+    "show": "cat",
+    "print": "cat",
+    "dump": "cat",
+    "topics": "ls",
+    "queues": "ls",
+    "list": "ls",
+    "groups": "lag",
+    "consumers": "lag",
+    "check": "verify",
+    "fsck": "verify",
+    "repair": "recover",
+    "compare": "diff",
+    "backup": "copy",
+    "stats": "info",
+    "size": "du",
+    "querymsgbyid": "query --id",
+    "querymsgbykey": "query --key",
+    "querymsgbyuniquekey": "query --unique-key",
+    "querymsgbyoffset": "get",
+    "querymsgtracebyid": "trace --id",
+    "topiclist": "ls",
+    "topicstatus": "ls --topic",
+    "consumerprogress": "lag",
+    "brokerstatus": "info",
+    "printmsg": "cat",
+}
+
 
 class Commands(click.Group):
     """Commands that print errors as one line. The exit status is 1 for errors of store or system, 2 for wrong usage."""
@@ -81,8 +114,13 @@ class Commands(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if not ctx.resilient_parsing and args[0] == "help":
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [args[1], "--help"]
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            similar = find_similar(args[0], COMMANDS)
+            similar = OTHER_NAMES.get(args[0].casefold()) or find_similar(args[0], COMMANDS)
             ctx.fail(f"No such command {args[0]!r}" + (f": did you mean {similar!r}?" if similar else "."))
         return super().resolve_command(ctx, args)
 
@@ -126,6 +164,8 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
         raise click.exceptions.Exit(NO_READER) from None
     except HELP:
         raise
+    except click.MissingParameter as error:
+        raise all_missing(error) from None
     except click.ClickException as error:
         vars(error)["message"] = printable(error.message)
         raise
@@ -137,6 +177,30 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
         from rocketstore.cli.formats import error_text  # only here, so that --help does not import NumPy
 
         raise click.ClickException(error_text(error)) from error
+
+
+def all_missing(error: click.MissingParameter) -> click.UsageError:
+    """Return an error that names all missing arguments, of which click's error names the first one."""
+    context = error.ctx
+    arguments = [] if context is None else [each for each in context.command.params if isinstance(each, click.Argument)]
+    if context is None or error.param not in arguments:
+        return error
+    missing = [each for each in arguments[arguments.index(error.param) :] if each.required]
+    if len(missing) < 2:
+        return error
+    names = ", ".join(each.get_error_hint(context) for each in missing)
+    return click.UsageError(f"Missing arguments {names}.{hint_at_queues(context)}", context)
+
+
+def hint_at_queues(context: click.Context) -> str:
+    """Return a command that shows the values of missing arguments; an empty string without one."""
+    if context.command.name != "get":
+        return ""
+    from rocketstore.cli.text import command
+
+    store, topic = context.params.get("store"), context.params.get("topic")
+    of_topic = ("--topic", topic) if topic else ()
+    return f" {command('ls', store.path if store else 'STORE', *of_topic)} shows queues and their offsets."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)

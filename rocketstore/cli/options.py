@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ import click
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics
 from rocketstore.cli.text import (
+    AFTER_STORE,
     BROKER_CONF,
     COMPACTED,
     GEOMETRY,
@@ -22,6 +23,7 @@ from rocketstore.cli.text import (
     SAFE_CSV,
     TIER,
     TIERED,
+    TYPED,
     ZONE,
 )
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
@@ -68,9 +70,12 @@ class PathType(click.Path):
         from rocketstore.disk.storage import local_path, to_path
 
         try:
-            return (to_path if self.remote else local_path)(super().convert(value, param, ctx))
+            path = (to_path if self.remote else local_path)(super().convert(value, param, ctx))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if ctx is not None:
+            ctx.meta.setdefault(TYPED, {})[path] = value
+        return path
 
 
 def number(least: int, most: int) -> Callable[[Any], int]:
@@ -448,24 +453,30 @@ def open_argument(ctx: click.Context, param: click.Parameter, path: Path) -> Any
     return ctx.with_resource(open_store(ctx, path))
 
 
-def open_arguments(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return stores, open, as AskedStores; the paths themselves while a shell completes a word."""
+def open_arguments(ctx: click.Context, param: click.Parameter, value: Any, *, words: Sequence[str] = ()) -> Any:
+    """Return stores, open, as AskedStores; the paths themselves while a shell completes a word.
+
+    Parameters: words: as for ``stores_argument``.
+    """
     if ctx.resilient_parsing:
         return value
     from rocketstore.cli.several import open_stores
 
-    return open_stores(ctx, value if isinstance(value, tuple) else [value])
+    return open_stores(ctx, without_words(ctx, value, words) if isinstance(value, tuple) else [value])
 
 
-def open_arguments_if_stores(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]) -> Any:
-    """Return stores, open, as AskedStores; the path itself if it is no store."""
+def open_arguments_if_stores(
+    ctx: click.Context, param: click.Parameter, value: tuple[Path, ...], *, words: Sequence[str] = ()
+) -> Any:
+    """Return stores, open, as AskedStores; the path itself if it is no store. Parameters: as of ``open_arguments``."""
     if ctx.resilient_parsing:
-        return paths
+        return value
     from rocketstore.brokers.find_stores import has_pattern
     from rocketstore.cli.settings import begin_command, reader_of
     from rocketstore.cli.several import one_store, open_stores
     from rocketstore.errors import StoreError
 
+    paths = without_words(ctx, value, words)
     if len(paths) > 1 or has_pattern(paths):
         return open_stores(ctx, paths)
     try:
@@ -473,6 +484,38 @@ def open_arguments_if_stores(ctx: click.Context, param: click.Parameter, paths: 
     except (StoreError, NotADirectoryError):  # the command itself raises it, after all options were checked
         return paths[0]
     return one_store(ctx.with_resource(reader_of(ctx, survey))) if survey.has_store else paths[0]
+
+
+def without_words(ctx: click.Context, paths: Sequence[Any], kinds: Sequence[str]) -> Sequence[Any]:
+    """Return the paths of stores, and keep the words that are no paths in the context, for ``guessing``.
+
+    Parameters: kinds: the options that words may mean; none if all arguments are paths.
+    """
+    if not kinds:
+        return paths
+    from rocketstore.cli.guesses import split_words
+
+    stores, ctx.meta[AFTER_STORE] = split_words(paths, ctx.meta[TYPED])
+    return stores
+
+
+def guessing(command: Command, argument: str, kinds: Sequence[str]) -> Command:
+    """Return a command that reads words after STORE as values of options, and patterns of topics as topics.
+
+    Parameters: argument: the name of the stores. kinds: as for ``stores_argument``.
+    """
+
+    @functools.wraps(command)
+    def with_guesses(*args: Any, **options: Any) -> Any:
+        from rocketstore.cli.guesses import apply_words, expand_topics
+
+        if words := click.get_current_context().meta.get(AFTER_STORE):
+            options[argument] = apply_words(options[argument], words, kinds, options)
+        if isinstance(options.get("topic"), tuple):
+            options["topic"] = expand_topics(options[argument], options["topic"])
+        return command(*args, **options)
+
+    return with_guesses
 
 
 def keep_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -585,28 +628,40 @@ def store_argument(command: Command) -> Command:
     return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
 
 
-def stores_argument(*, nargs: int = -1) -> Callable[[Command], Command]:
+def stores_argument(*, nargs: int = -1, words: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Return ``store_argument`` for a command that asks several stores, and gets them as AskedStores.
 
     Parameters: nargs: 1 for a command whose next argument may be left out. Then only a pattern names several stores.
+    words: the options, without hyphens, that a word after STORE may mean if it is no path: topic, group, key, id.
     """
 
     def decorate(command: Command) -> Command:
         metavar = "STORE" if nargs == 1 else "STORE..."
-        settings: dict[str, Any] = {"nargs": nargs, "required": True, "metavar": metavar, "callback": open_arguments}
+        callback = functools.partial(open_arguments, words=words)
+        settings: dict[str, Any] = {"nargs": nargs, "required": True, "metavar": metavar, "callback": callback}
         argument = click.argument("stores", type=STORE, **settings)
         rule = SEVERAL_RULE if nargs != 1 else SEVERAL_RULE.replace("several stores, or ", "")
         command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{rule}"
-        return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
+        options = argument, broker_conf_option, leftovers_option, remote_copy_limit_option
+        return with_all(guessing(command, "stores", words), *options)
 
     return decorate
 
 
-def stores_or_index_argument(command: Command) -> Command:
-    """Add PATH and the options with which a store is opened. The command gets AskedStores, or else a Path."""
-    argument = click.argument("path", type=STORE, nargs=-1, required=True, callback=open_arguments_if_stores)
-    command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
-    return with_all(command, argument, broker_conf_option, leftovers_option, remote_copy_limit_option)
+def stores_or_index_argument(*, words: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Return a decorator that adds PATH and the options with which a store is opened.
+
+    The command gets AskedStores, or else a Path. Parameters: words: as for ``stores_argument``.
+    """
+
+    def decorate(command: Command) -> Command:
+        callback = functools.partial(open_arguments_if_stores, words=words)
+        argument = click.argument("path", type=STORE, nargs=-1, required=True, callback=callback)
+        command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{SEVERAL_RULE}"
+        options = argument, broker_conf_option, leftovers_option, remote_copy_limit_option
+        return with_all(guessing(command, "path", words), *options)
+
+    return decorate
 
 
 def geometry_options(command: Command) -> Command:

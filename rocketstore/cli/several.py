@@ -67,6 +67,10 @@ class AskedStores:
         [store] = self.stores.values()
         return store
 
+    def with_problems(self, problems: Iterable[str]) -> "AskedStores":
+        """Return the same stores with more problems: paths that cannot be read."""
+        return AskedStores(self.stores, [*self.problems, *problems], is_several=self.is_several)
+
     def require_one(self, *options: str) -> None:
         """Raise UsageError for several stores, since these options are for one."""
         if self.is_several:

@@ -222,9 +222,7 @@ def find_similar_words(store: ReadableStore, wanted: Wanted) -> Iterator[str]:
     """Yield the keys and tags of messages that differ from the requested ones by case, blanks or topic."""
     topics = known_topics(store) if wanted.keys else []
     yield from (f"{key!r} is a topic: also give a key" for key in wanted.keys[:SHOWN] if key in topics)
-    for tag in wanted.tags[:SHOWN]:
-        if "," in tag:
-            yield f"tags are separated by ||: {' || '.join(filter(None, map(str.strip, tag.split(','))))!r}"
+    yield from find_commas(wanted.tags)
     words = [*wanted.keys] if wanted.index_type != "T" else []
     found = find_variant(store, words, wanted.topics) if words else None
     if found is not None:
@@ -237,6 +235,12 @@ def find_similar_words(store: ReadableStore, wanted: Wanted) -> Iterator[str]:
         yield from find_near_keys(newest, words[:SHOWN])
     if wanted.tags:
         yield from find_near_tags(newest, wanted)
+
+
+def find_commas(tags: Sequence[str]) -> list[str]:
+    """Return a text about each tag with a comma, which a user probably meant as several tags."""
+    found = [" || ".join(filter(None, map(str.strip, tag.split(",")))) for tag in tags[:SHOWN] if "," in tag]
+    return [f"tags are separated by ||: {text!r:.80}" for text in found]
 
 
 def find_near(store: ReadableStore, wanted: Wanted) -> list[str]:

@@ -1,5 +1,6 @@
 """What users type first: guessed arguments, and commands that find nothing."""
 
+import shutil
 import time
 
 import pytest
@@ -44,6 +45,7 @@ def root(tmp_path_factory):
         (["cat", "--topic", "orders", "--key", "order-7"], "the key 'order-7' is in topic 'payments'"),
         (["cat", "--begin-offset", "999999999"], "(20 messages of 2 topics in its queues, bytes 0 to "),
         (["count", "--by", "topic", "--key", "order-70"], "the log has messages from"),
+        (["get", "orders", "0", "0", "--tag", "paid,sent"], "tags are separated by ||: 'paid || sent'"),
         (["trace", "--key", "ORDER-7"], "topic 'payments' has the key 'order-7'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -69,3 +71,103 @@ def test_an_id_is_that_of_a_client_or_an_offset_message_id(root):
     assert by_offset.stderr == "1 found by its offset message id\n"
     missing = run("query", root, "--id", "F" * 32)
     assert_one_line(missing, "the index has no message with this unique key, which a client shows as message id")
+
+
+# ---- words after STORE -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "bodies", "notes"),
+    [
+        ("query STORE order-7", ["7"], ["order-7 is read as --key order-7"]),
+        ("query STORE order-7 order-8", ["8", "7"], ["--key order-7", "--key order-8"]),
+        ("query STORE payments order-7", ["7"], ["--topic payments", "--key order-7"]),
+        (f"query STORE {7:032X}", ["7"], ["--id ", "1 found by its unique key"]),
+        ("query STORE orders --since 2d --limit 1", ["0"], ["orders is read as --topic orders"]),
+        ("cat STORE orders --limit 2", ["0", "2"], ["orders is read as --topic orders"]),
+        ("cat STORE orders payments --limit 2", ["0", "1"], ["--topic orders", "--topic payments"]),
+        ("cat STORE ord* --limit 2", ["0", "2"], ["ord* is read as --topic ord*"]),
+        ("cat STORE --topic ord* --limit 2", ["0", "2"], []),
+        ("cat STORE --topic orders,payments --limit 2", ["0", "1"], []),
+        ("cat STORE --topic *e* --limit 2", ["0", "1"], []),
+        ("query STORE --topic pay* --key order-7", ["7"], []),
+    ],
+    ids=str,
+)
+def test_a_word_that_is_no_path_is_read_as_the_option_that_it_means(root, words, bodies, notes, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    result = run(*(root if word == "STORE" else word for word in words.split()))
+    assert [row["body"] for row in rows(result)] == bodies
+    for note in notes:
+        assert note in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("count STORE orders --by topic", 1),
+        ("count STORE --topic o*,payments --by topic", 2),
+        ("ls STORE orders", 1),
+        ("du STORE orders --by topic", 1),
+        ("trace STORE order-7", 2),
+    ],
+)
+def test_other_commands_read_words_too(root, words, count, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    found = rows(run(*(root if word == "STORE" else word for word in words.split())))
+    assert len(found) == count
+
+
+def test_a_group_after_the_store_is_read_as_a_group(root, tmp_path, monkeypatch):
+    path = shutil.copytree(root, tmp_path / "big")
+    (path / "config" / "consumerOffset.json").write_text('{"offsetTable": {"orders@billing": {"0": 4}}}')
+    monkeypatch.chdir(tmp_path)
+    assert {row["group"] for row in rows(run("lag", path, "billing"))} == {"billing"}
+    wrong = run("lag", path, "biling")
+    assert (wrong.exit_code, "did you mean --group billing?" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("cat STORE ordrs", "'ordrs' is neither a file or directory nor a topic of ROOT: did you mean --topic orders?"),
+        ("cat STORE zzz*", "'zzz*' is neither a file or directory nor a topic of ROOT"),
+        ("cat STORE --topic x*", "--topic 'x*': no topic matches: rocketstore ls ROOT shows all"),
+        ("query STORE payments", "'payments' is a topic: rocketstore cat ROOT --topic payments shows its messages"),
+        ("query STORE nope --key order-7", "'nope' is neither a file or directory nor a topic of ROOT"),
+        ("trace STORE order-7 order-8", "'order-8': give --key only once"),
+        ("get STORE orders", "Missing arguments 'QUEUE', 'OFFSET'. rocketstore ls ROOT --topic orders shows queues"),
+        ("get STORE", "Missing arguments 'TOPIC', 'QUEUE', 'OFFSET'. rocketstore ls ROOT shows queues"),
+        ("get", "Missing arguments 'STORE', 'TOPIC', 'QUEUE', 'OFFSET'. rocketstore ls STORE shows queues"),
+        ("export STORE", "Missing argument"),
+        ("topics STORE", "No such command 'topics': did you mean 'ls'?"),
+        ("queryMsgById STORE", "No such command 'queryMsgById': did you mean 'query --id'?"),
+        ("help gat", "No such command 'gat': did you mean 'get'?"),
+    ],
+    ids=str,
+)
+def test_a_word_that_means_nothing_gives_the_line_to_type(root, words, reason, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    result = run(*(root if word == "STORE" else word for word in words.split()))
+    assert result.exit_code == 2
+    assert reason.replace("ROOT", str(root)) in result.stderr
+
+
+def test_an_existing_path_is_a_store_whatever_it_is_named(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(root, tmp_path / "orders").parent)
+    assert {row["broker"] for row in rows(run("cat", root, "orders"))} == {"big", "orders"}
+
+
+def test_a_missing_store_among_several_hides_no_other(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = shutil.copytree(root, tmp_path / "other")
+    result = run("cat", root, other, "misspelt", "--topic", "orders")
+    assert len(rows(result, exit_code=1)) == 20
+    assert "Error: misspelt: No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize(("words", "shown"), [(["help"], "Commands:"), (["help", "get"], "rocketstore get [OPTIONS]")])
+def test_help_is_a_command(words, shown):
+    result = run(*words)
+    assert result.exit_code == 0
+    assert shown.replace("rocketstore get", "get") in result.stdout

@@ -64,6 +64,11 @@ def test_an_unknown_topic_is_a_reason(store):
     assert found.why.startswith("there is no queue of topic 'ordrs': did you mean 'orders'?; the key 'order-8' is in")
 
 
+def test_topics_that_a_user_separates_by_commas_are_named_one_by_one(store):
+    with pytest.warns(UserWarning, match="give several topics one by one: .'orders', 'payments'"):
+        assert store.scan(topic="orders,payments").count() == 0
+
+
 def test_times_after_the_newest_message_name_its_age(store):
     why = store.query_message("orders", "order-8", since="-1h").why
     assert why.startswith("the newest message is 1d 2h old, and messages since ")

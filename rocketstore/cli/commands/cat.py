@@ -20,7 +20,7 @@ from rocketstore.cli.options import (
 
 
 @click.command(epilog=BODY_RULE)
-@stores_argument()
+@stores_argument(words=("topic",))
 @tier_options
 @compacted_option
 @selection_options

@@ -17,7 +17,7 @@ from rocketstore.cli.options import (
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("topic",))
 @click.option(
     "--by",
     required=True,

@@ -10,7 +10,7 @@ from rocketstore.cli.options import rows_options, stores_argument, time_options
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("group", "topic"))
 @click.option(
     "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to this topic. May be repeated."
 )

@@ -16,7 +16,7 @@ GROUPINGS = "topic", "queue", "day", "hour", "tag"
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("topic",))
 @click.option("--by", type=click.Choice(GROUPINGS), help="Show the messages of each of these instead of the parts.")
 @click.option(
     "--topic", multiple=True, shell_complete=complete_topics, help="With --by: only this topic. May be repeated."

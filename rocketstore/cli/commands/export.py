@@ -44,7 +44,7 @@ format_option = click.option(
 
 
 @click.command(epilog=BODY_RULE)
-@stores_argument()
+@stores_argument(words=("topic",))
 @click.argument("target", type=PATH)
 @tier_options
 @compacted_option

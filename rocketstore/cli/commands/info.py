@@ -9,7 +9,7 @@ from rocketstore.cli.options import geometry_options, rows_options, stores_or_in
 
 
 @click.command()
-@stores_or_index_argument
+@stores_or_index_argument()
 @tier_options
 @geometry_options
 @rows_options(*dict.fromkeys([*SUMMARY, *INDEX_FILES]), has_broker=True)

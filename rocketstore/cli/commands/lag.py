@@ -10,7 +10,7 @@ from rocketstore.cli.options import fail_if_option, rows_options, stores_argumen
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("group",))
 @tier_options
 @click.option(
     "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."

@@ -10,7 +10,7 @@ from rocketstore.cli.options import rows_options, stores_argument, tier_options
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("topic",))
 @tier_options
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
 @rows_options(*QUEUES, has_broker=True)

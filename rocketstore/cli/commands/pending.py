@@ -12,7 +12,7 @@ KINDS = "delay", "timer", "half", "pop", "retry"
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("topic", "group"))
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
 @click.option(
     "--group", multiple=True, shell_complete=complete_groups, help="Only this consumer group. May be repeated."

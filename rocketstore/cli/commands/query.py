@@ -23,7 +23,7 @@ from rocketstore.cli.options import (
 
 
 @click.command(epilog=BODY_RULE)
-@stores_or_index_argument
+@stores_or_index_argument(words=("topic", "id", "key"))
 @tier_options
 @compacted_option
 @click.option(

@@ -10,7 +10,7 @@ from rocketstore.cli.options import compacted_option, once_option, rows_options,
 
 
 @click.command()
-@stores_argument()
+@stores_argument(words=("key",))
 @tier_options
 @compacted_option
 @once_option("--key", help="A key of the message, or the unique key.")

@@ -5,6 +5,7 @@ Also explain names of topics and queues that are unknown.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -110,6 +111,9 @@ def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
         return None
     if not topics and (lost := describe_lost_queues(store)) is not None:
         return lost
+    parts = [part for part in re.split(r"[\s,;]+", topic) if part]
+    if len(parts) > 1 and topics.issuperset(parts):
+        return f"{store.path}: there is no queue of topic {topic!r}: give several topics one by one: {parts}"
     similar = find_similar(topic, topics)
     hint = f"did you mean {similar!r}?" if similar else f"rocketstore ls {shlex.quote(str(store.path))} shows all"
     return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
