@@ -14,7 +14,7 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_read, require_descriptors_to_write
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.errors import StoreError, StoreLockedError, UnsupportedFormatError
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import StoreLock, is_held
@@ -115,6 +115,21 @@ def config_in_files(survey: Survey) -> None:
     survey.formats.require_config_files()
 
 
+def files_to_patch(survey: Survey) -> None:
+    """Log, queues and topics are in files. Raises: UnsupportedFormatError that names what works for other stores."""
+    parts = {
+        a_log_in_files: "the commit log is DLedger's",
+        queues_in_files: "the queues are, or may be, in RocksDB",
+        config_in_files: "the broker's topics and consumer offsets are in RocksDB",
+    }
+    for requirement, part in parts.items():
+        try:
+            requirement(survey)
+        except UnsupportedFormatError as error:
+            advice = "patch writes only into files: salvage --out NEW copies the sound messages into a new store"
+            raise UnsupportedFormatError(f"{survey.root}: {part}, and {advice}") from error
+
+
 def a_found_log(survey: Survey) -> None:
     """The commit log is where the configuration says. Raises: StoreError."""
     if not survey.formats.is_dledger:  # the reader raises if DLedger's log is missing
@@ -197,7 +212,7 @@ ENTRIES: dict[str, Entry] = {
     "recover dry run": Entry((*RECOVER, assumed_sizes)),
     "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
-    "patch": Entry((*RECOVER, *SIZES)),
+    "patch": Entry((descriptors_to_write, a_local_place, a_store, files_to_patch, a_found_log, own_places, *SIZES)),
     "salvage": Entry((descriptors_to_read, a_local_place)),
     "bundle": Entry((descriptors_to_read, a_local_place, a_store)),
     "convert": Entry(CONVERT),
