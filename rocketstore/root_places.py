@@ -17,6 +17,9 @@ INDEX = "index"
 LOG_DIRECTORY = "commitlog"  # new files get the mode of the files in it
 ROCKSDB_QUEUES = "consumequeue_rocksdb"
 SAVED_CUTS = "rocketstore-cut"
+# The directories that mark an unfinished root, which these functions fill.
+COPY_WORK, CONVERT_WORK = "rocketstore-copy", "rocketstore-convert"
+SPLIT_WORK, SALVAGE_WORK = "rocketstore-split", "rocketstore-salvage"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from rocketstore.backup.copy_report import CopiedFile, CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
 from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
 from rocketstore.backup.part_of_log import PartOfLog
-from rocketstore.backup.remote_target import RemoteTarget, require_complete_copy
+from rocketstore.backup.remote_target import RemoteTarget
 from rocketstore.compare.diff import compare_copy
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
@@ -43,6 +43,7 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import offset_range
 from rocketstore.recovery.recover import recover
+from rocketstore.root_places import COPY_WORK
 from rocketstore.salvage.new_root import COPIED, new_root, require_outside
 from rocketstore.state.abort import make_abort
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
@@ -54,9 +55,9 @@ from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
+from rocketstore.survey.unfinished import describe_unfinished
 from rocketstore.text_values import Time, ms_or_none
 
-WORK = "rocketstore-copy"
 INDEX_IN_COPY = "index-only-in-b"  # a key of a message without an item in the index of the store
 WAIT_SECONDS, WAITS = 0.1, 10  # for a record that a broker is writing
 
@@ -128,7 +129,8 @@ def copy(
         require_files(survey)
         survey.find_sized_config()  # the index is built anew
     choice = CopyChoice(ms_or_none(since, "since"), topics, credentials=credentials)
-    require_complete_copy(survey.root, survey.names)
+    if (unfinished := describe_unfinished(survey.root, survey.names)) is not None:
+        raise StoreError(f"{survey.root}: {unfinished}")
     place = to_path(new)
     if is_remote(place):
         require_outside_remote(place, survey.root)
@@ -139,7 +141,7 @@ def copy(
         require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
     with lock_owner_of(target), many_descriptors(), contextlib.ExitStack() as stack:
         mode = 0o777 if is_remote(survey.root) else local_path(survey.root).stat().st_mode & 0o777 | 0o700
-        places = stack.enter_context(new_root(target, WORK, mode))
+        places = stack.enter_context(new_root(target, COPY_WORK, mode))
         shown = stack.enter_context(show_progress(progress, "copy"))
         report = StoreCopy(survey, places, choice, shown).run()
     return replace(report, new=target)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,44 +14,12 @@ from rocketstore.backup.copy_report import CopiedFile
 from rocketstore.backup.held_files import CHUNK, HeldFile
 from rocketstore.disk.durable import ZEROS
 from rocketstore.disk.remote.remote_path import RemotePath
-from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import names_in
-from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.root_places import RootPlaces
+from rocketstore.state.copy_manifest import CopyManifest
 
 DIGEST_SIZE = 16  # bytes
-
-
-@dataclass(frozen=True)
-class CopyManifest:
-    """The files of a copy on another file system.
-
-    Attributes: files: size in bytes and digest by name. is_complete: False while files are written.
-    """
-
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    is_complete: bool = True
-
-    @classmethod
-    def read(cls, path: StorePath) -> CopyManifest:
-        """Read a manifest. Raises: FileNotFoundError; StoreError for other bytes."""
-        try:
-            root = json.loads(read_small_file(path))
-            files = {str(name): (int(size), str(digest)) for name, (size, digest) in root["files"].items()}
-            return cls(files, bool(root["complete"]))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StoreError(f"{path}: is no list of the files of a copy: {error}") from None
-
-    def encode(self) -> bytes:
-        return json.dumps({"complete": self.is_complete, "files": self.files}, indent="\t").encode()
-
-
-def require_complete_copy(root: StorePath, names: Iterable[str]) -> None:
-    """Raise StoreError if a store is the copy of a call that has not ended. Parameters: names: in the root."""
-    path = RootPlaces(root).copy_manifest
-    if path.name in names and not CopyManifest.read(path).is_complete:
-        raise StoreError(f"{root}: is an unfinished copy: repeat the call that made it")
 
 
 @dataclass(frozen=True)

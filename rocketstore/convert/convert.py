@@ -25,6 +25,7 @@ from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.rebuild.broker_files import read_config_files
 from rocketstore.recovery.settings import warn_of
 from rocketstore.recovery.unreadable import count_unreadable
+from rocketstore.root_places import CONVERT_WORK
 from rocketstore.salvage.new_root import is_part_of_store, new_root, require_free_root, require_outside
 from rocketstore.state.config_values import TABLE_NAMES
 from rocketstore.state.json_tables import batch_topics
@@ -33,8 +34,6 @@ from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import BATCH, EXT, ITEMS, LOG, PLAIN, SLOTS, require_batch_size, with_default_sizes
 from rocketstore.text_values import format_count
-
-WORK = "rocketstore-convert"
 
 
 @suggests_keywords
@@ -95,8 +94,8 @@ def convert(
 
     Raises
     ------
-    ValueError : a size is impossible, or not known; ``new`` is inside ``path``. CorruptFileError : the log is damaged
-        before its tail. StoreError : a record does not fit into a file; or ``compat`` cannot read a record or a topic
+    ValueError : a size is impossible, or not known, or a record does not fit into a file; ``new`` is inside ``path``.
+        CorruptFileError : the log is damaged before its tail. StoreError : ``compat`` cannot read a record or a topic
         with batch queues. FileExistsError : ``new`` is not empty. StoreLockedError, OSError. After an error ``new`` is
         empty, or missing if it was missing.
 
@@ -121,12 +120,12 @@ def convert(
     survey = begin_entry("convert", local_path(path), config)
     out = local_path(new)
     require_outside(out, map(local_path, [survey.root, *survey.places.log_directories]))
-    require_free_root(out, WORK, is_part_of_store)
+    require_free_root(out, CONVERT_WORK, is_part_of_store)
     with open_old_store(survey) as old:
         files = require_config_files(old)
         target = target_config(old, changes)
         unreadable = require_readable(old, target)
-        with new_root(out, WORK) as places, show_progress(progress, "convert") as shown:
+        with new_root(out, CONVERT_WORK) as places, show_progress(progress, "convert") as shown:
             report = _convert(old, places, target, files, changes, out, shown, deleted=deleted)
     report = replace(report, assumptions=(*unreadable, *report.assumptions))
     warn_of(report.assumptions, survey.root, stacklevel=4)

@@ -38,13 +38,13 @@ from rocketstore.messages.topics import is_file_name
 from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.settings import warn_of
+from rocketstore.root_places import SPLIT_WORK
 from rocketstore.salvage.new_root import new_directory, require_free_root, require_outside
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.pending.timers import TIMER_TOPIC
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
 
-WORK = "rocketstore-split"
 LEAST_PARTS, MOST_PARTS = 8, 256  # logs that are written at the same time
 
 
@@ -109,12 +109,12 @@ def split(
     survey = begin_entry("split", local_path(path), config)
     out = local_path(new)
     require_outside(out, map(local_path, [survey.root, *survey.places.log_directories]))
-    require_free_root(out, WORK, is_split_store)
+    require_free_root(out, SPLIT_WORK, is_split_store)
     with open_old_store(survey) as old:
         files = require_config_files(old)
         target = target_config(old, {})
         unreadable = require_readable(old, target)
-        with new_directory(out, WORK, is_split_store) as inside, show_progress(progress, "split") as shown:
+        with new_directory(out, SPLIT_WORK, is_split_store) as inside, show_progress(progress, "split") as shown:
             report = _split(old, plan, target, files, inside, shown, deleted=deleted)
     parts_of_out = tuple(part._replace(path=out / part.part) for part in report.parts)
     report = replace(report, out=out, parts=parts_of_out, assumptions=(*unreadable, *report.assumptions))
@@ -140,7 +140,7 @@ class PartPlan:
         """Raises: ValueError, TypeError."""
         names: dict[str, str] = {}
         for part, given in (parts or {}).items():
-            if not is_file_name(part) or part == WORK:
+            if not is_file_name(part) or part == SPLIT_WORK:
                 raise ValueError(f"parts: {part!r} cannot be the name of a directory")
             for name in text_list(given, "parts") or ():
                 if names.get(name, part) != part:
@@ -154,7 +154,7 @@ class PartPlan:
         if self.topics is not None and topic not in self.topics:
             return None
         part = self.names.get(topic, topic)
-        return part if is_file_name(part) and part != WORK else None
+        return part if is_file_name(part) and part != SPLIT_WORK else None
 
 
 class TopicCounts(NamedTuple):

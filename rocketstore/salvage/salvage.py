@@ -37,6 +37,7 @@ from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.recovery.lost import LostMessages
 from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, find_settings, find_unstated, warn_of
 from rocketstore.recovery.unreadable import UnreadableRecords
+from rocketstore.root_places import SALVAGE_WORK
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
 from rocketstore.salvage.lost_messages import count_lost_messages
@@ -55,7 +56,6 @@ from rocketstore.survey.sizes import find_sizes, with_default_sizes
 from rocketstore.survey.survey import Survey
 from rocketstore.text_values import format_count
 
-WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
 MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied
 
@@ -207,10 +207,10 @@ def salvage(
     paths = _log_files(survey)
     if new is not None:
         require_outside(new, [root, *(path.parent for path in paths)])
-        require_free_root(new, WORK, is_part_of_store)
+        require_free_root(new, SALVAGE_WORK, is_part_of_store)
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
-            make_directory(Path(name, WORK))
+            make_directory(Path(name, SALVAGE_WORK))
             with show_progress(progress, "salvage") as shown:
                 return replace(_Salvage(survey, paths, Path(name), shown, deleted=deleted).find_losses(), out=new)
     with lock_owner_of(new), show_progress(progress, "salvage") as shown:
@@ -222,7 +222,7 @@ def salvage(
 def _salvage_into(survey: Survey, paths: list[Path], new: Path, progress: Report, *, deleted: bool) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     mode = stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777
-    with new_root(new, WORK, mode):
+    with new_root(new, SALVAGE_WORK, mode):
         return _Salvage(survey, paths, new, progress, deleted=deleted).run()
 
 
@@ -246,7 +246,7 @@ class _Salvage:
     def __init__(self, survey: Survey, paths: list[Path], out: Path, progress: Report, *, deleted: bool) -> None:
         self.deleted = deleted
         self.places, self.given = survey.local_places, survey.given
-        self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / WORK)
+        self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / SALVAGE_WORK)
         self.paths, self.progress = paths, progress
         known = _old_config(survey, self.work)
         self.settings = _find_settings(self.places, known)

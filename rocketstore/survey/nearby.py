@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from rocketstore.disk.mapped_file import is_offset_name
-from rocketstore.disk.storage import scandir
+from rocketstore.disk.storage import names_in, scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.index.index_directory import index_paths
 from rocketstore.survey.places import StorePlaces
+from rocketstore.survey.unfinished import describe_unfinished
 
 PARTS_BELOW = 4  # names between the root of a store and a file of the store: consumequeue/TOPIC/0/00000000000000000000
 MAX_HINTS, MAX_SEARCHED = 3, 1000  # stores that a hint names; directories among which it looks for stores
@@ -35,7 +36,12 @@ def find_index_files(path: StorePath) -> list[StorePath]:
 
 
 def hint_at_store(path: StorePath) -> str:
-    """Return a question about the stores directly below a path, or the store around it; else an empty text."""
+    """Return a question about the stores directly below a path, or the store around it; else an empty text.
+
+    If the path is a root that a killed call left, the text says so.
+    """
+    if (unfinished := describe_unfinished(path, names_in(path))) is not None:
+        return f": it {unfinished}"
     if stores := stores_in(path):
         return did_you_mean(stores)
     root = path.absolute()

@@ -451,11 +451,29 @@ def test_an_unfinished_remote_copy_is_no_source_and_is_completed(root, remote, t
     monkeypatch.setattr(RemoteTarget, "_write_file", write)
     with pytest.raises(StoreError, match="is an unfinished copy"):
         rocketstore.copy(remote(), tmp_path / "new")
+    with rocketstore.open(remote()) as store:
+        assert any("is an unfinished copy: repeat the call" in text for text in store.summary().problems)
     rocketstore.copy(root, remote())
     assert rocketstore.diff(root, remote()).same
     rocketstore.copy(remote(), tmp_path / "new")
     assert rocketstore.diff(root, tmp_path / "new").same
     check(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("work", "kind"),
+    [("copy", "copy"), ("convert", "conversion"), ("split", "split store"), ("salvage", "salvage")],
+)
+def test_a_root_that_a_killed_call_left_is_named_unfinished(root, tmp_path, work, kind):
+    moved = tmp_path / "moved"
+    (moved / f"rocketstore-{work}").mkdir(parents=True)
+    with pytest.raises(StoreError, match=f"no store is here.*: it is an unfinished {kind}: repeat the call"):
+        rocketstore.open(moved)
+    shutil.copytree(root / "consumequeue", moved / "consumequeue")  # queues are moved before the log
+    with rocketstore.open(moved) as store:
+        assert f"{moved}: is an unfinished {kind}: repeat the call that made it" in store.summary().problems
+    with pytest.raises(StoreError, match=f"is an unfinished {kind}"):
+        rocketstore.copy(moved, tmp_path / "new")
 
 
 def test_a_remote_directory_with_other_files_is_refused(root, remote):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from rocketstore.disk.storage import names_in
 from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.leftovers import count_leftover_bytes, describe_leftovers
@@ -16,6 +17,7 @@ from rocketstore.store.overview.missing import missing_parts
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import BrokerConfig
+from rocketstore.survey.unfinished import describe_unfinished
 from rocketstore.text_values import datetime_or_none, format_count, utc
 
 COUNTED_LOG = 256 << 20  # bytes of a log that is read to count messages whose queues are not read
@@ -110,6 +112,9 @@ def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
     config: BrokerConfig | None = None
     log, index = LogSpan(), IndexSpan()
     uncounted: str | None = None
+    with collect_error(problems):
+        if (text := describe_unfinished(store.path, names_in(store.path))) is not None:
+            problems.append(f"{store.path}: {text}")
     with collect_error(problems):
         config = store.broker_config
         problems += [f"{problem.path}: {problem.what}" for problem in config.problems]
