@@ -242,7 +242,8 @@ class StoreConfig:
             cls(**{name: value})
         except ValueError as error:
             return getattr(cls, name), str(error)  # a size of None means the size that the files show
-        return value, size_problem(name, value)
+        problem = size_problem(name, value)
+        return value, f"{name}={value}: {problem}" if problem else ""
 
     @property
     def is_of_broker_file(self) -> bool:
@@ -384,11 +385,11 @@ def is_same_directory(one: Path, other: StorePath) -> bool:
 
 
 def size_problem(name: str, value: object) -> str:
-    """Return why queues cannot be written with a file size; "" if they can."""
+    """Return what a file size must be so that queues can be written; "" if they can."""
     if name == "mapper_file_size_batch_consume_queue" and isinstance(value, int) and value % 46:
-        return f"{name}={value}: must be a multiple of 46, or no file is ever full and writing stops"
+        return "must be a multiple of 46, or no file is ever full and writing stops"
     if name == "mapped_file_size_consume_queue_ext" and isinstance(value, int) and value < LEAST_EXT_FILE:
-        return f"{name}={value}: must be {LEAST_EXT_FILE} at least: no unit fits into a file"
+        return f"must be {LEAST_EXT_FILE} at least: no unit fits into a file"
     return ""
 
 

@@ -217,7 +217,8 @@ def option_hint(error: object) -> str:
     if isinstance(command, click.Group):
         command = command.get_command(context, context.invoked_subcommand or "") or command
     options = {name for parameter in command.params for name in parameter.opts}
-    own = [OPTIONS[name] for name in settings if OPTIONS.get(name) in options]
+    of_fields = {parameter.name: parameter.opts[0] for parameter in command.params if parameter.name in settings}
+    own = [found for name in settings if (found := of_fields.get(name, OPTIONS.get(name))) in options]
     words = context.meta.get(WORDS, [])
     if words and len(own) == len(settings) and not set(own) & set(words):
         values = (error.suggested.get(name, "N") for name in settings)

@@ -10,7 +10,7 @@ import numpy as np
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.positioned_write import write_at
-from rocketstore.errors import StoreError
+from rocketstore.errors import SettingError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import (
     BLANK_HEAD,
@@ -107,7 +107,8 @@ class LogCopy:
     def make_room(self, size: int, room: int) -> None:
         """Make the buffer larger, or begin the next file, so that the next record fits."""
         if size + 8 > self.size:
-            raise StoreError(f"a record has {size} bytes: files of {self.size} are too small: give {LOG_SIZE}")
+            reason = f"a record has {size} bytes, and files of {self.size} bytes are too small"
+            raise SettingError(reason, LOG_SIZE, advice=f"give {LOG_SIZE}")
         if size + 8 > room:
             self.roll()
         else:

@@ -154,7 +154,7 @@ def with_default_sizes(config: StoreConfig) -> SizedConfig:
     unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
     for name in (BATCH, EXT):
         if name not in unusable and (problem := size_problem(name, sizes[name])):
-            raise ValueError(problem)
+            raise SettingError(f"a file size of {sizes[name]} {problem}", name, advice=f"give another {name}")
     return SizedConfig(**{entry.name: getattr(config, entry.name) for entry in fields(config)} | sizes)
 
 

@@ -39,6 +39,21 @@ def test_impossible_values_are_wrong_usage(tmp_path, arguments, reason):
     assert reason in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "size", "reason"),
+    [
+        ("--log-file-size", 1, "files of 1 bytes are too small"),
+        ("--ext-file-size", 7, "a file size of 7 must be 24 at least"),
+        ("--batch-file-size", 7, "a file size of 7 must be a multiple of 46"),
+    ],
+)
+def test_a_size_that_fits_nothing_is_named_by_its_option(root_of, tmp_path, option, size, reason):
+    result = run("convert", root_of("default"), tmp_path / "new", option, size)
+    assert_one_line(result, reason)
+    assert f"({option})" in result.stderr
+    assert "_size" not in result.stderr
+
+
 def test_a_full_directory_is_one_line(root_of, tmp_path):
     (tmp_path / "file").write_text("")
     assert_one_line(run("convert", root_of("default"), tmp_path), "not empty")
