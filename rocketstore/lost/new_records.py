@@ -132,27 +132,33 @@ class LayoutMaker:
             raise Refused(f"no blank fits between {place} and the end of its file")
 
     def _make_record(self, one: LostRecord, neighbour: Neighbour) -> NewRecord:
-        unit, rules = one.own, find_rules(one.own.topic)
-        if rules is None or unit.topic in self._compacted:
+        unit = one.own
+        if unit.store_timestamp >= 0:
+            neighbour = neighbour._replace(store_timestamp=unit.store_timestamp)
+        rules = find_rules(unit.topic, neighbour.store_timestamp)
+        if rules is None:
             raise Refused(f"a broker reads the records of {unit.topic} itself, and may stop at a record in their place")
+        if unit.topic in self._compacted:
+            raise Refused(f"a broker compacts {unit.topic} by the keys of its messages, and a lost key is not known")
         tags = self._tags.get((unit.topic, unit.tags_code)) if rules.has_tags else None
         needed = {**rules.properties, **_light_properties(one.light), **_batch_properties(unit)}
         messages = unit.messages if unit.is_batch else 0
-        if unit.store_timestamp >= 0:
-            neighbour = neighbour._replace(store_timestamp=unit.store_timestamp)
         with_tags = [{"TAGS": tags}, {}] if tags else [{}]
         # A record without room for the tags and a mark keeps the mark, so that consumers know it.
         choices = [{**mark, **more, **needed} for more in with_tags for mark in PROPERTY_MARKS]
-        found = self._fit(unit.size, unit.topic, [*choices, needed], neighbour, messages=messages)
+        size = unit.size - rules.least_body
+        found = self._fit(size, unit.topic, [*choices, needed], neighbour, messages=messages)
         if found is None:
             raise Refused(f"no record of {unit.size} bytes can stand for {_describe(unit)}")
+        properties, body_size = found
         return NewRecord(
             unit.phy_offset,
             unit.size,
             unit.topic,
             unit.queue_id,
             unit.queue_offset,
-            *found,
+            properties,
+            body_size + rules.least_body,
             neighbour,
             is_filler=False,
             messages=messages,

@@ -1,5 +1,6 @@
 """Records in place of damaged ones: what they are, and that everything else stays as it was."""
 
+import json
 import os
 import random
 import shutil
@@ -9,7 +10,7 @@ from support.broker_tables import extend_topics
 from support.damaged_log import BORN, CONFIG, CRC_CONFIG, LOG_SIZE, bytes_of, damage, make_log, overwrite, read_rows
 
 import rocketstore
-from rocketstore import Message, StoreLockedError
+from rocketstore import Message, StoreLockedError, UnsupportedFormatError
 from rocketstore.messages.damaged import DAMAGED_FLAG, FILLER_TOPIC
 
 
@@ -224,18 +225,91 @@ def test_units_that_contradict_each_other_are_refused(store):
     assert {name for name, data in bytes_of(root).items() if before.get(name) != data} == set()
 
 
-@pytest.mark.parametrize(
-    "topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_x"]
-)
-def test_messages_that_a_broker_reads_itself_are_refused(tmp_path, topic):
-    root = tmp_path / "store"
+def make_store_with(topic, root, **values):
+    """Make a store with a message of a topic between two others; return the place of its record."""
     with rocketstore.open(root, "a", config=CONFIG) as store:
-        puts = [store.put_message(Message(name, b"x" * 200)) for name in ("T", topic, "T")]
-    overwrite(root, puts[1].phy_offset, bytes(50))
+        messages = [Message("T", b"first"), Message(topic, b"x" * 200, **values), Message("T", b"last")]
+        return [store.put_message(message, store_timestamp=BORN) for message in messages][1].phy_offset
+
+
+@pytest.mark.parametrize(
+    "topic", ["RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", "rmq_sys_SYNC_BROKER_MEMBER_x"]
+)
+def test_messages_of_services_without_a_proof_are_refused(tmp_path, topic):
+    root = tmp_path / "store"
+    overwrite(root, make_store_with(topic, root), bytes(50))
     (refused,) = rocketstore.patch(root).refused
-    assert topic in refused.reason
+    assert f"a broker reads the records of {topic} itself" in refused.reason
     (finding,) = (one for one in rocketstore.verify(root).findings if one.kind.startswith("log-zeros"))
     assert finding.mend == "salvage --out NEW"
+
+
+def test_messages_of_compacted_topics_are_refused(tmp_path):
+    root = tmp_path / "store"
+    (root / "config").mkdir(parents=True)
+    table = {"State": {"topicName": "State", "attributes": {"cleanup.policy": "COMPACTION"}}}
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    overwrite(root, make_store_with("State", root, keys=["k"]), bytes(50))
+    (refused,) = rocketstore.patch(root).refused
+    assert "a broker compacts State by the keys of its messages" in refused.reason
+    (finding,) = (one for one in rocketstore.verify(root).findings if one.kind.startswith("log-zeros"))
+    assert finding.mend == "salvage --out NEW"
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("dledger", "the commit log is DLedger's"),
+        ("rocksdb-cq", "the queues are, or may be, in RocksDB"),
+        ("config-v2", "the broker's topics and consumer offsets are in RocksDB"),
+    ],
+)
+def test_a_store_in_other_formats_is_refused_with_what_works(root_of, tmp_path, name, part):
+    advice = "patch writes only into files: salvage --out NEW copies the sound messages into a new store"
+    with pytest.raises(UnsupportedFormatError, match=f"{part}, and {advice}"):
+        rocketstore.patch(root_of(name), dry_run=True)
+    assert rocketstore.salvage(root_of(name), tmp_path / "new", dry_run=True).records > 0
+
+
+SERVICE_RECORDS = {
+    "RMQ_SYS_TRANS_HALF_TOPIC": {"TRANSACTION_CHECK_TIMES": "2147483647"},
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": {"TAGS": "d"},
+    "rmq_sys_REVIVE_LOG_x": {},
+    "rmq_sys_wheel_timer": {
+        "REAL_TOPIC": "rmq_sys_wheel_timer",
+        "REAL_QID": "0",
+        "TIMER_OUT_MS": str(BORN),
+        "TIMER_DEL_UNIQKEY": "-",
+    },
+}  # by topic, besides the mark; interop/test_patch_services.py proves that they have no effect
+
+
+@pytest.mark.parametrize("topic", SERVICE_RECORDS)
+def test_messages_that_a_broker_reads_itself_become_records_without_effect(tmp_path, topic):
+    root = tmp_path / "store"
+    at = make_store_with(topic, root, tags="d" if "_OP_" in topic else "ck", queue_id=0)
+    overwrite(root, at, bytes(50))
+    report = rocketstore.patch(root)
+    assert (report.refused, [message.topic for message in report.lost]) == ((), [topic])
+    assert [finding for finding in rocketstore.verify(root).findings if finding.severity == "error"] == []
+    with rocketstore.open(root) as store:
+        message = store.commit_log.get_message(at)
+        assert message.properties == {"DAMAGED": "1", **SERVICE_RECORDS[topic]}
+        assert list(store.pending()) == []
+
+
+def test_an_op_message_keeps_a_body_where_there_is_no_room(tmp_path):
+    root = tmp_path / "store"
+    topic = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        puts = [store.put_message(Message(topic, b"7" * size, tags="d")) for size in (1, 4, 5, 1)]
+    for put in puts[:3]:
+        overwrite(root, put.phy_offset, bytes(20))
+    assert len(rocketstore.patch(root).lost) == 3
+    with rocketstore.open(root) as store:
+        found = [store.commit_log.get_message(put.phy_offset) for put in puts[:3]]
+    assert [message.body for message in found] == [b" ", b"    ", b" "]
+    assert [message.properties.get("D") for message in found] == [None, None, "1"]
 
 
 def test_verify_advises_patch_where_it_is_possible(store):

@@ -35,7 +35,10 @@ class QueueRecords(NamedTuple):
 
 
 def read_queue(store: ReadableStore, topic: str, queue_id: int, begin: int = 0) -> QueueRecords:
-    """Read the messages of a queue from a queue offset on. A queue that is not on disk has no messages."""
+    """Read the messages of a queue from a queue offset on. A queue that is not on disk has no messages.
+
+    Messages that stand in place of lost ones are left out: nothing will become of them.
+    """
     try:
         queue = store.consume_queue(topic, queue_id)
     except KeyError:
@@ -45,7 +48,7 @@ def read_queue(store: ReadableStore, topic: str, queue_id: int, begin: int = 0) 
     for units in units_from(queue, begin):
         found = _read_units(store, topic, queue_id, units)
         missing += len(units) - len(found)
-        records += found
+        records += [record for record in found if not record.message.damaged]
     if not missing:
         return QueueRecords(records, [])
     return QueueRecords(records, [f"{queue.directory}: {describe_missing(missing)}"])
