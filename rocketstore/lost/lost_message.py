@@ -17,7 +17,8 @@ class LostMessage(NamedTuple):
     messages : how many messages it stands for: more than one for a batch of a batch queue.
     tags : those of a sound message of the topic with the same tags code; None if they are not known.
     keys : the keys whose text is left in the damaged bytes, and that the index confirms.
-    key_hashes : the hashes of all its keys in the index.
+    key_hashes : the hashes of all its keys in the index; only some of them, or none, if the index is damaged. The notes
+        of ``PatchReport`` say so, and a finding of ``verify`` names the damage.
     previous_store_timestamp, next_store_timestamp : of the sound records next to the damaged bytes, epoch ms; None
         without one.
     problem : why no record can stand in its place; None if ``patch`` can write one.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, text_of
+from rocketstore.index.key_lookup import IndexPart
 from rocketstore.kernels.keys import hash_keys, java_hash_codes
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
@@ -147,23 +148,51 @@ def hash_tags(message: Message) -> int:
 # ---- keys ------------------------------------------------------------------------------------------------------
 
 
-def read_key_hashes(store: MessageStore, ranges: Sequence[BadRange]) -> dict[int, tuple[int, ...]]:
-    """Return the hashes of keys that the index has for records in bad ranges, and before them, by physical offsets.
+class IndexedKeys(NamedTuple):
+    """The keys that an index has for some records.
 
-    Empty without an index, or if it cannot be read.
+    Attributes: hashes: of the keys, by physical offsets. problems: why parts of the index cannot be read.
     """
+
+    hashes: dict[int, tuple[int, ...]]
+    problems: tuple[str, ...]
+
+
+def read_key_hashes(store: MessageStore, ranges: Sequence[BadRange]) -> IndexedKeys:
+    """Read which keys the index has for records in bad ranges, and before them. No keys without an index."""
     hashes: dict[int, list[int]] = {}
-    with suppress(StoreError, OSError, ValueError):
+    problems: list[str] = []
+    with _collect_problem(problems):
         index = store.key_index
         for part in () if index is None else index.files:
-            span = part.span
-            for bad in ranges:
-                if span is None or span.last < bad.search_begin or span.first >= bad.end:
-                    continue
-                offsets, found = part.entries_between(bad.search_begin, bad.end - 1)
-                for offset, key_hash in zip(offsets.tolist(), found.tolist(), strict=True):
+            with _collect_problem(problems):
+                for offset, key_hash in _entries_in(part, ranges):
                     hashes.setdefault(offset, []).append(key_hash)
-    return {offset: tuple(dict.fromkeys(found)) for offset, found in hashes.items()}
+        problems += [_describe(error) for error in ({} if index is None else index.damaged).values()]
+    found = {offset: tuple(dict.fromkeys(numbers)) for offset, numbers in hashes.items()}
+    return IndexedKeys(found, tuple(problems))
+
+
+@contextmanager
+def _collect_problem(problems: list[str]) -> Iterator[None]:
+    """Add an error of an index that cannot be read to ``problems``, and continue after the block."""
+    try:
+        yield
+    except (StoreError, OSError, ValueError) as error:
+        problems.append(_describe(error))
+
+
+def _describe(error: Exception) -> str:
+    return f"keys of lost messages may be unknown, since a part of the index cannot be read: {text_of(error)}"
+
+
+def _entries_in(part: IndexPart, ranges: Sequence[BadRange]) -> Iterator[tuple[int, int]]:
+    """Yield physical offset and hash of the items of a part of an index that lead into bad ranges, or before them."""
+    span = part.span
+    for bad in ranges:
+        if span is not None and span.last >= bad.search_begin and span.first < bad.end:
+            offsets, found = part.entries_between(bad.search_begin, bad.end - 1)
+            yield from zip(offsets.tolist(), found.tolist(), strict=True)
 
 
 def find_keys(log: CommitLog, unit: LostUnit, key_hashes: Collection[int]) -> tuple[str, ...]:

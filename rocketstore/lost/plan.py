@@ -14,7 +14,7 @@ from rocketstore.lost.bad_ranges import BadRange, SoundRecords, find_bad_ranges,
 from rocketstore.lost.contradictions import extend_ranges
 from rocketstore.lost.corrections import CorrectedRecord, find_corrections
 from rocketstore.lost.lost_message import LostMessage
-from rocketstore.lost.lost_units import LostUnit, find_keys, find_tags, read_key_hashes, read_lost_units
+from rocketstore.lost.lost_units import IndexedKeys, LostUnit, find_keys, find_tags, read_key_hashes, read_lost_units
 from rocketstore.lost.new_records import Layout, LayoutMaker, NewBytes, Refused
 from rocketstore.lost.record_maker import NewRecord, RecordMaker
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -50,13 +50,14 @@ class PatchPlan:
     """What ``patch`` writes, and which messages are lost.
 
     Attributes: ranges: with new bytes. refused: ranges that stay as they are. lost: the messages of both. maker:
-    encodes the new records.
+    encodes the new records. notes: what is not known of the messages, and why.
     """
 
     ranges: tuple[PatchedRange, ...]
     refused: tuple[RefusedRange, ...]
     lost: tuple[LostMessage, ...]
     maker: RecordMaker
+    notes: tuple[str, ...] = ()
 
     @property
     def fillers(self) -> list[NewRecord]:
@@ -73,14 +74,13 @@ class Damage(NamedTuple):
     """The damage of a log, and what queues and index know of it.
 
     Attributes: ranges: of bad bytes. corrected: sound records whose heads changed. units: those that lead into the
-    ranges, or to the records before them. key_hashes: of the index, by physical offset. tags: as ``find_tags`` returns
-    them.
+    ranges, or to the records before them. keys: of the index. tags: as ``find_tags`` returns them.
     """
 
     ranges: list[BadRange]
     corrected: list[CorrectedRecord]
     units: list[LostUnit]
-    key_hashes: dict[int, tuple[int, ...]]
+    keys: IndexedKeys
     tags: dict[tuple[str, int], str]
 
 
@@ -114,7 +114,7 @@ def plan_patch(
             refused.append(layout)
         problem = layout.reason if isinstance(layout, RefusedRange) else None
         lost += [_lost_message(log, bad, unit, damage, problem) for unit in inside if not unit.is_light]
-    return PatchPlan(tuple(ranges), tuple(refused), tuple(lost), maker)
+    return PatchPlan(tuple(ranges), tuple(refused), tuple(lost), maker, damage.keys.problems)
 
 
 def _find_damage(
@@ -126,13 +126,13 @@ def _find_damage(
     found = find_bad_ranges(sound, given)
     single = sorted({begin for begin, end in given if end == begin + 1 and sound.find_end(begin)})
     if not found and not single:
-        return Damage([], [], [], {}, {})
+        return Damage([], [], [], IndexedKeys({}, ()), {})
     with MessageStore(places, config, leftovers=True) as store:
-        units, key_hashes = read_lost_units(store, found), read_key_hashes(store, found)
+        units, keys = read_lost_units(store, found), read_key_hashes(store, found)
         records = [BadRange(begin, begin + 1, None, None) for begin in single]
         corrected = list(find_corrections(store, sound, read_lost_units(store, records), single))
-        ranges = extend_ranges(sound, found, units, key_hashes)
-        return Damage(ranges, corrected, units, key_hashes, find_tags(store, units))
+        ranges = extend_ranges(sound, found, units, keys.hashes)
+        return Damage(ranges, corrected, units, keys, find_tags(store, units))
 
 
 def _lay_out(layouts: LayoutMaker, bad: BadRange, units: Sequence[LostUnit], limit: int) -> Layout | RefusedRange:
@@ -163,7 +163,7 @@ def _have_crc(log: CommitLog, ranges: Iterable[BadRange]) -> bool:
 
 
 def _lost_message(log: CommitLog, bad: BadRange, unit: LostUnit, damage: Damage, problem: str | None) -> LostMessage:
-    hashes = damage.key_hashes.get(unit.phy_offset, ())
+    hashes = damage.keys.hashes.get(unit.phy_offset, ())
     return LostMessage(
         unit.topic,
         unit.queue_id,

@@ -29,6 +29,7 @@ class PatchReport(Previewed, ArrowStream):
     refused : the ranges that stay as they are, and why.
     saved : the files in ``rocketstore-cut`` that have the old bytes.
     dry_run : whether nothing was changed.
+    notes : what is not known of the lost messages, and why, such as a damaged index.
 
     Examples:
     >>> report = rocketstore.patch("demo")
@@ -44,13 +45,14 @@ class PatchReport(Previewed, ArrowStream):
     refused: Sequence[RefusedRange]
     saved: Sequence[Path]
     dry_run: bool = False
+    notes: Sequence[str] = ()
 
     def _preview(self) -> Preview:
         count = format_count(self.ranges, "damaged range")
         state = "to patch, nothing was changed" if self.dry_run else "patched"
         lost = format_count(sum(message.messages for message in self.lost), "lost message")
         title = f"PatchReport: {count} {state}, {len(self.refused)} refused, {lost}"
-        notes = [f"at {part.phy_offset}: {part.reason}" for part in self.refused[:5]]
+        notes = [*(f"at {part.phy_offset}: {part.reason}" for part in self.refused[:5]), *self.notes]
         return Preview(title, LostMessage._fields, first_of(self.lost), notes)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -70,4 +72,5 @@ def make_report(plan: PatchPlan, saved: Sequence[Path] = (), *, dry_run: bool = 
         plan.refused,
         tuple(saved),
         dry_run=dry_run,
+        notes=plan.notes,
     )

@@ -93,6 +93,23 @@ def test_a_key_whose_bytes_are_lost_is_known_by_its_hash(store):
     assert int(rocketstore.hash_keys(row.keys, topic=row.topic)[0]) in lost.key_hashes
 
 
+def test_an_index_that_cannot_be_read_is_named(store):
+    root, rows = store
+    row = next(row for row in rows if row.keys)
+    overwrite(root, row.phy_offset, bytes(row.size))
+    assert rocketstore.patch(root, dry_run=True).notes == ()
+    path = sorted((root / "index").iterdir())[0]
+    with path.open("r+b") as file:
+        file.seek(36)
+        file.write(b"\x7f" * 4)  # the number of items
+    report = rocketstore.patch(root)
+    assert [message.key_hashes for message in report.lost] == [()]
+    (note,) = report.notes
+    assert "keys of lost messages may be unknown" in note
+    assert path.name in note
+    assert note in repr(report)
+
+
 def test_a_patched_message_has_the_tags_and_the_mark(store):
     root, rows = store
     row = next(row for row in rows[1:] if row.tags and len(row.body) == 300)

@@ -35,6 +35,8 @@ def run(
         note(f"{path}: has the old bytes")
     for part in report.refused[:MOST_NOTES]:
         note(f"{format_count(part.size, 'byte')} at {part.phy_offset} stay damaged: {part.reason}")
+    for text in report.notes:
+        note(text)
     if report.refused:
         note(f"To copy the sound messages: rocketstore salvage {store} --out NEW")
     if report.lost or report.refused:
