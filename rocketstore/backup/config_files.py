@@ -12,30 +12,26 @@ from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir
 from rocketstore.disk.store_path import StorePath
 from rocketstore.messages.topics import SCHEDULE_TOPIC
-from rocketstore.rebuild.broker_files import encode_json
 from rocketstore.state.config_checks import OTHER_FILES
-from rocketstore.state.config_json import parse_json
+from rocketstore.state.config_json import encode_json, parse_json
 from rocketstore.state.config_values import (
-    GROUPS,
     INT,
     LMQ_OFFSETS,
     LONG,
     OFFSET_TABLE,
     OFFSETS,
-    TABLE_NAMES,
-    TOPICS,
     TYPED_FILES,
     read_integer,
     read_object,
     read_table,
 )
 from rocketstore.state.rocksdb import ALL_IN_ONE, DATABASES, VERSION_2
+from rocketstore.state.topic_files import DELAY_OFFSETS, files_of_topics
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.sizes import PATHS
 
 BAK = ".bak"
-DELAY_OFFSETS = "delayOffset.json"
-VERSION, SETTINGS = "dataVersion", "rocketstore.json"
+SETTINGS = "rocketstore.json"
 LMQ_TABLE = "lmqOffsetTable"
 FindEnd = Callable[[str, int], int | None]
 
@@ -78,25 +74,12 @@ def read_config_files(places: AnyPlaces) -> ConfigFiles:
 
 
 def config_of_topics(config_files: ConfigFiles, topics: Collection[str]) -> ConfigFiles:
-    """Return the configuration of some topics: the topics, their consumer offsets, and all consumer groups."""
-    files = {}
-    for name, data in config_files.files.items():
-        kind = name.removesuffix(BAK)
-        if kind in (GROUPS, SETTINGS):
-            files[name] = data
-        elif kind in (TOPICS, OFFSETS):
-            with contextlib.suppress(ValueError, RecursionError):  # a broker does not read a bad file either
-                files[name] = encode_json(keep_topics(kind, parse_json(data), topics))
-    return ConfigFiles(files, {}, config_files.others)
-
-
-def keep_topics(kind: str, root: Any, topics: Collection[str]) -> dict[str, Any]:
-    """Return the JSON of topics or consumer offsets with the entries of some topics. Raises: ValueError."""
-    members = read_object(root, kind)
-    table = read_table(members, TABLE_NAMES[kind])
-    kept = {key: value for key, value in table.items() if key.partition("@")[0] in topics}
-    version = {VERSION: members[VERSION]} if VERSION in members else {}
-    return {**version, TABLE_NAMES[kind]: kept}
+    """Return the configuration of some topics, and the settings of the store."""
+    files = config_files.files
+    current = {name.removesuffix(BAK): data for name, data in files.items() if name.endswith(BAK)}  # if one is missing
+    kept = files_of_topics({**current, **files}, topics)
+    settings = {name: data for name, data in files.items() if name == SETTINGS}
+    return ConfigFiles({**kept, **settings}, {}, config_files.others)
 
 
 def without_paths(data: bytes) -> bytes:

@@ -94,8 +94,9 @@ def copy(
         the report name the assumption by which earlier files are left out.
     topic : one or several: copy only the messages of these topics. All other records become filler records without
         content, of which no queue has a unit, so that physical offsets, message ids and queues stay right. They are
-        holes in the files. The index is built anew. ``config`` gets these topics, their consumer offsets and all
-        groups. Only for a store whose log, queues and configuration are in files; None for all topics.
+        holes in the files. The index is built anew. ``config`` gets these topics, their consumer offsets, and the
+        groups that consume them. Only for a store whose log, queues and configuration are in files; None for all
+        topics.
     credentials : also copy what may have credentials: files and RocksDBs in ``config`` that have no topics, groups,
         offsets, filters or timers, such as those of access control. ``left_out`` of the report names them otherwise.
     config : sizes of files and directories of the log; by default those that the files show. The copy has its log in

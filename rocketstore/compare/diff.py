@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 
 from rocketstore.compare.broker_tables import compare_tables
 from rocketstore.compare.differences import INDEX, LOG, Difference, Differences, DiffReport, LogRange, name_queue
@@ -20,7 +19,7 @@ from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.arguments import text_list
 from rocketstore.progress import Progress, Report, report_nothing, show_progress
-from rocketstore.state.broker_tables import TableContents
+from rocketstore.state.topic_files import contents_of_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import require_known_topics
 from rocketstore.survey.broker_config import open_tables
@@ -53,8 +52,8 @@ def diff(
         ids, offsets of prepared transactions and CRC properties follow from physical offsets, and may differ. A body is
         compared by its bytes, or, where only one store compresses it, by the computed CRC of the decompressed body.
         Of the index, keys of messages are compared, not tags. Records without a unit in a queue are not compared.
-    topic : one or several: compare only queues, topics and consumer offsets of these. Neither logs nor groups are
-        compared then, and of the index only with ``by_content`` the keys of these messages.
+    topic : one or several: compare only queues, topics and consumer offsets of these, and the groups that consume them.
+        Logs are not compared then, and of the index only with ``by_content`` the keys of these messages.
     config, config_b : the settings of A and of B, as for ``open``; by default those that their files show.
     tiered : also read messages that are only in tiered storage, of both stores.
     progress : True shows a bar on standard error. A function is called with the bytes of the logs, or the
@@ -194,7 +193,7 @@ class StoreComparison:
         """Compare topics, groups and offsets."""
         a, b = (open_tables(store.places, store.config).read_all() for store in (self.a, self.b))
         if self.topics is not None:
-            a, b = (of_topics(contents, self.topics) for contents in (a, b))
+            a, b = (contents_of_topics(contents, self.topics) for contents in (a, b))
         compare_tables(a, b, self.differences)
 
 
@@ -212,15 +211,3 @@ def find_compacted_queue(store: MessageStore, queue_id: QueueId) -> OpenedQueue 
         queue = store.consume_queue(*queue_id)
         return OpenedQueue(store, queue) if queue.is_compacted else None
     return None
-
-
-def of_topics(contents: TableContents, topics: Collection[str]) -> TableContents:
-    """Return the configuration and the consumer offsets of some topics alone."""
-    offsets = {
-        group: {topic: queues for topic, queues in of_group.items() if topic in topics}
-        for group, of_group in contents.consumer_offsets.items()
-    }
-    chosen = {name: topic for name, topic in contents.topics.items() if name in topics}
-    return replace(
-        contents, topics=chosen, consumer_offsets=offsets, subscription_groups={}, delay_offsets={}, others={}
-    )

@@ -23,7 +23,6 @@ from rocketstore.convert.copy_log import IdFinder, NewLog, read_pieces
 from rocketstore.convert.finish_store import finish_store
 from rocketstore.convert.left_out import describe_lost_timers, describe_other_data, describe_uncommitted
 from rocketstore.convert.old_store import OldStore, open_old_store
-from rocketstore.convert.part_config import files_for_topics, find_unused_files
 from rocketstore.convert.split_report import SplitPart, SplitReport
 from rocketstore.convert.stale_ids import StaleId, describe_stale_ids
 from rocketstore.convert.timers import copy_timers
@@ -40,6 +39,7 @@ from rocketstore.rebuild.rebuild_report import RebuildReport
 from rocketstore.recovery.settings import warn_of
 from rocketstore.root_places import SPLIT_WORK
 from rocketstore.salvage.new_root import new_directory, require_free_root, require_outside
+from rocketstore.state.topic_files import files_of_topics, find_unused_files
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.pending.timers import TIMER_TOPIC
 from rocketstore.survey.places import LocalPlaces, StorePlaces
@@ -283,11 +283,11 @@ def _finish_part(
     """Write the other parts of a store, whose log is complete."""
     places = StorePlaces.of(log.directory.parent)
     ends = {queue_id: queue.end for queue_id, queue in old.queues.items() if queue_id.topic in topics}
-    report, notes = finish_store(old, log, places, target, files_for_topics(files, topics), ends, deleted=deleted)
+    report, notes = finish_store(old, log, places, target, files_of_topics(files, topics), ends, deleted=deleted)
     queues = _read_ends(places, target)
     light = {queue_id.topic for queue_id in queues} - {*topics}
     if light:
-        for file, data in files_for_topics(files, {*topics, *light}).items():
+        for file, data in files_of_topics(files, {*topics, *light}).items():
             replace_file(places.config_file(file), data)
     notes = tuple(f"{name}: {text}" for text in (*notes, *_copy_broker_files(old, places, log, topics)))
     moved = sorted(queue for queue, end in queues.items() if queue in old.queues and end != old.queues[queue].end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rocketstore.rebuild.files import index_headers
 from rocketstore.recovery.apply import set_last_record
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.config_json import encode_json
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSET_TABLE, OFFSETS, TABLE_NAMES
 from rocketstore.state.rocks_tables import RocksTables
 from rocketstore.survey.broker_config import open_tables
@@ -76,10 +76,6 @@ def split_light_offsets(table: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     others = {name: queues for name, queues in offsets.items() if name not in light}
     return {OFFSET_TABLE: others, "lmqOffsetTable": {name: max(queues.values()) for name, queues in light.items()}}
-
-
-def encode_json(table: Mapping[str, Any]) -> bytes:
-    return json.dumps(table, ensure_ascii=False, indent="\t").encode()
 
 
 def describe_start(survey: Survey, out: Path, written: frozenset[str]) -> list[str]:

@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
 from rocketstore.kernels.csrc import utf8_repair
@@ -67,6 +68,11 @@ def parse_json(data: bytes) -> Any:
     except ValueError:  # rare: a file that was edited by hand
         root = _Normalizer(text).load()
     return _replace_half_pairs(root) if "\\" in text else root
+
+
+def encode_json(table: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a file with a JSON object."""
+    return json.dumps(table, ensure_ascii=False, indent="\t").encode()
 
 
 def _load(text: str) -> Any:
