@@ -71,7 +71,7 @@ cdef list chunks_of(column, str name):
     if isinstance(column, (str, bytes)):
         raise TypeError(f"{name}: a column of str was expected, not a single {type(column).__name__}")
     if isinstance(column, (list, tuple)):
-        return [ObjectChunk(column if isinstance(column, list) else list(column))]
+        return [ObjectChunk(column if type(column) is list else list(column))]
     if isinstance(column, np.ndarray):
         return [numpy_chunk(column, name)]
     require_sound_buffers(column, name)

@@ -55,6 +55,13 @@ def keys(request, seed):
     return texts(ALPHABETS[request.param], seed)
 
 
+def test_a_list_of_a_class_of_its_own_is_a_column():
+    class Keys(list):
+        pass
+
+    assert java_hash_codes(Keys(["a", "b"])).tolist() == [97, 98]
+
+
 def test_a_list_of_every_length(keys):
     check(keys, keys)
 
