@@ -287,7 +287,7 @@ def test_a_store_that_is_written_is_refused(golden_root, tmp_path):
 
 
 def test_files_that_are_too_small_for_a_record_are_refused(golden_root, tmp_path):
-    with pytest.raises(StoreError, match="too small"):
+    with pytest.raises(ValueError, match="too small"):
         convert(golden_root("rich-5.5.0"), tmp_path / "new", mapped_file_size_commit_log=200)
     assert not (tmp_path / "new").exists()
 
