@@ -9,7 +9,7 @@ import contextlib
 import operator
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -223,6 +223,16 @@ def format_count(count: int, noun: str, nouns: str = "") -> str:
 def shorten(text: str, most: int) -> str:
     """Return a text of at most ``most`` characters. A longer text loses its end, and an ellipsis shows it."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def printable(text: str) -> str:
+    r"""Return a text with control characters and invisible characters as escape sequences such as ``\x1b``."""
+    return escaped(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def escaped(text: str, escape: Callable[[str], str]) -> str:
+    """Return a text with each character that is not printable replaced. Parameters: escape: of one character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else escape(c).strip('"') for c in text)
 
 
 def snake_case(name: str) -> str:

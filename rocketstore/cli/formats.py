@@ -12,12 +12,13 @@ from typing import Any, NamedTuple, TextIO
 import click
 
 from rocketstore.cli.conditions import FAILED, Condition
-from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, WORDS, escaped, note, printable
+from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, WORDS, note
 from rocketstore.cli.text import command as shell_command
 from rocketstore.cli.times import with_times
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
+from rocketstore.text_values import escaped, printable
 
 ForPeople = Callable[[Sequence[Row]], Sequence[Row]]  # converts rows to the rows of a table
 

@@ -11,9 +11,9 @@ import click
 
 import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
-from rocketstore.cli.text import WORDS, printable
+from rocketstore.cli.text import WORDS
 from rocketstore.errors import StoreError
-from rocketstore.text_values import find_similar
+from rocketstore.text_values import find_similar, printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

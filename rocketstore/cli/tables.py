@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rocketstore.cli.text import note, printable
+from rocketstore.cli.text import note
 from rocketstore.cli.times import find_zone
 from rocketstore.messages.text_rows import Row
-from rocketstore.text_values import format_time
+from rocketstore.text_values import format_time, printable
 
 NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
 KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column

@@ -1,9 +1,10 @@
 """Text for a terminal: control characters become visible, and notes go to standard error."""
 
 import shlex
-from collections.abc import Callable
 
 import click
+
+from rocketstore.text_values import printable
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
@@ -19,15 +20,6 @@ ZONE, ISO = "rocketstore.zone", "rocketstore.iso"
 TIERED, TIER = "rocketstore.tiered", "rocketstore.tier"
 REMOTE_COPY_LIMIT = "rocketstore.remote-copy-limit"
 COMPACTED = "rocketstore.compacted"
-
-
-def printable(text: str) -> str:
-    r"""Return a text with control characters and invisible characters as escape sequences such as ``\x1b``."""
-    return escaped(text, lambda char: char.encode("unicode_escape").decode())
-
-
-def escaped(text: str, escape: Callable[[str], str]) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else escape(c).strip('"') for c in text)
 
 
 def note(text: str) -> None:
