@@ -79,7 +79,7 @@ $(VENV)/pip:
 
 $(VENV)/installed: pyproject.toml setup.py | $(VENV)/pip
 	$(PIP) --group build --group test
-	$(PIP) --no-build-isolation --editable '.[arrow,cli,codecs,report,spark]'
+	$(PIP) --no-build-isolation --editable '.[arrow,cli,codecs,spark]'
 	touch $(VENV)/built $@
 
 $(VENV)/built: $(EXTENSIONS)

@@ -1,6 +1,6 @@
 """Make docs/images/report.png: a store of 36 hours of messages, its report page, and the first screen of the page.
 
-Run as ``python .ci/report_picture.py``. It needs chromium and the extra "report".
+Run as ``python .ci/report_picture.py``. It needs chromium.
 """
 
 import json

@@ -334,6 +334,12 @@ def keep_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> N
             raise click.BadParameter(str(error), ctx, param) from None
 
 
+def keep_broker_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Keep the time zone also as that of the times of the command."""
+    keep_zone(ctx, param, name)
+    return name
+
+
 iso_option = click.option(
     "--iso",
     is_flag=True,

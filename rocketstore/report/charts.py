@@ -1,390 +1,228 @@
-"""Vega-Lite specifications of the charts of a report.
+"""The charts of a report: HTML with inline SVG, made of numbers and names by the templates of ``svg``.
 
-The width of a chart is that of the page. Colours of text and lines are CSS variables of the page. Texts of the store
-are values of fields, never names of fields or parts of expressions. So no encoding has a list of them as ``sort``:
-Vega-Lite would write an expression of it, which fails for a topic "constructor" or with U+2028.
+Colours are classes of the style. Names are shown in full, and only as text.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.report.axes import (
+    Axis,
+    Tick,
+    duration_axis,
+    number_axis,
+    power_axis,
+    short_count,
+    short_size,
+    time_ticks,
+)
 from rocketstore.report.log_numbers import LogNumbers
-from rocketstore.report.parts import LONGEST, Expiry, IndexNumbers, QueueBounds
-from rocketstore.store.overview.lag import ConsumerLag
-from rocketstore.text_values import format_time
+from rocketstore.report.parts import LONGEST, IndexNumbers, QueueBounds
+from rocketstore.report.svg import ABOVE, drawing, element, percent, plot, text_html, title
+from rocketstore.report.texts import Clock, duration_text, share_text, size_text
+from rocketstore.report.traffic import Series
+from rocketstore.text_values import format_count
 
-Spec = dict[str, Any]
-SHOWN_TOPICS = 7
-SHOWN_TAGS = 15
-SHOWN_ROWS = 30
-AXIS_HEIGHT, LEGEND_HEIGHT = 48, 36  # pixels below the rows of a chart
-OTHERS = "(other topics)"  # no topic has a space in its name
-NO_TAG = "(no tag)"
-# Medium tones, which stand out from a white and from a black page. The last one is for all others.
-COLOURS = ["#2f7fc2", "#d9731a", "#2e9e6b", "#c2489b", "#8a6fd1", "#b08a12", "#d14b4b", "#808890"]
-BLUE, ORANGE = COLOURS[:2]
-CLOCK = {"milliseconds": "%H:%M:%S.%L", "seconds": "%H:%M:%S", "minutes": "%H:%M", "hours": "%H:%M"}
-CALENDAR = {"date": "%m-%d", "week": "%m-%d", "month": "%Y-%m", "quarter": "%Y-%m", "year": "%Y"}
-CONFIG: Spec = {
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "domainColor": "var(--line)",
-        "tickColor": "var(--line)",
-        "gridColor": "var(--line)",
-        "gridOpacity": 0.6,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 150,
-    },
-    "legend": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "orient": "bottom",
-        "direction": "vertical",
-        "columns": 2,
-        "labelLimit": 130,
-        "title": None,
-        "labelFontSize": 12,
-        "symbolType": "square",
-    },
-    "range": {"category": COLOURS},
-    "point": {"opacity": 1},
-    "tick": {"opacity": 1},
-}
+SHOWN_ROWS = 15
+PLANE = 200  # pixels
+BAR = 12  # pixels
 
 
-def chart(title: str, height: int, values: Sequence[Mapping[str, Any]], **parts: Any) -> Spec:
-    """Return a specification. Parameters: title: describes the chart for screen readers. height: pixels."""
-    return {
-        "description": title,
-        "width": "container",
-        "height": height,
-        "data": {"values": list(values)},
-        "autosize": {"type": "fit", "contains": "padding"},
-        **parts,
-    }
+class Bar(NamedTuple):
+    """A bar with a name.
+
+    ``begin`` and ``end`` are shares of the width; ``text`` is shown behind it. ``mark``: the place of a line across the
+    bar, or None. ``group``: stands in front of the name, in a softer colour.
+    """
+
+    name: str
+    end: float
+    text: str
+    begin: float = 0.0
+    mark: float | None = None
+    group: str = ""
 
 
-def chart_of_rows(title: str, step: int, values: Sequence[Mapping[str, Any]], **parts: Any) -> Spec:
-    """Return a specification of a chart with one row for each name. Parameters: step: the height of a row, pixels."""
-    below = AXIS_HEIGHT + LEGEND_HEIGHT * ("layer" in parts)
-    return chart(title, step * len(values) + below, values, **parts)
+def bars(label: str, rows: Iterable[Bar]) -> str:
+    """Return bars below each other. Parameters: label: for screen readers."""
+    return f'<div class="bars" role="group" aria-label="{text_html(label)}">{"".join(map(bar_html, rows))}</div>'
 
 
-def named_bars(
-    title: str, values: Sequence[Mapping[str, Any]], count: str, axis_title: str, parts: Sequence[str]
-) -> Spec:
-    """Return a bar for each name. Parameters: count: the field of its length. parts: the fields that make the name."""
-    return chart_of_rows(
-        title,
-        20,
-        values,
-        mark={"type": "bar", "height": 11},
-        encoding={
-            "x": field(count, "quantitative", axis_title, axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
-            "y": field("name", "nominal", None, sort=None),
-            "color": {"value": BLUE},
-            "tooltip": [
-                *(field(part, "nominal", part) for part in parts),
-                field(count, "quantitative", count, format=",d"),
-            ],
-        },
+def bar_html(bar: Bar) -> str:
+    group = f'<span class="soft">{text_html(bar.group)}</span> ' if bar.group else ""
+    hover = title([f"{bar.group} {bar.name}".strip(), bar.text])
+    x, width = percent(bar.begin), percent(max(bar.end - bar.begin, 0))
+    marks = [element("rect", x=x, width=width, y=0, height=BAR, class_="c0 bar-mark")]
+    if bar.mark is not None:
+        at = percent(bar.mark)
+        marks.append(element("line", x1=at, x2=at, y1=0, y2=BAR, class_="expected"))
+    picture = drawing(BAR, f"{bar.name}: {bar.text}", [hover, *marks], "track")
+    name = f'<span class="name">{group}<bdi>{text_html(bar.name)}</bdi></span>'
+    return f'<div class="bar">{name}{picture}<span class="value">{text_html(bar.text)}</span></div>'
+
+
+def scaled_bars(label: str, rows: Sequence[tuple[str, str, int]], text: Callable[[int], str]) -> str:
+    """Return bars whose lengths are numbers. Parameters: rows: group, name and number. text: of a number."""
+    most = max((number for *_, number in rows), default=0) or 1
+    return bars(label, [Bar(name, number / most, text(number), group=group) for group, name, number in rows])
+
+
+def legend(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Return a legend. Parameters: entries: the class of the colour, the name, and a number."""
+    items = (
+        f'<li><i class="{colour}"></i><bdi>{text_html(name)}</bdi> <span class="soft">{text_html(number)}</span></li>'
+        for colour, name, number in entries
     )
+    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def field(name: str, kind: str, title: str | None, **settings: Any) -> Spec:
-    """Return the encoding of a field of the values. Parameters: kind: Vega-Lite's type of the field."""
-    return {"field": name, "type": kind, "title": title, **settings}
+# ---- over time -------------------------------------------------------------------------------------------------
 
 
-def times(name: str, domain: Sequence[int] = ()) -> Spec:
-    """Return the encoding of a time in UTC on the x axis. Parameters: domain: the first and the last time, ms."""
-    scale = {"type": "utc"} | ({"domain": list(domain)} if domain else {})
-    axis = {"labelOverlap": True, "tickCount": 6, "format": CLOCK | CALENDAR}
-    return field(name, "temporal", None, scale=scale, axis=axis)
+def over_time(
+    label: str, numbers: LogNumbers, series: Sequence[Series], clock: Clock, *, counts_bytes: bool = False
+) -> str:
+    """Return stacked bars by topic in each bin of time, with a legend. Parameters: counts_bytes: else messages."""
+    counts = [(one.size if counts_bytes else one.messages) * numbers.scale for one in series]
+    text, short = (size_text, short_size) if counts_bytes else (message_text, short_count)
+    tops = np.cumsum(counts, axis=0)
+    axis = number_axis(float(tops[-1].max()), short)
+    marks = [rect for place in range(numbers.bins) for rect in stack(place, numbers.bins, series, tops, axis)]
+    for place in np.flatnonzero(tops[-1]).tolist():
+        texts = [text(round(float(row[place]))) for row in counts]
+        marks.append(hover_column(place, numbers.bins, numbers_of_bin(place, numbers, clock, series, texts)))
+    ticks = time_ticks(numbers.first, numbers.first + numbers.bins * numbers.step, clock)
+    sums = [text(round(float(row.sum()))) for row in counts]
+    entries = [(one.colour, one.name, total) for one, total in zip(series, sums, strict=True)]
+    return plot(PLANE, label, marks, axis.ticks, ticks) + legend(entries)
 
 
-def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
-    """Return stacked bars by topic in each bin of time. Parameters: attribute: "messages" or "size" of TopicNumbers."""
-    sums = {topic: getattr(counts, attribute) for topic, counts in numbers.topics.items()}
-    order = sorted(sums, key=lambda topic: (-int(numbers.topics[topic].size.sum()), topic))
-    shown: dict[str, np.ndarray] = {topic: sums[topic] for topic in order[:SHOWN_TOPICS]}
-    if len(order) > SHOWN_TOPICS:
-        shown[OTHERS] = np.sum([sums[topic] for topic in order[SHOWN_TOPICS:]], axis=0)
-    values = [
-        {
-            "topic": topic,
-            "rank": rank,
-            "begin": begin,
-            "end": begin + numbers.step,
-            "when": format_time(begin),
-            "value": round(int(count) * numbers.scale),
-        }
-        for rank, (topic, counts) in enumerate(shown.items())
-        for place, count in enumerate(counts.tolist())
-        if count
-        for begin in [numbers.first + place * numbers.step]
-    ]
-    return chart(
-        title,
-        260,
-        values,
-        mark={"type": "bar", "binSpacing": 0},
-        encoding={
-            "x": times("begin") | {"bin": "binned"},
-            "x2": {"field": "end"},
-            "y": field("value", "quantitative", title, stack="zero", axis={"format": "~s"}),
-            "color": field("topic", "nominal", None, scale={"domain": [*shown]}),
-            "order": {"field": "rank", "type": "quantitative", "sort": "descending"},  # the largest topic on top
-            "tooltip": [
-                field("topic", "nominal", "topic"),
-                field("value", "quantitative", title, format=",d"),
-                field("when", "nominal", "from"),
-            ],
-        },
-    )
+def message_text(count: float) -> str:
+    return format_count(round(count), "message")
 
 
-def by_tag(numbers: LogNumbers) -> Spec:
-    """Return a bar for each of the most frequent pairs of a topic and a tag."""
-    values = [
-        {"name": f"{topic}: {NO_TAG if tag is None else tag}", "topic": topic, "tag": tag, "messages": count}
-        for topic, tag, count in numbers.ranked_tags()[:SHOWN_TAGS]
-    ]
-    return named_bars("messages by topic and tag", values, "messages", "messages", ["topic", "tag"])
+def stack(place: int, bins: int, series: Sequence[Series], tops: np.ndarray, axis: Axis) -> Iterable[str]:
+    """Yield the marks of one bin, the first series at the bottom."""
+    below = 0.0
+    for one, top in zip(series, tops[:, place].tolist(), strict=True):
+        if top > below:
+            y = ABOVE + PLANE * (1 - top / axis.most)
+            height = PLANE * (top - below) / axis.most
+            yield element(
+                "rect", x=percent(place / bins), width=percent(1 / bins), y=y, height=height, class_=one.colour
+            )
+        below = top
 
 
-def size_text(number: int) -> str:
-    """Return a number of bytes with at most three digits and a unit, such as 64 kB for 65536."""
-    units = ["B", "kB", "MB", "GB"]
-    step = min(max(number.bit_length() - 1, 0) // 10, 3)
-    return f"{number >> 10 * step} {units[step]}"
+def hover_column(place: int, columns: int, lines: Sequence[str]) -> str:
+    """Return the invisible mark over a column of a plot that tells its numbers."""
+    x, width = percent(place / columns), percent(1 / columns)
+    return element("rect", title(lines), x=x, width=width, y=ABOVE, height=PLANE, class_="hover")
 
 
-def body_sizes(numbers: LogNumbers) -> Spec:
-    """Return bars of messages by the size of the body. Each bar ends at twice the size at which it begins."""
-    counts = numbers.body_sizes.tolist()
-    last = max((place for place, count in enumerate(counts) if count), default=0)
-    labels = ["empty", *(f"from {size_text(1 << place)}" for place in range(len(counts) - 1))]
-    values = [
-        {"size": label, "messages": round(count * numbers.scale)}
-        for label, count in list(zip(labels, counts, strict=True))[: last + 1]
-    ]
-    while len(values) > 1 and not values[0]["messages"]:
-        del values[0]
-    return chart(
-        "messages by body size",
-        240,
-        values,
-        mark="bar",
-        encoding={
-            "x": field("size", "ordinal", "size of the body as stored", sort=None, axis={"labelAngle": -45}),
-            "y": field("messages", "quantitative", "messages", axis={"format": "~s"}),
-            "color": {"value": BLUE},
-            "tooltip": [field("size", "ordinal", "size"), field("messages", "quantitative", "messages", format=",d")],
-        },
-    )
+def numbers_of_bin(
+    place: int, numbers: LogNumbers, clock: Clock, series: Sequence[Series], texts: Sequence[str]
+) -> list[str]:
+    """Return the time of a bin, and the number of each series that has any. Parameters: texts: of the numbers."""
+    begin = clock.text(numbers.first + place * numbers.step, has_ms=numbers.step < 1000)
+    named = [f"{one.name}: {text}" for one, text in zip(series, texts, strict=True) if one.messages[place]]
+    return [f"{begin}, {duration_text(numbers.step)}", *named]
 
 
-def gaps(numbers: LogNumbers) -> Spec:
+def gaps(label: str, numbers: LogNumbers, clock: Clock) -> str:
     """Return points of the longest gaps: when each began, and its length."""
     end = numbers.first + numbers.step * numbers.bins
-    values = [
-        {"begin": gap.begin, "seconds": gap.length / 1000, "when": format_time(gap.begin), "offset": gap.phy_offset}
-        for gap in numbers.gaps
+    shown = [gap for gap in numbers.gaps if numbers.first <= gap.begin <= end]  # else a clock was wrong
+    if not shown:
+        return ""
+    lengths = [gap.length for gap in shown]
+    axis = duration_axis(min(lengths), max(lengths))
+    marks = [
+        element(
+            "circle",
+            title([f"{duration_text(gap.length)} from {clock.text(gap.begin, has_ms=True)}"]),
+            cx=percent((gap.begin - numbers.first) / (end - numbers.first)),
+            cy=ABOVE + PLANE * (1 - axis.share(gap.length)),
+            r=4,
+            class_="c1",
+        )
+        for gap in shown
     ]
-    return chart(
-        "seconds without a message, by time",
-        200,
-        values,
-        mark={"type": "point", "filled": True, "size": 70, "clip": True},  # a clock that was wrong gives other times
-        encoding={
-            "x": times("begin", (numbers.first, end)),
-            "y": field(
-                "seconds",
-                "quantitative",
-                "seconds without a message",
-                scale={"type": "log"},
-                axis={"format": "~s", "tickCount": 3},
-            ),
-            "color": {"value": ORANGE},
-            "tooltip": [
-                field("when", "nominal", "after"),
-                field("seconds", "quantitative", "seconds", format=",.3f"),
-                field("offset", "quantitative", "offset of the next message", format=",d"),
-            ],
-        },
-    )
+    return plot(PLANE, label, marks, axis.ticks, time_ticks(numbers.first, end, clock))
 
 
-def coverage(queues: Sequence[QueueBounds], begin: int, end: int) -> Spec:
-    """Return a bar for each of the largest queues, from its first to its last record in the log."""
+# ---- queues and index ------------------------------------------------------------------------------------------
+
+
+def coverage(label: str, queues: Sequence[QueueBounds], begin: int, end: int) -> str:
+    """Return a bar for each of the largest queues, from its first to its last record in the log, bytes."""
     largest = sorted((queue for queue in queues if queue.begin is not None), key=lambda queue: -(queue.messages or 0))
-    values = [
-        {"queue": f"{queue.topic}/{queue.queue_id}", "begin": queue.begin, "end": queue.end, "messages": queue.messages}
-        for queue in largest[:SHOWN_ROWS]
-    ]
-    return chart_of_rows(
-        "the part of the log that each queue covers, by physical offset",
-        20,
-        values,
-        mark={"type": "bar", "minBandSize": 2, "height": 11, "clip": True},  # a unit may lead outside the log
-        encoding={
-            "x": field(
-                "begin",
-                "quantitative",
-                "physical offset",
-                scale={"domain": [begin, end], "nice": False},
-                axis={"format": "~s", "tickCount": 5},
-            ),
-            "x2": {"field": "end"},
-            "y": field("queue", "nominal", None, sort=None),
-            "color": {"value": BLUE},
-            "tooltip": [
-                field("queue", "nominal", "queue"),
-                *(
-                    field(name, "quantitative", title, format=",d")
-                    for name, title in [
-                        ("messages", "messages"),
-                        ("begin", "first record at"),
-                        ("end", "last record at"),
-                    ]
-                ),
-            ],
-        },
-    )
+    size = max(end - begin, 1)
 
+    def share(phy_offset: int | None) -> float:
+        return min(max(((phy_offset or 0) - begin) / size, 0.0), 1.0)  # a damaged unit may lead anywhere
 
-def slot_use(files: Sequence[IndexNumbers]) -> Spec:
-    """Return a bar for each index file: the share of its slots in use, with a line at the share that theory expects."""
-    values = [
-        {"file": file.name, "used": file.used / file.slots, "expected": file.expected_used / file.slots}
-        for file in files
-    ]
-    y = field("file", "nominal", None, sort=None)
-    tooltip = [
-        field("file", "nominal", "file"),
-        field("used", "quantitative", "slots in use", format=".3%"),
-        field("expected", "quantitative", "expected", format=".3%"),
-    ]
-    share = {"scale": {"domainMin": 0}, "axis": {"format": "%", "tickCount": 5}}
-    return chart_of_rows(
-        "slots in use of each index file, and the expected share",
-        26,
-        values,
-        layer=[
-            {
-                "mark": {"type": "bar", "height": 12},
-                "encoding": {
-                    "x": field("used", "quantitative", "slots in use", **share),
-                    "y": y,
-                    "tooltip": tooltip,
-                    "color": {"datum": "in the files"},
-                },
-            },
-            {
-                "mark": {"type": "tick", "thickness": 3, "size": 22},
-                "encoding": {
-                    "x": field("expected", "quantitative", "slots in use"),
-                    "y": y,
-                    "tooltip": tooltip,
-                    "color": {"datum": "expected (Poisson)"},
-                },
-            },
+    return bars(
+        label,
+        [
+            Bar(
+                f"{queue.topic}/{queue.queue_id}",
+                share(queue.end),
+                f"{queue.begin:,} to {queue.end:,}",
+                begin=share(queue.begin),
+            )
+            for queue in largest[:SHOWN_ROWS]
         ],
     )
 
 
-def chain_lengths(files: Sequence[IndexNumbers]) -> Spec:
-    """Return points of slots by chain length, of all files together, and the line that theory expects."""
+def slot_use(label: str, files: Sequence[IndexNumbers]) -> str:
+    """Return a bar for each index file: the share of its slots in use, with a line at the share that theory expects."""
+    most = max((max(file.used, file.expected_used) / file.slots for file in files), default=1.0) or 1.0
+    return bars(
+        label,
+        [
+            Bar(
+                file.name,
+                file.used / file.slots / most,
+                f"{share_text(file.used, file.slots)}, expected {share_text(file.expected_used, file.slots)}",
+                mark=file.expected_used / file.slots / most,
+            )
+            for file in files
+        ],
+    )
+
+
+def chain_lengths(label: str, files: Sequence[IndexNumbers]) -> str:
+    """Return bars of slots by the length of their chain, of all files together, with lines at the expected numbers."""
     measured = np.sum([file.chains for file in files], axis=0)
     expected = np.sum([file.expected_chains() for file in files], axis=0)
-    values: list[dict[str, Any]] = []
-    for length in range(LONGEST + 1):
+    shown = max(int(np.flatnonzero((measured > 0) | (expected >= 0.5))[-1]), 1) + 1
+    axis = power_axis(float(max(measured.max(), expected.max())))
+    marks = []
+    for length in range(shown):
+        x, width = percent((length + 0.1) / shown), percent(0.8 / shown)
         if measured[length]:
-            values.append({"length": length, "slots": int(measured[length]), "kind": "in the files"})
+            height = PLANE * axis.share(float(measured[length]))
+            marks.append(element("rect", x=x, width=width, y=ABOVE + PLANE - height, height=height, class_="c0"))
         if expected[length] >= 0.5:
-            values.append({"length": length, "slots": round(float(expected[length]), 1), "kind": "expected (Poisson)"})
-    kinds = ["in the files", "expected (Poisson)"]
-    encoding = {
-        "x": field("length", "quantitative", "items in the chain of a slot", axis={"tickMinStep": 1}),
-        "y": field(
-            "slots",
-            "quantitative",
-            "slots",
-            scale={"type": "log", "domainMin": 0.5, "nice": False},
-            axis={"format": "~s", "tickCount": 5},
-        ),
-        "color": field("kind", "nominal", None, sort=kinds, scale={"domain": kinds}),
-        "tooltip": [
-            field("kind", "nominal", "count"),
-            field("length", "quantitative", "items"),
-            field("slots", "quantitative", "slots", format=",.1~f"),
-        ],
-    }
-    return chart(
-        "slots by the length of their chain, and the expected numbers",
-        260,
-        values,
-        layer=[
-            {"transform": [{"filter": f"datum.kind == '{kinds[1]}'"}], "mark": "line", "encoding": encoding},
-            {
-                "transform": [{"filter": f"datum.kind == '{kinds[0]}'"}],
-                "encoding": encoding,
-                "mark": {"type": "point", "filled": True, "size": 60},
-            },
-        ],
-    )
+            y = ABOVE + PLANE * (1 - axis.share(float(expected[length])))
+            marks.append(element("line", x1=x, x2=percent((length + 0.9) / shown), y1=y, y2=y, class_="expected"))
+        lines = [
+            f"{items_text(length)} in the chain",
+            f"in the files: {measured[length]:,} slots",
+            f"expected: {expected[length]:,.1f} slots",
+        ]
+        marks.append(hover_column(length, shown, lines))
+    step = -(-shown // 16)
+    ticks = [Tick((length + 0.5) / shown, str(length)) for length in range(0, shown, step)]
+    entries = [("c0", "in the files", ""), ("c1", "expected (Poisson)", "")]
+    return plot(PLANE, label, marks, axis.ticks, ticks) + legend(entries)
 
 
-def lag(lags: Sequence[ConsumerLag]) -> Spec:
-    """Return a bar for each group and topic with the largest lag of all its queues together."""
-    sums: dict[tuple[str, str], int] = defaultdict(int)
-    for entry in lags:
-        sums[entry.group, entry.topic] += entry.lag or 0
-    largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_ROWS]
-    values = [
-        {"name": f"{group}: {topic}", "group": group, "topic": topic, "lag": count} for (group, topic), count in largest
-    ]
-    return named_bars("messages that each group has not consumed", values, "lag", "messages behind", ["group", "topic"])
-
-
-def expiry(found: Expiry, now: int) -> Spec:
-    """Return the bytes of the log that may be deleted by a time, as steps, and a line at the present.
-
-    Parameters: now: epoch ms.
-    """
-    total, values = 0, [{"time": min([now, *(file.timestamp for file in found.files)]), "bytes": 0, "file": ""}]
-    for file in found.files:
-        total += file.size
-        values.append({"time": file.timestamp, "bytes": total, "file": file.name})
-    tooltip = [field("file", "nominal", "up to file"), field("bytes", "quantitative", "bytes", format=",d")]
-    x = times("time")
-    y = field("bytes", "quantitative", "bytes of the log", axis={"format": "~s", "tickCount": 5})
-    return chart(
-        "bytes of the log that may be deleted, by time",
-        200,
-        values,
-        layer=[
-            {"mark": {"type": "line", "interpolate": "step-after", "color": BLUE}, "encoding": {"x": x, "y": y}},
-            {
-                "mark": {"type": "point", "filled": True, "size": 45, "color": BLUE},
-                "encoding": {"x": x, "y": y, "tooltip": tooltip},
-            },
-            {
-                "data": {"values": [{"time": now}]},
-                "mark": {"type": "rule", "strokeDash": [4, 3], "color": ORANGE},
-                "encoding": {"x": x},
-            },
-        ],
-    )
+def items_text(length: int) -> str:
+    return f"{LONGEST} or more items" if length == LONGEST else format_count(length, "item")

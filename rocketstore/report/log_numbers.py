@@ -22,6 +22,8 @@ BINS, SAMPLED_BINS = 120, 40  # of time, at most; in a sample each bin needs sev
 MAX_TAGS = 10_000  # pairs of topic and tag that are counted; the others are counted together
 MAX_GAPS = 50
 MIN_GAP = 1000  # ms
+GAP_FACTOR = 30  # a gap is as many median distances long: a stream at a steady rate has none
+DISTANCE_STEPS = 4  # classes of distances for each power of two
 LATEST = 4_102_444_800_000  # the year 2100: a later time is an error, and would make all bins useless
 THREADS = 4
 STEPS = [  # widths of a bin, ms
@@ -72,7 +74,9 @@ class LogNumbers:
     tags : messages by topic and tag; the tag None counts messages without a tag.
     other_tags : messages with another tag.
     body_sizes : messages by the bit length of the size of their body as it is stored, int64[33].
-    gaps : the longest first; none that ends behind a damaged range, in which there may have been messages.
+    gaps : the longest first, of at least ``gap_limit`` ms; none that ends behind a damaged range, in which there may
+        have been messages.
+    distances : the distances of messages of different times, by class: int64[64 * DISTANCE_STEPS].
     backward, most_backward : messages that are older than the message before them, and the largest difference, ms.
     outside : messages whose time is before the first or after the last bin. The topics count them in these bins.
     skipped : damaged ranges that were left out.
@@ -89,6 +93,7 @@ class LogNumbers:
     other_tags: int = 0
     body_sizes: np.ndarray = field(default_factory=lambda: np.zeros(33, np.int64))
     gaps: list[Gap] = field(default_factory=list)
+    distances: np.ndarray = field(default_factory=lambda: np.zeros(64 * DISTANCE_STEPS, np.int64))
     backward: int = 0
     most_backward: int = 0
     outside: int = 0
@@ -106,6 +111,18 @@ class LogNumbers:
     @property
     def messages(self) -> int:
         return int(self.body_sizes.sum())
+
+    @property
+    def gap_limit(self) -> int:
+        """The shortest time without a message that is a gap, ms: a second, or ``GAP_FACTOR`` times the median distance.
+
+        Messages of the same time are left out, since a batch of messages has one.
+        """
+        total = int(self.distances.sum())
+        if not total:
+            return MIN_GAP
+        median = int(np.searchsorted(np.cumsum(self.distances), (total + 1) // 2))
+        return max(MIN_GAP, round(GAP_FACTOR * 2 ** ((median + 0.5) / DISTANCE_STEPS)))
 
     def ranked_tags(self) -> list[tuple[str, str | None, int]]:
         """Return topic, tag and messages of the log for each pair of topic and tag, the most frequent first."""
@@ -131,12 +148,14 @@ def read_log(
     progress: Report = report_nothing,
     *,
     end: int | None = None,
+    zone_offset: int = 0,
 ) -> LogNumbers:
     """Read the messages of a log, or a sample of them, and count them. Damaged ranges are left out.
 
     Parameters: times: the store times of the first and the last message, ms. most: bytes to read at most. progress:
     called with the bytes that were read, and the bytes to read. end: where the last record ends, bytes; None: where
-    sound messages end. Raises: StoreError, OSError.
+    sound messages end. zone_offset: of the time zone from UTC, ms: bins begin at its round times. Raises: StoreError,
+    OSError.
     """
     begin, end = log.min_phy_offset, log.max_phy_offset if end is None else end
     ranges = sample_ranges(begin, end, most)
@@ -144,7 +163,7 @@ def read_log(
     first, last = (min(max(time, 0), LATEST) for time in times)
     wanted = SAMPLED_BINS if total < end - begin else BINS
     step = next((step for step in STEPS if (last - first) // step < wanted), STEPS[-1])
-    first -= first % step
+    first -= (first + zone_offset) % step
     numbers = LogNumbers(begin, end, total, first, step, max((last - first) // step + 1, 1))
     counter = Counter(numbers)
     done = 0
@@ -231,6 +250,9 @@ class Counter:
         self._last = int(times[-1])
         numbers.backward += int(np.count_nonzero(lengths < 0))
         numbers.most_backward = max(numbers.most_backward, -int(lengths.min()))
+        apart = lengths[lengths > 0]
+        classes = (np.log2(apart) * DISTANCE_STEPS).astype(np.int64)
+        numbers.distances += np.bincount(classes, minlength=len(numbers.distances))
         rows = np.flatnonzero(lengths >= max(MIN_GAP, numbers.gaps[-1].length if len(numbers.gaps) == MAX_GAPS else 0))
         found = [Gap(int(lengths[row]), int(before[row]), int(phy_offsets[row])) for row in rows]
         if found:
@@ -240,7 +262,8 @@ class Counter:
         """Complete the numbers after the last batch."""
         self._close_tags()
         lost = {part.end for part in self.numbers.skipped}  # the messages before these offsets are damaged
-        self.numbers.gaps = [gap for gap in self.numbers.gaps if gap.phy_offset not in lost]
+        least = self.numbers.gap_limit
+        self.numbers.gaps = [gap for gap in self.numbers.gaps if gap.phy_offset not in lost and gap.length >= least]
         bins, names = self.numbers.bins, self._topics.names
         for cell, known in self._cells.items():
             code, place = divmod(cell, bins)

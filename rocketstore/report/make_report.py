@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import tzinfo
 
 import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError, text_of
-from rocketstore.extras import import_extra
 from rocketstore.progress import Progress, show_progress
-from rocketstore.report import sections
-from rocketstore.report.log_numbers import SAMPLES, LogNumbers
+from rocketstore.report import sections, structure
+from rocketstore.report.log_numbers import SAMPLES
 from rocketstore.report.page import Section, render_page
+from rocketstore.report.parts import find_expiring_files
+from rocketstore.report.reading import PartAnswer, StoreAnswers, attempt, read_store
+from rocketstore.report.texts import Clock
+from rocketstore.report.verdict import make_verdict
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import format_time
 
 SAMPLE = 10 << 30  # bytes of the log that are read at most
 
@@ -24,12 +27,13 @@ def make_report(
     *,
     sample: int = SAMPLE,
     config: StoreConfig | None = None,
+    tz: str | tzinfo | None = None,
     progress: Progress = False,
 ) -> str:
-    """Make one HTML page about a store: its messages, queues, index, consumers, what may expire, and findings.
+    """Make one HTML page about a store: a verdict, findings, consumers, disk and expiry, messages, topics, structure.
 
-    The page needs no other file and no network. The store is only read, and a broker may be running. A part that
-    cannot be read has the error instead of its charts.
+    The page needs no other file, no network and no script. The store is only read, and a broker may be running. A part
+    that cannot be read has the error instead of its charts.
 
     Parameters
     ----------
@@ -37,49 +41,51 @@ def make_report(
     sample : read at most this many bytes of the log, at least 160. If the log is larger, ranges spread evenly over it
         are read, verify checks samples only, and the page says so.
     config : for verify: as for ``rocketstore.verify``.
+    tz : the time zone of all times, by name, such as Asia/Shanghai or local, or as a tzinfo. It is also the broker's,
+        in which deleteWhen is. By default times are in UTC, and the broker has the zone of this machine.
     progress : True shows a bar on standard error. A function is called with the bytes of the log that
         were read, and all its bytes: first by verify, then again from 0 for the charts.
 
     Returns
     -------
-    The page. Encode it as UTF-8 with errors="backslashreplace", since paths may have bytes that are no UTF-8.
+    The page.
 
     Raises
     ------
-    ModuleNotFoundError : vl-convert-python is missing; the error names the extra. ValueError : ``sample`` is too small.
+    ValueError : ``sample`` is too small, or the time zone is unknown.
 
     Source: none.
     """
-    scripts: str = import_extra("vl_convert", "report").javascript_bundle()
     if sample < SAMPLES:
         raise ValueError(f"sample={sample}: at least {SAMPLES} bytes are needed")
-
+    clock = Clock.of(tz, time.time_ns() // 1_000_000)
+    broker_zone = None if tz is None else clock.zone
     with show_progress(progress, "report") as report:
-        summary = store.summary()
-        bounds = sections.find_log_bounds(store, summary)
-        page: list[Section] = [sections.summary_section(summary, bounds)]
-        quick = bounds.end - bounds.begin > sample
-        page.append(
-            read_section(
-                "Findings of verify",
-                lambda: sections.findings_section(store, config, quick=quick, progress=report),
-            )
-        )
-        numbers: LogNumbers | None = None
-        try:
-            numbers = sections.read_numbers(store, bounds, sample, report)
-        except (StoreError, OSError, ValueError) as error:
-            page.append(Section("Messages and bytes over time", problems=[text_of(error)]))
-    if numbers is not None:
-        page += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
-    page += [
-        read_section("Queues and their coverage", lambda: sections.queues_section(store, bounds)),
-        read_section("Index files", lambda: sections.index_section(store, summary)),
-        read_section("Consumer lag", lambda: sections.lag_section(store)),
-        read_section("What may expire", lambda: sections.expiry_section(store)),
+        answers = read_store(store, sample=sample, config=config, clock=clock, broker_zone=broker_zone, progress=report)
+    page = find_sections(store, answers, clock, broker_zone)
+    made = f"Report of rocketstore {rocketstore.__version__}, made {clock.text(clock.now)}. Times are in {clock.name}."
+    root = str(store.path)
+    return render_page(root, made, make_verdict(answers, root, clock), page)
+
+
+def find_sections(
+    store: MessageStore, answers: StoreAnswers, clock: Clock, broker_zone: tzinfo | None
+) -> list[Section]:
+    """Return the sections in the order of the page: first what an operator needs, then the structure of the files."""
+    plan = answers.plan.value
+    files = (
+        PartAnswer([]) if plan is None else attempt(lambda: find_expiring_files(store, plan, broker_zone, clock.now))
+    )
+    return [
+        sections.findings_section(answers.checked, store.path),
+        sections.lag_section(answers.lags, clock),
+        sections.disk_section(answers.usage, answers.plan if answers.has_messages else PartAnswer(), files, clock),
+        sections.traffic_section(answers.numbers, clock),
+        sections.topics_section(answers.numbers),
+        read_section("Index files", lambda: structure.index_section(store, answers.summary)),
+        read_section("Queues and their coverage", lambda: structure.queues_section(store, answers.bounds)),
+        structure.gaps_section(answers.numbers, clock),
     ]
-    made = format_time(time.time_ns() // 1_000_000)
-    return render_page(str(store.path), f"Report of rocketstore {rocketstore.__version__}, made {made}", page, scripts)
 
 
 def read_section(title: str, make: Callable[[], Section]) -> Section:

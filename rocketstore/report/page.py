@@ -1,55 +1,19 @@
-"""The HTML of a report page: sections with texts, charts and tables, the style, and the script that draws the charts.
+"""The HTML of a report page: a verdict, and sections with texts, charts and tables.
 
-Every text is escaped here: ``html.escape`` in HTML, and ``script_json`` in a script. The page forbids itself all
-requests, with a content security policy.
+Every text is escaped here or in ``svg``. The page has no script, and a content security policy forbids all requests.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from html import escape
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from rocketstore.report.charts import CONFIG
+from rocketstore.report.style import STYLE
+from rocketstore.report.svg import text_html
 from rocketstore.text_values import format_count
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"  # for Vega
-STYLE = """
-:root { color-scheme: light dark; --text: #1c2126; --soft: #5a646e; --line: #c9cfd6; --page: #f4f6f8; --card: #fff;
-  --error: #b3261e; --warning: #8a5a00; --info: #1d5f9e; --code: #e9edf1; }
-@media (prefers-color-scheme: dark) { :root { --text: #e3e7eb; --soft: #a3adb7; --line: #3a424b; --page: #101418;
-  --card: #181d23; --error: #ff8a80; --warning: #f0b64a; --info: #7db8ee; --code: #262d35; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 16px; }
-h1 { font-size: 24px; margin: 8px 0; overflow-wrap: anywhere; } h2 { font-size: 18px; margin: 0 0 4px; }
-p { margin: 4px 0 10px; max-width: 80ch; overflow-wrap: anywhere; } .soft, figcaption { color: var(--soft); }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 14px 16px;
-  margin: 14px 0; }
-nav a { display: inline-block; margin: 0 12px 4px 0; color: var(--info); }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(160px, 1fr)); gap: 10px; margin: 0; }
-dt { color: var(--soft); font-size: 13px; } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
-figure { margin: 10px 0; min-width: 0; } figcaption { font-size: 13px; } .chart { width: 100%; min-width: 0; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; padding: 4px 10px 4px 0; vertical-align: top; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; min-width: 5.5em; } th { color: var(--soft); font-weight: 600; }
-td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-code { background: var(--code); border-radius: 4px; padding: 1px 4px; overflow-wrap: anywhere; }
-summary { cursor: pointer; color: var(--info); } .error { color: var(--error); font-weight: 600; }
-.warning { color: var(--warning); font-weight: 600; } .info { color: var(--info); }
-@media (max-width: 640px) { .stacked thead { display: none; } .stacked tr { display: block; padding: 6px 0; }
-  .stacked td { display: grid; grid-template-columns: 6.5em 1fr; text-align: left !important; white-space: normal;
-  border: 0; padding: 1px 0; } .stacked td::before { content: attr(data-name); color: var(--soft); font-weight: 400; }
-  .stacked tr { border-bottom: 1px solid var(--line); } }
-#vg-tooltip-element { max-width: 90vw; overflow-wrap: anywhere; }
-"""
-DRAW = """
-const charts = JSON.parse(document.getElementById("charts").textContent);
-const options = {actions: false, renderer: "svg", config: charts.config, tooltip: {theme: "custom"}};
-window.drawn = Promise.all(charts.specs.map((spec, number) => vegaEmbed("#chart-" + number, spec, options)));
-"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+GOOD, FAIR, BAD, UNKNOWN = "good", "fair", "bad", "unknown"
 
 
 @dataclass
@@ -68,76 +32,126 @@ class Table:
 
 
 @dataclass
+class Chart:
+    """A chart with a caption. Attributes: html: of the chart. is_folded: as that of a table."""
+
+    caption: str
+    html: str
+    is_folded: bool = False
+
+
+@dataclass
 class Section:
-    """One section. ``problems`` are shown before everything else; ``charts`` are pairs of a caption and a spec."""
+    """One section. ``problems`` are shown before everything else."""
 
     title: str
     texts: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    facts: dict[str, str] = field(default_factory=dict)
-    charts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
-
-def script_json(value: object) -> str:
-    """Return a value as JSON. No text in it can end a script element."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    @property
+    def is_empty(self) -> bool:
+        return not (self.texts or self.problems or self.charts or self.tables)
 
 
-def render_page(title: str, subtitle: str, sections: Sequence[Section], scripts: str) -> str:
-    """Return the page. Parameters: scripts: JavaScript that defines vegaEmbed."""
-    specs: list[dict[str, Any]] = []
-    parts = [part for number, section in enumerate(sections) for part in section_html(section, number, specs)]
-    links = "".join(f'<a href="#section-{n}">{escape(section.title)}</a>' for n, section in enumerate(sections))
-    # In a script element, "</script" and "<!--" would end the script or change how it is read.
-    library = scripts.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    head = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+@dataclass(frozen=True)
+class Action:
+    """Something to do. Attributes: command: that does it or tells more; None if no command does."""
+
+    text: str
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class VerdictBox:
+    """The begin of the page.
+
+    Attributes: tone: GOOD, FAIR, BAD or UNKNOWN. headline: whether the store is sound. sentences: lag, expiry, sizes.
+    actions: what to do. problems: parts that cannot be read. facts: counts and times by name. notes: about the store.
+    """
+
+    tone: str
+    headline: str
+    sentences: Sequence[str] = ()
+    actions: Sequence[Action] = ()
+    problems: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+
+
+def without_repetition(verdict: VerdictBox, sections: Iterable[Section]) -> Iterator[Section]:
+    """Yield the sections without problems that were shown before, and without sections that have nothing else."""
+    shown = set(verdict.problems)
+    for section in sections:
+        problems = [problem for problem in dict.fromkeys(section.problems) if problem not in shown]
+        shown.update(problems)
+        left = replace(section, problems=problems)
+        if not left.is_empty:
+            yield left
+
+
+def render_page(title: str, subtitle: str, verdict: VerdictBox, sections: Iterable[Section]) -> str:
+    """Return the page."""
+    shown = list(without_repetition(verdict, sections))
+    links = "".join(f'<a href="#section-{n}">{text_html(section.title)}</a>' for n, section in enumerate(shown))
+    parts = "".join(part for number, section in enumerate(shown) for part in section_html(section, number))
+    return (
+        '<!DOCTYPE html>\n<html lang="en" id="top">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<title>{text_html(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f'<body>\n<main>\n<h1>{text_html(title)}</h1>\n<p class="soft">{text_html(subtitle)}</p>\n'
+        f'{"".join(verdict_html(verdict))}<nav aria-label="Sections">{links}</nav>\n{parts}</main>\n</body>\n</html>\n'
     )
-    body = (
-        f'<body>\n<main>\n<h1>{escape(title)}</h1>\n<p class="soft">{escape(subtitle)}</p>\n'
-        "<noscript><p>The charts need JavaScript. The tables do not.</p></noscript>\n"
-        f'<nav aria-label="Sections">{links}</nav>\n{"".join(parts)}</main>\n'
-    )
-    data = script_json({"config": CONFIG, "specs": specs})
-    end = (
-        f'<script id="charts" type="application/json">{data}</script>\n<script>{library}</script>\n'
-        f"<script>{DRAW}</script>\n</body>\n</html>\n"
-    )
-    return head + body + end
 
 
-def section_html(section: Section, number: int, specs: list[dict[str, Any]]) -> Iterable[str]:
-    """Yield the HTML of a section, and add the specifications of its charts to ``specs``."""
-    yield f'<section id="section-{number}">\n<h2>{escape(section.title)}</h2>\n'
-    for problem in section.problems:
-        yield f'<p class="warning">{escape(problem)}</p>\n'
-    for text in section.texts:
-        yield f"<p>{escape(text)}</p>\n"
-    if section.facts:
-        items = "".join(
-            f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in section.facts.items()
-        )
-        yield f"<dl>{items}</dl>\n"
-    for caption, spec in section.charts:
-        yield (
-            f"<figure><figcaption>{escape(caption)}</figcaption>"
-            f'<div class="chart" id="chart-{len(specs)}"></div></figure>\n'
-        )
-        specs.append(spec)
-    for table in section.tables:
-        yield table_html(table)
+def verdict_html(verdict: VerdictBox) -> Iterator[str]:
+    yield f'<section class="verdict {verdict.tone}">\n<h2 class="headline">{text_html(verdict.headline)}</h2>\n'
+    if verdict.sentences:
+        yield f"<p>{text_html(' '.join(verdict.sentences))}</p>\n"
+    yield from paragraphs(verdict.problems, "warning")
+    if verdict.actions:
+        yield f"<h3>To do</h3>\n<ul>{''.join(map(action_html, verdict.actions))}</ul>\n"
+    yield from paragraphs(verdict.notes, "soft")
+    if verdict.facts:
+        facts = ((text_html(name), text_html(value)) for name, value in verdict.facts)
+        yield f"<dl>{''.join(f'<div><dt>{name}</dt><dd>{value}</dd></div>' for name, value in facts)}</dl>\n"
     yield "</section>\n"
+
+
+def paragraphs(texts: Iterable[str], kind: str = "") -> Iterator[str]:
+    """Yield each text as a paragraph. Parameters: kind: a class of the style."""
+    begin = f'<p class="{kind}">' if kind else "<p>"
+    yield from (f"{begin}{text_html(text)}</p>\n" for text in texts)
+
+
+def action_html(action: Action) -> str:
+    command = "" if action.command is None else f" <code>{text_html(action.command)}</code>"
+    return f"<li>{text_html(action.text)}{command}</li>"
+
+
+def section_html(section: Section, number: int) -> Iterator[str]:
+    """Yield the HTML of a section. Parameters: number: makes the target of links."""
+    yield f'<section id="section-{number}">\n<h2>{text_html(section.title)}</h2>\n<a class="top" href="#top">top</a>\n'
+    yield from paragraphs(section.problems, "warning")
+    yield from paragraphs(section.texts)
+    yield from map(chart_html, section.charts)
+    yield from map(table_html, section.tables)
+    yield "</section>\n"
+
+
+def chart_html(chart: Chart) -> str:
+    caption = text_html(chart.caption)
+    if chart.is_folded:
+        return f"<details><summary>{caption}</summary><figure>{chart.html}</figure></details>\n"
+    return f"<figure><figcaption>{caption}</figcaption>{chart.html}</figure>\n"
 
 
 def table_html(table: Table) -> str:
     numbers = {place for row in table.rows for place, value in enumerate(row) if isinstance(value, int)}
     names = [*enumerate(table.columns)]
-    header = "".join(f'<th scope="col"{number_class(place in numbers)}>{escape(name)}</th>' for place, name in names)
+    header = "".join(f'<th scope="col"{number_class(place in numbers)}>{text_html(name)}</th>' for place, name in names)
     rows = "".join(
         f"<tr>{''.join(cell_html(table.columns[i], v) for i, v in enumerate(row))}</tr>\n" for row in table.rows
     )
@@ -147,8 +161,8 @@ def table_html(table: Table) -> str:
         f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
     )
     if table.is_folded:
-        return f"<details><summary>{escape(table.caption)}</summary>{inner}</details>\n"
-    return f"<p>{escape(table.caption)}</p>{inner}\n"
+        return f"<details><summary>{text_html(table.caption)}</summary>{inner}</details>\n"
+    return f"<h3>{text_html(table.caption)}</h3>{inner}\n"
 
 
 def number_class(is_number: bool) -> str:
@@ -156,10 +170,10 @@ def number_class(is_number: bool) -> str:
 
 
 def cell_html(column: str, value: str | int | None) -> str:
-    name = f' data-name="{escape(column)}"'  # shown before the value if the page is narrow
+    name = f' data-name="{text_html(column)}"'  # shown before the value if the page is narrow
     if isinstance(value, int):
         return f'<td class="number"{name}>{value:,}</td>'
-    text = escape("-" if value is None else value)
+    text = text_html("-" if value is None else value)
     if column == "severity":
         return f'<td class="{text}"{name}>{text}</td>'
     return f"<td{name}><code>{text}</code></td>" if column == "mend" and value is not None else f"<td{name}>{text}</td>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.queue_source import offset_range
-from rocketstore.store.expiry import expired_files
+from rocketstore.store.expiry import older_files
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.usage.clean_rules import HOUR
+from rocketstore.store.usage.expiry_plan import ExpiryPlan, modified_ms
 
 MAX_QUEUES = 2000
 MAX_INDEX_FILES = 8
@@ -127,33 +130,25 @@ def read_index_file(file: IndexFile) -> IndexNumbers:
 
 
 class ExpiringFile(NamedTuple):
-    """A file of the log, its size in bytes, and the time after which a broker may delete it, epoch ms."""
+    """A file of the log, its size in bytes, and the time from which a broker may delete it, epoch ms; None: never."""
 
     name: str
     size: int
-    timestamp: int
+    timestamp: int | None
 
 
-class Expiry(NamedTuple):
-    """The files of a log that may expire, oldest first. The last file never expires.
+def find_expiring_files(store: MessageStore, plan: ExpiryPlan, zone: tzinfo | None, now: int) -> Sequence[ExpiringFile]:
+    """Find when each file of the log may be deleted, oldest first. The last file never expires.
 
-    ``hours``: fileReservedTime. ``expired``: how many of the files may be deleted now.
+    Parameters: zone: of the broker; None for that of this machine. now: epoch ms. Raises: StoreError, OSError.
     """
-
-    hours: int
-    files: Sequence[ExpiringFile]
-    expired: int
-
-
-def find_expiry(store: MessageStore) -> Expiry:
-    """Find which files of the log may be deleted, and when. Raises: StoreError, OSError, ValueError."""
-    log, hours = store.commit_log, store.config.file_reserved_time
-    files = [file for file in log.file_run.files[:-1] if file.end_offset < log.max_phy_offset]
-    expired = expired_files(log.file_run.files, log.max_phy_offset, store.config)
+    log = store.commit_log
+    given = {file.path: file.delete_timestamp for file in plan}
     expiring: list[ExpiringFile] = []
-    latest = 0
-    for file in files:
+    latest = now
+    for file in older_files(log.file_run.files, log.look(again=True).records_end):
         # A broker deletes the oldest file first, so a file waits until the older files have expired.
-        latest = max(latest, int((file.path.stat().st_mtime + hours * 3600) * 1000))
-        expiring.append(ExpiringFile(file.path.name, file.size, latest))
-    return Expiry(hours, expiring, len(expired))
+        latest = max(latest, modified_ms(file.path) + round(plan.rules.file_reserved_hours * HOUR))
+        when = given.get(str(file.path)) or plan.rules.next_deletion(latest, zone)
+        expiring.append(ExpiringFile(file.path.name, file.size, when))
+    return expiring

@@ -1,55 +1,34 @@
-"""The sections of a report page: each reads one part of the store, and describes it with texts, charts and tables."""
+"""The first sections of a report page, which are about operation: findings, consumers, disk, messages and topics."""
 
 from __future__ import annotations
 
-import contextlib
-import shlex
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocketstore.config import StoreConfig
-from rocketstore.disk.storage import is_remote
+import numpy as np
+
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError
-from rocketstore.progress import Report
 from rocketstore.report import charts
-from rocketstore.report.charts import NO_TAG
-from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogBounds, LogNumbers, read_log
-from rocketstore.report.page import Section, Table
-from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
-from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.summary import StoreSummary
-from rocketstore.text_values import format_count, format_time
+from rocketstore.report.charts import SHOWN_ROWS
+from rocketstore.report.log_numbers import LogNumbers
+from rocketstore.report.page import Chart, Section, Table
+from rocketstore.report.parts import ExpiringFile
+from rocketstore.report.reading import PartAnswer
+from rocketstore.report.texts import Clock, duration_text, share_text, size_text
+from rocketstore.report.traffic import choose_series, rank_topics
+from rocketstore.report.verdict import lags_by_group, limited, space_of, spaces_by_part
+from rocketstore.store.overview.lag import ConsumerLag
+from rocketstore.store.usage.disk_usage import DiskUsage
+from rocketstore.store.usage.expiry_plan import ExpiryPlan
+from rocketstore.text_values import format_count
 from rocketstore.verify.findings import VerifyReport
 from rocketstore.verify.kinds import KINDS, mend_commands
-from rocketstore.verify.verify import verify
 
 MAX_ROWS = 200  # of a table
-MAX_PROBLEMS = 20  # of one kind in a section
+MANY_TOPICS = 20  # a store with more has its charts of single queues and index files folded
+NO_TAG = "(no tag)"
 Row = tuple[str | int | None, ...]
-
-
-def with_unit(size: float) -> str:
-    """Return a number of bytes with a unit, such as 1.5 GB; kB, MB, GB and TB are powers of 1024."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TB"
-
-
-def or_unknown(value: int | str | None) -> str:
-    if value is None:
-        return "unknown"
-    return f"{value:,}" if isinstance(value, int) else value
-
-
-def time_text(timestamp: int | None) -> str:
-    """Return a time in UTC for people. Parameters: timestamp: epoch ms; None and 0 are unknown times."""
-    text = None if timestamp is None else format_time(timestamp)
-    return or_unknown(text and text.replace("T", " "))
 
 
 def make_table(caption: str, columns: Sequence[str], rows: list[Row], *, is_folded: bool = True) -> Table:
@@ -57,58 +36,23 @@ def make_table(caption: str, columns: Sequence[str], rows: list[Row], *, is_fold
     return Table(caption, columns, rows[:MAX_ROWS], is_folded, max(len(rows) - MAX_ROWS, 0))
 
 
-def limited(problems: Sequence[str]) -> list[str]:
-    """Return the first ``MAX_PROBLEMS`` problems, and how many more there are."""
-    more = len(problems) - MAX_PROBLEMS
-    return [*problems[:MAX_PROBLEMS], *([f"{format_count(more, 'more problem')} of this kind."] if more > 0 else [])]
+# ---- findings --------------------------------------------------------------------------------------------------
 
 
-def summary_section(summary: StoreSummary, bounds: LogBounds) -> Section:
-    """Return the counts and times of a store, and a problem if messages stand behind damage at the end of the log."""
-    size = None
-    if summary.min_phy_offset is not None and summary.max_phy_offset is not None:
-        size = summary.max_phy_offset - summary.min_phy_offset
-    section = Section("Summary", problems=limited([*dict.fromkeys(summary.problems)]), texts=[*summary.notes])
-    if bounds.sound_end < bounds.end:
-        section.problems.append(
-            f"The log is damaged at byte {bounds.sound_end:,}, and has messages behind the "
-            "damage. The size and the last message of this summary are those before the damage; "
-            "the sections below count all sound messages."
-        )
-    state = "stopped cleanly" if summary.last_exit_ok else "crashed"
-    section.facts = {
-        "topics": or_unknown(summary.topics),
-        "queues": or_unknown(summary.queues),
-        "messages in queues": or_unknown(summary.messages),
-        "log": "unknown" if size is None else with_unit(size),
-        "first message": time_text(summary.begin_timestamp),
-        "last message": time_text(summary.end_timestamp),
-        "state": "a broker runs" if summary.is_locked else state,
-    }
-    return section
-
-
-def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: bool, progress: Report) -> Section:
-    """Verify the store, or samples of it. Raises: StoreError, OSError."""
-    section = Section("Findings of verify")
-    if is_remote(store.path):
-        section.texts.append("A remote store is not checked: verify needs a local copy.")
+def findings_section(checked: PartAnswer[VerifyReport], root: StorePath) -> Section:
+    """Return the findings of verify, and how to mend them."""
+    section = Section("Findings of verify", problems=checked.problems)
+    report = checked.value
+    if report is None:
         return section
-    report = verify(store.path, quick=quick, config=config, progress=progress)
     counts = ((report.count(severity), severity) for severity in ("error", "warning", "info"))
     found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
-    extent = "samples of " if quick else ""
-    section.texts.append(
-        f"Checked {extent}{format_count(report.records, 'record')}, "
-        f"{format_count(report.queues, 'queue')} and {format_count(report.index_files, 'index file')}: "
-        f"{found or 'nothing is wrong'}."
-    )
-    if quick:
-        section.problems.append(
-            f"Only samples were checked. This command checks everything: "
-            f"rocketstore verify {shlex.quote(str(store.path))}"
-        )
-    section.tables = findings_tables(report, store.path) if report.findings else []
+    extent = "samples of " if report.quick else ""
+    parts = f"{format_count(report.queues, 'queue')} and {format_count(report.index_files, 'index file')}"
+    if report.has_log:
+        records = format_count(report.records, "record")
+        section.texts.append(f"Checked {extent}{records}, {parts}: {found or 'nothing is wrong'}.")
+    section.tables = findings_tables(report, root) if report.findings else []
     return section
 
 
@@ -143,194 +87,26 @@ def findings_tables(report: VerifyReport, root: StorePath) -> list[Table]:
     ]
 
 
-# ---- the log ---------------------------------------------------------------------------------------------
+# ---- consumers and disk ----------------------------------------------------------------------------------------
 
 
-def find_log_bounds(store: MessageStore, summary: StoreSummary) -> LogBounds:
-    """Return the bounds and times of the log, also of messages behind damage. A summary ends before the damage."""
-    begin, end = summary.min_phy_offset or 0, summary.max_phy_offset or 0
-    sound_end = end
-    first = summary.begin_timestamp or 0
-    last = first if summary.end_timestamp is None else summary.end_timestamp
-    with contextlib.suppress(StoreError, OSError, ValueError):  # ``read_numbers`` raises the error again
-        log = store.commit_log
-        view = log.look(again=True)
-        sound_end, end = view.end, view.records_end
-        message = None if view.last_phy_offset is None else log.find_message(view.last_phy_offset)
-        last = last if message is None else message.store_timestamp
-    return LogBounds(begin, end, min(first, last), max(first, last), sound_end)
-
-
-def read_numbers(store: MessageStore, bounds: LogBounds, most: int, progress: Report) -> LogNumbers:
-    """Read the log, or a sample of it. Raises: StoreError, OSError."""
-    times = bounds.begin_timestamp, bounds.end_timestamp
-    return read_log(store.commit_log, times, most, progress, end=bounds.end)
-
-
-def sample_text(numbers: LogNumbers) -> list[str]:
-    """Return the text that says which share of a log was read; an empty list if the whole log was read."""
-    if not numbers.is_sampled:
-        return []
-    share = numbers.read_bytes / (numbers.end - numbers.begin)
-    read, size = with_unit(numbers.read_bytes), with_unit(numbers.end - numbers.begin)
-    return [
-        f"Sampled: {read} of {size} of the log were read ({share:.2%}), in ranges spread evenly over it. All "
-        "counts of messages and bytes are estimates."
-    ]
-
-
-def time_section(numbers: LogNumbers) -> Section:
-    section = Section("Messages and bytes over time", problems=sample_text(numbers))
-    section.problems += limited(
-        [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped]
-    )
-    messages = round(numbers.messages * numbers.scale)
-    section.texts.append(
-        f"{format_count(messages, 'message')} of {format_count(len(numbers.topics), 'topic')}. Each bar of the "
-        f"charts is {step_text(numbers.step)} long. Times are store times in UTC."
-    )
-    if numbers.outside:
-        outside = format_count(round(numbers.outside * numbers.scale), "message")
-        section.texts.append(
-            f"Messages older than the first or newer than the last message of the log: {outside}. "
-            "The first and the last bar include them."
-        )
-    if not numbers.messages:
+def lag_section(lags: PartAnswer[Sequence[ConsumerLag]], clock: Clock) -> Section:
+    """Return how far consumers are behind."""
+    section = Section("Consumer lag", problems=lags.problems)
+    if not lags.value:
+        section.texts = [] if lags.value is None else ["No consumer group has saved an offset."]
         return section
-    section.charts = [
-        ("Messages by topic", charts.over_time(numbers, "messages", "messages")),
-        ("Bytes of records by topic", charts.over_time(numbers, "size", "bytes")),
-        ("Messages of the most frequent tags, with their topic", charts.by_tag(numbers)),
-    ]
-    sums = {
-        topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
-        for topic, counts in numbers.topics.items()
-    }
-    rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
-    section.tables.append(make_table("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
-    tag_rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in numbers.ranked_tags()]
-    if numbers.other_tags:
-        tag_rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
-    section.tables.append(make_table("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))
-    return section
-
-
-def step_text(step: int) -> str:
-    """Return the width of a bin of time with its unit. Parameters: step: one of ``STEPS``, ms."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if step >= size:
-            return f"{step // size} {unit}"
-    return f"{step} ms"
-
-
-def body_section(numbers: LogNumbers) -> Section:
-    section = Section("Body sizes", problems=sample_text(numbers))
-    section.texts.append(
-        "Sizes of bodies as they are stored; some bodies may be compressed. Each bar ends where the next one begins."
-    )
-    if numbers.messages:
-        section.charts.append(("Messages by size of the body", charts.body_sizes(numbers)))
-    return section
-
-
-def gaps_section(numbers: LogNumbers) -> Section:
-    section = Section("Gaps in store time", problems=sample_text(numbers))
-    if numbers.is_sampled:
-        section.texts.append("Gaps between the ranges that were read are not known.")
-    if numbers.skipped:
-        section.texts.append("Gaps at damaged ranges are not counted.")
-    if numbers.gaps:
-        section.texts.append(f"Times of at least a second without a message; the longest ones, at most {MAX_GAPS}.")
-        section.charts.append(("When each gap began, and its length in seconds", charts.gaps(numbers)))
-        columns = ("length", "after", "next message at offset")
-        rows: list[Row] = [
-            (f"{gap.length / 1000:,.3f} s", time_text(gap.begin), gap.phy_offset) for gap in numbers.gaps
-        ]
-        section.tables.append(make_table("Gaps, the longest first", columns, rows))
-    else:
-        section.texts.append("No gap of a second or more.")
-    if numbers.backward:
-        backward = format_count(round(numbers.backward * numbers.scale), "message")
-        section.texts.append(
-            f"Messages older than the message before them: {backward}, by up to "
-            f"{numbers.most_backward:,} ms. The clock of the broker went back."
-        )
-    return section
-
-
-# ---- queues, index, consumers ----------------------------------------------------------------------------
-
-
-def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
-    """Read the bounds of the queues, and show them beside those of the log. Raises: StoreError, OSError."""
-    queues, total = read_queues(store)
-    section = Section("Queues and their coverage")
-    section.problems = limited(
-        [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem]
-    )
-    if len(queues) < total:
-        section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
-    section.texts.append(
-        f"{format_count(total, 'queue')}. A bar begins at the first and ends at the last record of a "
-        "queue. A queue that ends early has no newer messages, or lacks units; verify finds these."
-    )
-    if any(queue.begin is not None for queue in queues):
-        spec = charts.coverage(queues, bounds.begin, bounds.end)
-        section.charts.append(("The part of the log that each of the largest queues covers, by physical offset", spec))
-    rows: list[Row] = [
-        (queue.topic, queue.queue_id, queue.messages, queue.min_offset, queue.max_offset, queue.begin, queue.end)
-        for queue in sorted(queues, key=lambda queue: (-(queue.messages or 0), queue.topic, queue.queue_id))
-    ]
-    columns = ("topic", "queue", "messages", "min offset", "max offset", "first record at", "last record at")
-    section.tables.append(make_table("Queues, the largest first", columns, rows))
-    return section
-
-
-def index_section(store: MessageStore, summary: StoreSummary) -> Section:
-    """Read the index files, and compare their chains with theory. Raises: StoreError, OSError, ValueError."""
-    files, total = read_index(store)
-    section = Section("Index files")
-    if not files:
-        section.texts.append("The store has no index, or it has no items.")
-        return section
-    if len(files) < total:
-        section.problems.append(f"Sampled: {len(files)} of {total:,} index files were read.")
-    section.texts.append(
-        f"{format_count(total, 'index file')}, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
-        f"{or_unknown(summary.index_end_phy_offset)} of the log. Theory: if keys are distinct, each item chooses its "
-        "slot at random, and the lengths of chains have the Poisson distribution. Repeated keys make longer chains and "
-        "leave more slots empty. A query reads the whole chain of its slot."
-    )
-    section.charts = [
-        ("Slots in use of each file. The tick is the expected share.", charts.slot_use(files)),
-        (
-            f"Slots by the number of their items, up to {LONGEST}; longer chains are counted there",
-            charts.chain_lengths(files),
-        ),
-    ]
-    rows: list[Row] = [
-        (file.name, file.items, file.capacity, file.slots, file.used, round(file.expected_used), file.longest)
-        for file in files
-    ]
-    columns = ("file", "items", "room for", "slots", "slots in use", "expected", "longest chain")
-    section.tables.append(make_table("Index files, the oldest first", columns, rows))
-    return section
-
-
-def lag_section(store: MessageStore) -> Section:
-    """Read how far consumers are behind. Raises: StoreError, OSError."""
-    lags = list(store.consumer_lag())
-    section = Section("Consumer lag")
-    if not lags:
-        section.texts.append("No consumer group has saved an offset.")
-        return section
-    section.problems = limited([f"{entry.group}: {entry.problem}" for entry in lags if entry.problem])
-    behind: dict[str, int] = defaultdict(int)
-    for entry in lags:
-        behind[entry.group] += entry.lag or 0
+    section.problems = limited([f"{entry.group}: {entry.problem}" for entry in lags.value if entry.problem])
+    behind = lags_by_group(lags.value)
     late = sum(1 for count in behind.values() if count)
     section.texts.append(f"{format_count(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
-    section.charts.append(("Messages that each group has not consumed, by topic", charts.lag(lags)))
+    sums: dict[tuple[str, str], int] = defaultdict(int)
+    for entry in lags.value:
+        sums[entry.group, entry.topic] += entry.lag or 0
+    largest = sorted(((*names, count) for names, count in sums.items() if count), key=lambda row: (-row[2], row))
+    if largest:
+        caption = "Messages that each group has not consumed, by topic" + the_largest(len(largest))
+        section.charts.append(Chart(caption, charts.scaled_bars(caption, largest[:SHOWN_ROWS], "{:,}".format)))
     rows: list[Row] = [
         (
             entry.group,
@@ -339,33 +115,238 @@ def lag_section(store: MessageStore) -> Section:
             entry.consumer_offset,
             entry.max_offset,
             entry.lag,
-            time_text(entry.oldest_timestamp) if entry.lag else None,
+            clock.text(entry.oldest_timestamp) if entry.lag else None,
         )
-        for entry in sorted(lags, key=lambda entry: -(entry.lag or 0))
+        for entry in sorted(lags.value, key=lambda entry: -(entry.lag or 0))
     ]
     columns = ("group", "topic", "queue", "next offset", "end of queue", "lag", "oldest message not consumed")
     section.tables.append(make_table("Lag of each queue, the largest first", columns, rows))
     return section
 
 
-def expiry_section(store: MessageStore) -> Section:
-    """Find the files of the log that may be deleted. Raises: StoreError, OSError, ValueError."""
-    found = find_expiry(store)
-    now = time.time_ns() // 1_000_000
-    section = Section("What may expire")
-    section.texts.append(
-        f"A broker deletes a file of the log {found.hours} hours after its last change (fileReservedTime), at the hour "
-        "of deleteWhen, or earlier if the disk becomes full. Queues and index lose their oldest files with it. The "
-        "last file of the log stays."
-    )
-    if not found.files:
-        section.texts.append("The log has no file that can expire.")
-        return section
-    size = sum(file.size for file in found.files[: found.expired])
-    section.texts.append(f"Now {found.expired:,} of {len(found.files):,} files may be deleted, {with_unit(size)}.")
-    shown = [file._replace(timestamp=min(file.timestamp, LATEST)) for file in found.files]
-    spec = charts.expiry(found._replace(files=shown), now)
-    section.charts.append(("Bytes of the log that may be deleted by a time; the dashed line is now", spec))
-    rows: list[Row] = [(file.name, with_unit(file.size), time_text(file.timestamp)) for file in found.files]
-    section.tables.append(make_table("Files, the oldest first", ("file", "size", "may be deleted from"), rows))
+def the_largest(count: int) -> str:
+    """Return the end of the caption of a chart that shows only the largest of some rows."""
+    return f": the largest {SHOWN_ROWS} of {count:,}" if count > SHOWN_ROWS else ""
+
+
+def disk_section(
+    usage: PartAnswer[DiskUsage], plan: PartAnswer[ExpiryPlan], files: PartAnswer[Sequence[ExpiringFile]], clock: Clock
+) -> Section:
+    """Return the space of the parts of a store and of its disks, and what a broker deletes."""
+    problems = [*usage.problems, *plan.problems, *files.problems]
+    problems += [] if usage.value is None else usage.value.reasons
+    problems += [] if plan.value is None else plan.value.reasons
+    section = Section("Disk, and what may expire", problems=limited(problems))
+    if usage.value is not None:
+        add_usage(section, usage.value)
+    if plan.value is not None:
+        add_expiry(section, plan.value, files.value or [], clock)
     return section
+
+
+def add_usage(section: Section, usage: DiskUsage) -> None:
+    whole = sum(map(space_of, usage))
+    rows = [("", name, size) for name, size in spaces_by_part(usage).items() if size]
+    if rows:
+        caption = "Space of each part of the store"
+
+        def text(size: int) -> str:
+            return f"{size_text(size)}, {share_text(size, whole)}"
+
+        section.charts.append(Chart(caption, charts.scaled_bars(caption, rows, text)))
+    if usage.disks:
+        caption = "Used space of each disk"
+        bars = [
+            charts.Bar(
+                disk.path,
+                disk.used_share,
+                f"{disk.used_share:.0%} of {size_text(disk.total_bytes)}, {size_text(disk.free_bytes)} free",
+            )
+            for disk in usage.disks
+        ]
+        section.charts.append(Chart(caption, charts.bars(caption, bars)))
+    parts: list[Row] = [
+        (
+            part.part,
+            part.path,
+            part.files,
+            size_text(part.used_bytes),
+            size_text(part.file_bytes),
+            disk_text(part.disk_bytes),
+        )
+        for part in usage
+    ]
+    columns = ("part", "path", "files", "used bytes", "length of files", "space on disk")
+    section.tables.append(make_table("Parts of the store, the largest first", columns, parts))
+
+
+def disk_text(size: int | None) -> str:
+    return "unknown" if size is None else size_text(size)
+
+
+def add_expiry(section: Section, plan: ExpiryPlan, files: Sequence[ExpiringFile], clock: Clock) -> None:
+    rules = plan.rules
+    hours = f"{rules.file_reserved_hours:g} hours"
+    section.texts.append(
+        f"A broker deletes a file of the log {hours} after its last change (fileReservedTime), at the hour of "
+        f"deleteWhen ({';'.join(f'{hour:02}' for hour in rules.delete_when)}), or earlier if a disk becomes full. "
+        "Queues and index lose their oldest files with it. The last file of the log stays."
+    )
+    if plan:
+        messages = format_count(sum(loss.messages for loss in plan.queues), "message")
+        what = f"{format_count(len(plan), 'file')} with {size_text(plan.disk_bytes)}, and {messages}"
+        next_time = plan.next_timestamp
+        later = "" if next_time is None else f" The next file may be deleted from {clock.day_text(next_time)} on."
+        section.texts.append(f"To be deleted: {what}.{later}")
+    section.texts += [f"{note[0].upper()}{note[1:]}." for note in plan.notes]
+    expiring: list[Row] = [
+        (file.name, size_text(file.size), "never" if file.timestamp is None else clock.text(file.timestamp))
+        for file in files
+    ]
+    if expiring:
+        caption = "Files of the log that expire, the oldest first"
+        section.tables.append(make_table(caption, ("file", "size", "may be deleted from"), expiring))
+    losses: list[Row] = [
+        (loss.group, loss.topic, loss.queue_id, loss.consumer_offset, loss.new_min_offset, loss.messages)
+        for loss in plan.groups
+    ]
+    if losses:
+        columns = "group", "topic", "queue", "next offset", "first offset then", "messages lost"
+        caption = "Messages that groups have not consumed and lose"
+        section.tables.append(make_table(caption, columns, losses, is_folded=False))
+
+
+# ---- messages and topics ---------------------------------------------------------------------------------------
+
+
+def sample_text(numbers: LogNumbers) -> list[str]:
+    """Return the text that says which share of a log was read; an empty list if the whole log was read."""
+    if not numbers.is_sampled:
+        return []
+    share = numbers.read_bytes / (numbers.end - numbers.begin)
+    read, size = size_text(numbers.read_bytes), size_text(numbers.end - numbers.begin)
+    return [
+        f"Sampled: {read} of {size} of the log were read ({share:.2%}), in ranges spread evenly over it. All "
+        "counts of messages and bytes are estimates."
+    ]
+
+
+def traffic_section(numbers: PartAnswer[LogNumbers], clock: Clock) -> Section:
+    """Return the messages and bytes of the log over time, and the sizes of bodies."""
+    section = Section("Messages and bytes over time", problems=numbers.problems)
+    found = numbers.value
+    if found is None:
+        return section
+    section.problems += sample_text(found)
+    section.problems += limited(
+        [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in found.skipped]
+    )
+    if not found.messages:
+        return section
+    messages = round(found.messages * found.scale)
+    section.texts.append(
+        f"{format_count(messages, 'message')} of {format_count(len(found.topics), 'topic')}. Each bar is "
+        f"{duration_text(found.step)} long. Times are store times."
+    )
+    if found.outside:
+        outside = format_count(round(found.outside * found.scale), "message")
+        section.texts.append(
+            f"Messages older than the first or newer than the last message of the log: {outside}. "
+            "The first and the last bar include them."
+        )
+    series = choose_series(found)
+    for caption, counts_bytes in (("Messages by topic", False), ("Bytes of records by topic", True)):
+        chart = charts.over_time(caption, found, series, clock, counts_bytes=counts_bytes)
+        section.charts.append(Chart(caption, chart))
+    section.charts.append(body_chart(found))
+    return section
+
+
+def body_chart(numbers: LogNumbers) -> Chart:
+    """Return the messages by the size of their body. Bars begin at powers of two."""
+    counts = numbers.body_sizes
+    below = np.cumsum(counts) / counts.sum()
+    half, most = (size_name(1 << int(np.searchsorted(below, share))) for share in (0.5, 0.99))
+    caption = f"Sizes of bodies as they are stored: half are smaller than {half}, and 99 % smaller than {most}"
+    total = int(counts.sum())
+    rows = [
+        ("", body_range(bits), round(int(count) * numbers.scale))
+        for bits, count in enumerate(counts.tolist())
+        if counts[: bits + 1].any() and counts[bits:].any()
+    ]
+
+    def text(count: int) -> str:
+        return f"{count:,}, {share_text(count, total * numbers.scale)}"
+
+    return Chart(caption, charts.scaled_bars("messages by size of the body", rows, text))
+
+
+def body_range(bits: int) -> str:
+    """Return the sizes of a bar as text. Parameters: bits: the bit length of the sizes."""
+    if bits == 0:
+        return "empty"
+    return "1 byte" if bits == 1 else f"{size_name(1 << bits - 1)} to {size_name(1 << bits)}"
+
+
+def size_name(size: int) -> str:
+    """Return a power of two with a unit that is one: 4,096 bytes as 4 KiB."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size} {unit}"
+        size >>= 10
+    return f"{size} GiB"
+
+
+def topics_section(numbers: PartAnswer[LogNumbers]) -> Section:
+    """Return the messages and bytes of each topic and tag."""
+    section = Section("Topics")
+    found = numbers.value
+    if found is None or not found.messages:
+        return section
+    section.problems = sample_text(found)
+    users, system = rank_topics(found)
+    whole = sum(int(counts.size.sum()) for counts in found.topics.values())
+    if len(users) + len(system) == 1:
+        section.texts.append(f"All messages are of topic {[*users, *system][0]}.")
+    for caption, topics in (("Topics by bytes", users), ("Topics of RocketMQ itself, by bytes", system)):
+        if topics and len(users) + len(system) > 1:
+            caption += the_largest(len(topics))
+            section.charts.append(Chart(caption, topic_bars(caption, topics[:SHOWN_ROWS], found, whole)))
+    rows: list[Row] = [
+        (
+            topic,
+            round(int(found.topics[topic].messages.sum()) * found.scale),
+            round(int(found.topics[topic].size.sum()) * found.scale),
+            share_text(int(found.topics[topic].size.sum()), whole),
+        )
+        for topic in [*users, *system]
+    ]
+    section.tables.append(make_table("Topics, the largest first", ("topic", "messages", "bytes", "share"), rows))
+    add_tags(section, found)
+    return section
+
+
+def topic_bars(caption: str, topics: Sequence[str], numbers: LogNumbers, whole: int) -> str:
+    """Return a bar for each topic. Parameters: whole: the bytes of all topics that were read."""
+    sizes = {topic: int(numbers.topics[topic].size.sum()) for topic in topics}
+    most = max(sizes.values())
+    bars = []
+    for topic, size in sizes.items():
+        messages = format_count(round(int(numbers.topics[topic].messages.sum()) * numbers.scale), "message")
+        text = f"{size_text(size * numbers.scale)}, {share_text(size, whole)}, {messages}"
+        bars.append(charts.Bar(topic, size / most, text))
+    return charts.bars(caption, bars)
+
+
+def add_tags(section: Section, numbers: LogNumbers) -> None:
+    ranked = numbers.ranked_tags()
+    if all(tag is None for _, tag, _ in ranked):
+        section.texts.append("No message has a tag.")
+        return
+    caption = "Messages by topic and tag" + the_largest(len(ranked))
+    rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in ranked]
+    chart = charts.scaled_bars(caption, rows[:SHOWN_ROWS], "{:,}".format)
+    section.charts.append(Chart(caption, chart, is_folded=len(numbers.topics) > MANY_TOPICS))
+    if numbers.other_tags:
+        rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
+    section.tables.append(make_table("Tags, the most frequent first", ("topic", "tag", "messages"), [*rows]))

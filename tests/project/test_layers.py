@@ -71,7 +71,6 @@ THIRD_PARTY = [
     "lz4",
     "zstandard",
     "fsspec",
-    "vl_convert",
     "rocksdict",
     "duckdb",
     "google",

@@ -5,13 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
-from rocketstore.cli.options import fail_if_option, keep_zone, rows_options, store_argument, time_option
-
-
-def keep_broker_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    """Keep the time zone also as that of the times of the command."""
-    keep_zone(ctx, param, name)
-    return name
+from rocketstore.cli.options import fail_if_option, keep_broker_zone, rows_options, store_argument, time_option
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""``rocketstore report``: write a page with charts about a store."""
+"""``rocketstore report``: write a page about a store."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rocketstore.report.make_report import SAMPLE, make_report
 from rocketstore.store.message_store import MessageStore
 
 
-def run(ctx: click.Context, store: MessageStore, output: Path, sample: int | None, force: bool) -> None:
+def run(ctx: click.Context, store: MessageStore, output: Path, sample: int | None, tz: str | None, force: bool) -> None:
     """Run the command with the values of its options."""
     if output == Path("-"):
         raise click.UsageError("--output must be a file")
@@ -22,10 +22,11 @@ def run(ctx: click.Context, store: MessageStore, output: Path, sample: int | Non
         store,
         sample=sample or SAMPLE,
         config=broker_config(ctx),
+        tz=tz,
         progress=True,
     )
     check_output(output, force)  # another program may have made the file meanwhile
-    replace_file(output, page.encode("utf-8", "backslashreplace"))
+    replace_file(output, page.encode())
     note(f"{output}: {output.stat().st_size:,} bytes")
 
 
