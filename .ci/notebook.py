@@ -1,6 +1,6 @@
 """Execute examples/store.ipynb and save it with its outputs, in place or to another file.
 
-Run as ``python .ci/notebook.py [OUT]``. It needs nbclient, ipykernel, altair, polars and the extra "report".
+Run as ``python .ci/notebook.py [OUT]``. It needs nbclient, ipykernel, matplotlib and polars.
 """
 
 import sys

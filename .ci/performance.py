@@ -1,10 +1,13 @@
 """The tables and plots of docs/performance.md, from bench/results.json. .ci/docs.py writes them."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from rocketstore.report.svg import element, text_html, title
 
 TREE = Path(__file__).parent.parent
 RESULTS = TREE / "bench" / "results.json"
@@ -24,22 +27,8 @@ STORES = ("dict", "NumPy searchsorted", "LMDB", "DuckDB join")
 TEXT, LINE, BLUE, ORANGE, GREY = "#1c2126", "#c9cfd6", "#2f7fc2", "#d9731a", "#808890"
 DARK = {TEXT: "#e3e7eb", LINE: "#4a545e"}
 WIDEST = 8  # pixels of a character, on average
-CONFIG = {
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": TEXT,
-        "titleColor": TEXT,
-        "domainColor": LINE,
-        "tickColor": LINE,
-        "gridColor": LINE,
-        "labelLimit": 420,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-    },
-}
+WIDTH, ROW, MARGIN, BELOW = 420, 20, 8, 46  # pixels: of the plane, of a row, around the picture, for the axis
+RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def read_results() -> dict[str, Any]:
@@ -97,17 +86,14 @@ def format_number(value: float | None) -> str:
 
 
 def write_plots(directory: Path) -> None:
-    """Write the plots of the page as SVG files. This needs vl-convert-python, from the extra "report"."""
-    import vl_convert
-
+    """Write the plots of the page as SVG files."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, spec in plots().items():
-        svg = vl_convert.vegalite_to_svg(spec, config=CONFIG)
-        (directory / name).write_text(with_dark_scheme(svg), encoding="utf-8")
+    for name, svg in plots().items():
+        (directory / name).write_text(svg, encoding="utf-8")
 
 
-def plots() -> dict[str, dict[str, Any]]:
-    """Return the Vega-Lite specification of each file."""
+def plots() -> dict[str, str]:
+    """Return the picture of each file."""
     rows = [row for row in read_results()["rows"] if row["peer_ns"] is not None]
     return {
         "speed-rocketmq.svg": ratio_plot([row for row in rows if row["peer"] in ROCKETMQ], "{name}"),
@@ -116,87 +102,81 @@ def plots() -> dict[str, dict[str, Any]]:
     }
 
 
-def ratio_plot(rows: list[dict[str, Any]], label: str) -> dict[str, Any]:
+def ratio_plot(rows: list[dict[str, Any]], label: str) -> str:
     """Return a dot for each median ratio, with a line from the smallest to the largest, and a line at 1.
 
     Parameters: label: the format of the name of a row.
     """
-    values = [
-        {
-            "name": label.format(**row),
-            "ratio": row["ratio"],
-            "least": row["ratio_min"],
-            "most": row["ratio_max"],
-            "color": ORANGE if is_slower(row) else BLUE,
-        }
-        for row in sorted(rows, key=lambda row: -row["ratio"])
+    ordered = sorted(rows, key=lambda row: -row["ratio"])
+    names = [label.format(**row) for row in ordered]
+    left, bottom = name_room(names), MARGIN + ROW * len(rows)
+    least, most = min(0.5, *(row["ratio_min"] for row in rows)), max(100, *(row["ratio_max"] for row in rows))
+    ratios = [ratio for ratio in RATIOS if least <= ratio <= most]
+
+    def place(ratio: float) -> float:
+        return left + WIDTH * math.log(ratio / least) / math.log(most / least)
+
+    parts = [vertical(place(ratio), bottom, LINE) for ratio in ratios]
+    parts += [text(f"{ratio:g}", place(ratio), bottom + 16, "middle") for ratio in ratios]
+    parts += [
+        text("times as fast as the peer", left + WIDTH / 2, bottom + 36, "middle"),
+        vertical(place(1), bottom, TEXT),
     ]
-    y = name_axis("name", values)
-    x = {
-        "type": "quantitative",
-        "title": "times as fast as the peer",
-        "scale": {"type": "log", "domain": [0.4, 100], "nice": False},
-        "axis": {"values": [0.5, 1, 2, 5, 10, 20, 50, 100], "format": "~g"},
-    }
-    color = {"field": "color", "type": "nominal", "scale": None}
-    layer = [
-        {"mark": {"type": "rule", "color": TEXT}, "encoding": {"x": {"datum": 1, **x}}},
-        {
-            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.5},
-            "encoding": {"y": y, "x": {"field": "least", **x}, "x2": {"field": "most"}, "color": color},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-            "encoding": {"y": y, "x": {"field": "ratio", **x}, "color": color},
-        },
-    ]
-    return {"width": 420, "height": {"step": 20}, "data": {"values": values}, "layer": layer}
+    for number, (row, name) in enumerate(zip(ordered, names, strict=True)):
+        y, color = MARGIN + ROW * (number + 0.5), ORANGE if is_slower(row) else BLUE
+        ends = {"x1": place(row["ratio_min"]), "x2": place(row["ratio_max"]), "y1": y, "y2": y}
+        parts.append(element("line", **ends, stroke=color, stroke_width=3, stroke_opacity=0.5))
+        hover = title([f"{name}: {row['ratio']:g} times as fast"])
+        parts.append(element("circle", hover, cx=place(row["ratio"]), cy=y, r=4, fill=color))
+        parts.append(text(name, left - 8, y + 4, "end"))
+    return picture(left + WIDTH + WIDEST, bottom + BELOW, parts)
 
 
-def store_plot(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def store_plot(rows: list[dict[str, Any]]) -> str:
     """Return a bar for the nanoseconds of each store: to build, and to look up."""
-    values = []
-    for what in ("build", "lookup"):
-        chosen = [row for row in rows if row["name"].endswith(what)]
-        ours = sorted(row["ours_ns"] for row in chosen)[len(chosen) // 2]
-        bars = [("rocketstore", ours, BLUE), *((row["peer"], row["peer_ns"], GREY) for row in chosen)]
-        values += [{"what": what, "store": store, "ns": time, "color": color} for store, time, color in bars]
-    bar = {
-        "mark": {"type": "bar", "height": 12},
-        "encoding": {
-            "y": name_axis("store", values),
-            "x": {"field": "ns", "type": "quantitative", "title": "nanoseconds per key", "axis": {"grid": False}},
-            "color": {"field": "color", "type": "nominal", "scale": None},
-        },
-    }
-    text = {
-        "mark": {"type": "text", "align": "left", "dx": 4, "color": TEXT},
-        "encoding": {
-            "y": bar["encoding"]["y"],
-            "x": bar["encoding"]["x"],
-            "text": {"field": "ns", "type": "quantitative", "format": ",.0f"},
-        },
-    }
-    facet = {"field": "what", "type": "nominal", "title": None, "header": {"labelColor": TEXT, "labelFontSize": 13}}
-    return {
-        "data": {"values": values},
-        "facet": facet,
-        "columns": 1,
-        "spec": {"width": 420, "height": {"step": 22}, "layer": [bar, text]},
-    }
+    groups = {what: bars_of(rows, what) for what in ("build", "lookup")}
+    most = max(time for bars in groups.values() for _, time, _ in bars)
+    left, y, parts = name_room([name for bars in groups.values() for name, *_ in bars]), MARGIN, []
+    for what, bars in groups.items():
+        parts.append(text(what, left, y + 14, "start", size=13))
+        y += ROW
+        for name, time, color in bars:
+            width = WIDTH * time / most
+            parts.append(element("rect", x=left, y=y + 4, width=width, height=12, fill=color))
+            parts += [text(name, left - 8, y + 14, "end"), text(f"{time:,.0f}", left + width + 4, y + 14, "start")]
+            y += ROW
+    parts.append(text("nanoseconds per key", left + WIDTH / 2, y + 20, "middle"))
+    return picture(left + WIDTH + WIDEST * 8, y + BELOW - MARGIN, parts)
 
 
-def name_axis(field: str, values: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a vertical axis of names, with room for them in the widest font of a browser."""
-    room = WIDEST * max(len(value[field]) for value in values)
-    return {"field": field, "type": "nominal", "sort": None, "title": None, "axis": {"minExtent": room}}
+def bars_of(rows: list[dict[str, Any]], what: str) -> list[tuple[str, float, str]]:
+    """Return the name, the nanoseconds and the colour of each store. Parameters: what: "build" or "lookup"."""
+    chosen = [row for row in rows if row["name"].endswith(what)]
+    ours = sorted(row["ours_ns"] for row in chosen)[len(chosen) // 2]
+    return [("rocketstore", ours, BLUE), *((row["peer"], row["peer_ns"], GREY) for row in chosen)]
 
 
-def with_dark_scheme(svg: str) -> str:
-    """Return a picture whose text and lines are light if the reader prefers a dark scheme."""
+def name_room(names: list[str]) -> float:
+    """Return the width that names take in the widest font of a browser, pixels."""
+    return MARGIN + WIDEST * max(map(len, names))
+
+
+def text(words: str, x: float, y: float, anchor: str, size: int = 12) -> str:
+    return element("text", text_html(words), x=x, y=y, text_anchor=anchor, font_size=size, fill=TEXT)
+
+
+def vertical(x: float, bottom: float, color: str) -> str:
+    return element("line", x1=x, x2=x, y1=MARGIN, y2=bottom, stroke=color)
+
+
+def picture(width: float, height: float, parts: list[str]) -> str:
+    """Return an SVG file. Its text and lines are light if the reader prefers a dark scheme."""
     rules = "".join(
         f'[fill="{light}" i] {{ fill: {dark} }} [stroke="{light}" i] {{ stroke: {dark} }} '
         for light, dark in DARK.items()
     )
     style = f"<style>@media (prefers-color-scheme: dark) {{ {rules}}}</style>"
-    return re.sub(r"(<svg [^>]*>)", lambda match: match[1] + style, svg, count=1)
+    size = {"width": width + MARGIN, "height": height, "viewBox": f"0 0 {width + MARGIN:g} {height:g}"}
+    return element(
+        "svg", style, *parts, xmlns="http://www.w3.org/2000/svg", font_family="system-ui, sans-serif", **size
+    )

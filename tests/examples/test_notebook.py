@@ -14,7 +14,7 @@ NOTEBOOK = TREE / "examples" / "store.ipynb"
 SCRIPT = TREE / ".ci" / "notebook.py"
 if not NOTEBOOK.exists() or not SCRIPT.exists():
     pytest.skip("tested away from the source tree", allow_module_level=True)
-NEEDED = ("nbclient", "ipykernel", "altair", "polars", "vl_convert")
+NEEDED = ("nbclient", "ipykernel", "matplotlib", "polars")
 SHOWN = [
     "MessageStore",
     "Topic",
