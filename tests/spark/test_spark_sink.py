@@ -272,7 +272,7 @@ def test_options_that_cannot_be_are_refused(options, reason):
 def test_an_option_that_is_none_was_not_given(tmp_path):
     options = {"path": str(tmp_path), "storeTimestamp": None, "maxIndexNum": None}
     writer = writer_of(fields("topic", "body"), options, False)
-    assert (writer.store_timestamp, writer.config.max_index_num) == (None, 20_000_000)
+    assert (writer.sink.store_timestamp, writer.sink.config.max_index_num) == (None, 20_000_000)
 
 
 def test_a_job_of_a_transaction_that_was_committed_stores_nothing(tmp_path, as_attempt):
@@ -323,7 +323,9 @@ def test_a_store_that_is_open_is_refused_before_and_after_the_tasks(tmp_path, as
 
 def test_a_store_is_written_as_it_was_last_but_for_what_options_say(tmp_path):
     rocketstore.open(tmp_path, "a", config=StoreConfig(**SEVERAL_FILES, compat="4.9.3")).close()
-    config = writer_of(fields("topic", "body"), {"path": str(tmp_path), "flushDiskType": "SYNC_FLUSH"}, False).config
+    config = writer_of(
+        fields("topic", "body"), {"path": str(tmp_path), "flushDiskType": "SYNC_FLUSH"}, False
+    ).sink.config
     assert (config.compat, config.flush_disk_type, config.max_index_num) == ("4.9.3", "SYNC_FLUSH", 40)
 
 

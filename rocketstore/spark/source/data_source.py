@@ -16,6 +16,7 @@ from rocketstore.spark.source.schemas import TableSchema, default_schema, table_
 from rocketstore.spark.source.several import SeveralPushdownReader, SeveralReader
 from rocketstore.spark.source.sink import MessageWriter, writer_of
 from rocketstore.spark.source.stream import RocketStoreStreamReader
+from rocketstore.spark.source.stream_sink import StreamMessageWriter, stream_writer_of
 from rocketstore.spark.source.tables import TABLE_READERS
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: Any, overwrite: bool) -> MessageWriter:
         return writer_of(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamMessageWriter:
+        return stream_writer_of(schema, self.options, overwrite)
 
     def streamReader(self, schema: Any) -> RocketStoreStreamReader:
         show_warnings()
@@ -154,6 +158,11 @@ def register(spark: SparkSession) -> None:
       is skipped if the application has committed the same or a greater version to the store. In ``foreachBatch``, use
       a fixed name and the id of the batch. Then a batch that Spark repeats is stored only once.
     * properties of a broker, such as maxMessageSize, for settings that differ from those of the store's last writer.
+
+    A stream writes with ``writeStream.format("rocketstore")``, in the output modes append and update. Its options are
+    path, storeTimestamp, checkpointLocation and properties of a broker. Each batch is stored once, also if Spark
+    repeats it after a crash: the id of the query and the number of the batch are its transaction. A query with another
+    checkpoint has another id.
 
     Call this function in each Python thread that writes through a classic session, also in a
     pyspark.InheritableThread. Spark looks for the format in the session that is active in the thread. A thread without

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +42,58 @@ BROKER_NAME = "brokerName"  # a column of the table of messages that is not a fi
 COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 
 
+class StoreSink(NamedTuple):
+    """A store that gets rows, as the driver and the tasks of a write know it.
+
+    Attributes: names: of the columns, in the spelling of the table of messages.
+    """
+
+    places: LocalPlaces
+    names: list[str]
+    config: SizedConfig
+    store_timestamp: StoreTimestamp
+
+    @property
+    def root(self) -> Path:
+        return self.places.root
+
+    def prepare_rows(self, batches: Any, job: str, name: str) -> PreparedRows | None:
+        """Encode the rows of a task into a file. Return None without rows.
+
+        Parameters: batches: of pyarrow. job: its directory exists. name: of this attempt of the task; it begins with
+        the number of the partition.
+        """
+        directory = prepared_path(self.root, job)
+        keeps_store = self.store_timestamp is not None
+        prepared = PreparedRowsWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
+        with contextlib.closing(prepared) as writer:
+            try:
+                for batch in batches:
+                    check_buffers(batch, pa, full=False)
+                    table = messages_of(batch.rename_columns(self.names), writer.rows)
+                    for messages in MessageBatch.iter_arrow(table, first_row=writer.rows):
+                        writer.add(messages)
+            except ValueError as error:
+                raise ValueError(f"partition {partition_of(name)}, {error}") from error
+            return writer.finish(directory / f"{name}.piece") if writer.rows else None
+
+    def append_rows(self, job: str, rows: Iterable[PreparedRows | None], transaction: Transaction | None) -> None:
+        """Append the rows of all tasks in the order of their partitions, and remove the directory of the job."""
+        prepared = sorted((one for one in rows if one is not None), key=lambda one: partition_of(one.name))
+        options: Any = {"config": self.config, "transaction": transaction}
+        write_pieces(self.places, job, prepared, self.store_timestamp, **options)
+        sweep([prepared_path(self.root, job)])
+
+    def remove_rows(self, job: str) -> None:
+        """Remove the directory of a job that failed, unless recovery needs its files to undo a failed commit."""
+        intent = WriteIntent.read(self.root)
+        if intent is None or intent.job != job:
+            sweep([prepared_path(self.root, job)])
+
+    def has_committed(self, transaction: Transaction) -> bool:
+        return transaction.version <= last_version(self.root, transaction.app)
+
+
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """The rows that a task wrote; None if it had no rows."""
@@ -56,57 +108,34 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
     directory. Only the driver makes it, so that a late attempt fails.
     """
 
-    def __init__(
-        self,
-        places: LocalPlaces,
-        names: list[str],
-        config: SizedConfig,
-        store_timestamp: StoreTimestamp,
-        transaction: Transaction | None = None,
-    ) -> None:
-        self.places, self.root = places, places.root
-        self.names = names  # of the columns, in the spelling of the table of messages
-        self.config = config
-        self.store_timestamp = store_timestamp
+    def __init__(self, sink: StoreSink, transaction: Transaction | None = None) -> None:
+        self.sink = sink
         self.transaction = transaction
         # Whether the store had the rows of the transaction when the job began. Commit checks again, under its lock.
-        self.is_repeated = transaction is not None and transaction.version <= last_version(self.root, transaction.app)
+        self.is_repeated = transaction is not None and sink.has_committed(transaction)
         self.job = uuid.uuid4().hex
-        self.makes_root = not self.root.exists()
+        self.makes_root = not sink.root.exists()
 
     def write(self, iterator: Any) -> Written:
         if self.is_repeated:
-            for _ in iterator:  # Spark logs an error if a task does not read all rows
-                pass
+            read_to_end(iterator)
             return Written(None)
-        name, directory = attempt_name(), prepared_path(self.root, self.job)
-        keeps_store = self.store_timestamp is not None
-        prepared = PreparedRowsWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
-        with contextlib.closing(prepared) as writer:
-            try:
-                for batch in iterator:
-                    check_buffers(batch, pa, full=False)
-                    table = messages_of(batch.rename_columns(self.names), writer.rows)
-                    for messages in MessageBatch.iter_arrow(table, first_row=writer.rows):
-                        writer.add(messages)
-            except ValueError as error:
-                raise ValueError(f"partition {partition_of(name)}, {error}") from error
-            return Written(writer.finish(directory / f"{name}.piece") if writer.rows else None)
+        return Written(self.sink.prepare_rows(iterator, self.job, attempt_name()))
 
     def commit(self, messages: Sequence[Written | None]) -> None:
-        prepared = [message.rows for message in messages if message is not None and message.rows is not None]
-        prepared.sort(key=lambda rows: partition_of(rows.name))
-        options: Any = {"config": self.config, "transaction": self.transaction}
-        write_pieces(self.places, self.job, prepared, self.store_timestamp, **options)
-        sweep([prepared_path(self.root, self.job)])
+        self.sink.append_rows(self.job, (one.rows for one in messages if one is not None), self.transaction)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
-        intent = WriteIntent.read(self.root)
-        if intent is None or intent.job != self.job:  # otherwise recovery needs the files to undo a failed commit
-            sweep([prepared_path(self.root, self.job)])
+        self.sink.remove_rows(self.job)
         if self.makes_root:
             with contextlib.suppress(OSError):
-                self.root.rmdir()
+                self.sink.root.rmdir()
+
+
+def read_to_end(batches: Any) -> None:
+    """Read all rows of a task, since Spark logs an error otherwise."""
+    for _ in batches:
+        pass
 
 
 def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -> MessageWriter:
@@ -127,18 +156,35 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     """
     if overwrite:
         raise ValueError("mode overwrite: a store can only be appended to: use mode append")
+    given = known_options(options, NAMES)
+    transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
+    writer = MessageWriter(plan_sink(schema, given), transaction)
+    make_root(writer.sink.root)
+    make_directory(prepared_path(writer.sink.root, writer.job))
+    return writer
+
+
+def known_options(options: Mapping[str, str | None], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that are given, by their names. Raises: ValueError for an unknown option.
+
+    Parameters: names: by the same names in lower case.
+    """
     given = {}
     for name, text in options.items():
-        if name.lower() not in NAMES:
-            raise ValueError(f"option {name!r} is unknown: the options of writing are {', '.join(NAMES.values())}")
+        if name.lower() not in names:
+            raise ValueError(f"option {name!r} is unknown: the options of writing are {', '.join(names.values())}")
         if text is not None:  # option(name, None) means that the option is not given
-            given[NAMES[name.lower()]] = text
+            given[names[name.lower()]] = text
+    return given
+
+
+def plan_sink(schema: Any, given: dict[str, str]) -> StoreSink:
+    """Check the columns and the store of a write. Parameters: given: options without those of transactions."""
     path = given.pop("path", "")
     root = local_path(path)
     if not (path.startswith("file:/") or Path(path).is_absolute()):
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
-    transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
     stated = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
     survey = begin_entry("spark sink", root, stated)
     names = [COLUMNS.get(name.lower(), name) for name in schema.names]
@@ -151,10 +197,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
             raise StoreLockedError(f"{places.root}: a broker, or another writer, has the store open: stop it first")
     with naming_options():
         config = survey.find_sized_config()
-    writer = MessageWriter(survey.local_places, names, config, store_timestamp, transaction)
-    make_root(root)
-    make_directory(prepared_path(root, writer.job))
-    return writer
+    return StoreSink(survey.local_places, names, config, store_timestamp)
 
 
 def store_timestamp_of(text: str) -> StoreTimestamp:
