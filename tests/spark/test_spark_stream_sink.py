@@ -1,6 +1,8 @@
 """Streams into stores: each batch is stored once, through repeated batches, late attempts and killed drivers."""
 
+import itertools
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -21,10 +23,12 @@ from support.spark_reads import environment_of_classic
 import rocketstore
 from rocketstore import StoreConfig, StoreLockedError
 from rocketstore.config import camel_case
-from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.jobs.intent import WriteIntent
+from rocketstore.jobs.transactions import last_version
 from rocketstore.spark import register
 from rocketstore.spark.source import stream_sink
 from rocketstore.spark.source.stream_sink import stream_writer_of
+from rocketstore.store import write_job
 
 SMALL = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 97, "max_index_num": 3000}
 OPTIONS = {camel_case(name): str(size) for name, size in SMALL.items()}
@@ -54,22 +58,25 @@ def in_task(monkeypatch):
 
     def become(partition, number, query=QUERY):
         known = {stream_sink.QUERY_ID: query, stream_sink.BATCH_ID: str(number)}
+        attempts = itertools.count()
         context = SimpleNamespace(partitionId=lambda: partition, getLocalProperty=known.get)
+        context.taskAttemptId = lambda: next(attempts)
         monkeypatch.setattr(stream_sink.TaskContext, "get", lambda: context)
 
     return become
 
 
 def writer(root, **options):
-    """As Spark makes it, for the tasks of a batch and again for its commit."""
+    """As Spark makes it to plan a batch, and again for its commit."""
     return stream_writer_of(SCHEMA, {"path": str(root), "checkpointLocation": "/at", **OPTIONS, **options}, False)
 
 
 def test_partitions_of_a_batch_are_put_in_their_order(tmp_path, in_task):
-    messages = []
+    messages, planned = [], writer(tmp_path)
     for partition in (2, 0, 1):
         in_task(partition, 0)
-        messages.append(writer(tmp_path).write(iter([batch(b"%d" % partition)] if partition != 1 else [])))
+        task = pickle.loads(pickle.dumps(planned))
+        messages.append(task.write(iter([batch(b"%d" % partition)] if partition != 1 else [])))
     writer(tmp_path).commit([*messages, None], 0)
     assert bodies(tmp_path) == [b"0", b"2"]
     assert leftovers(tmp_path) == []
@@ -88,6 +95,20 @@ def test_a_repeated_batch_is_stored_once(tmp_path, in_task):
     assert (bodies(tmp_path), leftovers(tmp_path)) == ([b"again"], [])
 
 
+def test_a_batch_whose_driver_was_killed_in_its_commit_is_stored_once(tmp_path, in_task, monkeypatch):
+    in_task(0, 0)
+    first = writer(tmp_path).write(iter([batch(b"0")]))
+    with monkeypatch.context() as killed:
+        killed.setattr(write_job, "undo", lambda *_: None)
+        killed.setattr(WriteIntent, "fulfil", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            writer(tmp_path).commit([first], 0)
+    assert "rocketstore-intent.json" in leftovers(tmp_path)
+    again = writer(tmp_path).write(iter([batch(b"0")]))
+    writer(tmp_path).commit([again], 0)
+    assert (bodies(tmp_path), leftovers(tmp_path)) == ([b"0"], [])
+
+
 def test_an_attempt_that_ends_after_the_commit_leaves_nothing(tmp_path, in_task):
     in_task(0, 0)
 
@@ -96,7 +117,7 @@ def test_an_attempt_that_ends_after_the_commit_leaves_nothing(tmp_path, in_task)
         in_task(0, 0)
         winner = writer(tmp_path).write(iter([batch(b"winner")]))
         writer(tmp_path).commit([winner], 0)
-        (tmp_path / f"rocketstore-write-{QUERY}-0").mkdir(exist_ok=True)
+        assert len(leftovers(tmp_path)) == 0
 
     with pytest.raises(FileNotFoundError):  # its file was removed
         writer(tmp_path).write(rows())
@@ -104,18 +125,18 @@ def test_an_attempt_that_ends_after_the_commit_leaves_nothing(tmp_path, in_task)
 
 
 def test_a_commit_removes_what_killed_attempts_of_older_batches_left(tmp_path, in_task):
-    for number in (0, 7, 12):
-        (tmp_path / f"rocketstore-write-{QUERY}-{number}").mkdir(parents=True)
-        (tmp_path / f"rocketstore-write-{QUERY}-{number}" / "000000-0.tmp").write_bytes(b"killed")
+    for number in (0, 7, 10, 12):
+        (tmp_path / f"rocketstore-write-{QUERY}-{number}-plan").mkdir(parents=True)
+        (tmp_path / f"rocketstore-write-{QUERY}-{number}-plan" / "000000-0.tmp").write_bytes(b"killed")
     in_task(0, 10)
     writer(tmp_path).commit([writer(tmp_path).write(iter([batch(b"ten")]))], 10)
-    assert leftovers(tmp_path) == [f"rocketstore-write-{QUERY}-12"]
+    assert leftovers(tmp_path) == [f"rocketstore-write-{QUERY}-12-plan"]
 
 
 def test_an_abort_removes_the_rows_of_the_batch(tmp_path, in_task):
     in_task(0, 3)
     written = writer(tmp_path).write(iter([batch(b"0")]))
-    assert leftovers(tmp_path) == [f"rocketstore-write-{QUERY}-3"]
+    assert leftovers(tmp_path) == [f"rocketstore-write-{written.job}"]
     writer(tmp_path).abort([None, written], 3)
     assert leftovers(tmp_path) == []
     assert last_version(tmp_path, QUERY) == -1
@@ -263,7 +284,3 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_the_transaction_of_a_batch_is_its_query_and_number():
-    assert stream_sink.job_of(Transaction("query", 12)) == "query-12"

@@ -1,7 +1,7 @@
 """Write a stream of Spark to a store. Each batch is stored once, however often Spark repeats it.
 
-Spark makes a writer on the driver to plan each batch, and another one to commit it. So the directory of a batch and its
-transaction are named by the id of the query and the number of the batch, which every task knows.
+Spark makes a writer on the driver to plan each batch, and another one to commit it. Tasks know the id of the query and
+the number of the batch, which are the transaction. Their messages have the directory of the batch for the commit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rocketstore.jobs.intent import WRITE_PREFIX, prepared_path
 from rocketstore.jobs.prepared_rows import PreparedRows
 from rocketstore.jobs.transactions import Transaction
 from rocketstore.spark.build.directories import sweep
+from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.sink import NAMES, StoreSink, known_options, plan_sink, read_to_end
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of Spark's tasks
@@ -30,70 +31,79 @@ OF_SPARK = {"checkpointlocation"}  # options that Spark also passes to the sink
 
 @dataclass
 class StreamWritten(WriterCommitMessage):  # type: ignore[misc]
-    """The rows that a task wrote, None if it had no rows; and the id of its query."""
+    """The rows that a task wrote; None if it had no rows.
+
+    Attributes: query: the id. job: the rows are in its directory.
+    """
 
     query: str
+    job: str
     rows: PreparedRows | None
 
 
 class StreamMessageWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Puts all rows of a batch into a store, or none of them, in the order of partitions and of the rows in each.
 
-    Tasks make the directory of the batch and write files into it. Their names are unique, also among the attempts of
-    another driver. The commit removes the directory, and those of older batches of the query. An attempt that ends
-    after the commit removes its own file.
+    Tasks make the directory of the batch and write files into it. The commit removes it, and those that other drivers
+    made for the query until now. An attempt that ends after the commit removes the directory too.
+
+    Attributes: plan: a name for this planning of the batch. A repeated batch has another directory: the first one may
+    be of an unfinished write, which recovery removes with its directory.
     """
 
     def __init__(self, sink: StoreSink) -> None:
         self.sink = sink
+        self.plan = uuid.uuid4().hex
 
     def write(self, iterator: Any) -> StreamWritten:
-        context = TaskContext.get()
-        query, batch = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID)) if context else (None, None)
-        if context is None or query is None or batch is None:
-            raise RuntimeError(f"Spark did not pass {QUERY_ID} and {BATCH_ID} to a task: this PySpark is not supported")
-        batch_of = Transaction.of(query, int(batch))
-        if self.sink.has_committed(batch_of):  # Spark repeats the batch
+        batch = batch_of_task()
+        job = f"{batch.app}-{batch.version}-{self.plan}"
+        if self.sink.has_committed(batch):  # Spark repeats the batch
             read_to_end(iterator)
-            return StreamWritten(query, None)
-        job = job_of(batch_of)
+            return StreamWritten(batch.app, job, None)
         directory = prepared_path(self.sink.root, job)
         make_directory(directory)
-        name = f"{context.partitionId():06}-{uuid.uuid4().hex}"
         try:
-            rows = self.sink.prepare_rows(iterator, job, name)
+            rows = self.sink.prepare_rows(iterator, job, attempt_name())
         except BaseException:
             with contextlib.suppress(OSError):
                 directory.rmdir()  # unless other tasks have files in it
             raise
-        if self.sink.has_committed(batch_of):  # by another attempt, which may have removed the directory before
+        if self.sink.has_committed(batch):  # by another attempt, which may have removed the directory before
             sweep([directory])
-            return StreamWritten(query, None)
-        return StreamWritten(query, rows)
+            return StreamWritten(batch.app, job, None)
+        return StreamWritten(batch.app, job, rows)
 
     def commit(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:
-        for query in {message.query for message in messages if message is not None}:
+        written = [message for message in messages if message is not None]
+        jobs = {(message.query, message.job) for message in written}
+        if len(jobs) > 1:
+            raise RuntimeError(f"Spark planned batch {batchId} more than once: {jobs}")
+        for query, job in jobs:
             batch = Transaction.of(query, batchId)
-            rows = (message.rows for message in messages if message is not None)
-            self.sink.append_rows(job_of(batch), rows, batch)
-            self.remove_older(batch)
+            self.sink.append_rows(job, (message.rows for message in written), batch)
+            self.remove_until(batch)
 
     def abort(self, messages: Sequence[StreamWritten | None], batchId: int) -> None:
-        for query in {message.query for message in messages if message is not None}:
-            self.sink.remove_rows(job_of(Transaction.of(query, batchId)))
+        for job in {message.job for message in messages if message is not None}:
+            self.sink.remove_rows(job)
 
-    def remove_older(self, batch: Transaction) -> None:
-        """Remove the directories of older batches of the query: of attempts that ended late, or were killed."""
+    def remove_until(self, batch: Transaction) -> None:
+        """Remove the directories of a query up to a batch: of attempts that ended late, or were killed."""
         prefix = f"{WRITE_PREFIX}{batch.app}-"
         for directory in self.sink.root.glob(f"{prefix}*"):
-            number = directory.name.removeprefix(prefix)
-            if number.isdecimal() and int(number) < batch.version:
+            number = directory.name.removeprefix(prefix).partition("-")[0]
+            if number.isdecimal() and int(number) <= batch.version:
                 sweep([directory])
 
 
-def job_of(batch: Transaction) -> str:
-    """Return the name of the job that writes a batch of a query."""
-    return f"{batch.app}-{batch.version}"
+def batch_of_task() -> Transaction:
+    """Return the id of the query and the number of the batch of this task."""
+    context = TaskContext.get()
+    query, batch = (None if context is None else context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
+    if query is None or batch is None:
+        raise RuntimeError(f"Spark did not pass {QUERY_ID} and {BATCH_ID} to a task: this PySpark is not supported")
+    return Transaction.of(query, int(batch))
 
 
 def stream_writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -> StreamMessageWriter:
