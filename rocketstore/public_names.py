@@ -35,6 +35,7 @@ from rocketstore.errors import StoreClosedError as StoreClosedError
 from rocketstore.errors import StoreError as StoreError
 from rocketstore.errors import StoreLockedError as StoreLockedError
 from rocketstore.errors import UnsupportedFormatError as UnsupportedFormatError
+from rocketstore.incremental.new_part import NewPart as NewPart
 from rocketstore.index.index_file import IndexFile as IndexFile
 from rocketstore.index.index_header import IndexHeader as IndexHeader
 from rocketstore.index.index_service import IndexService as IndexService

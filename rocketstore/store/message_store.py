@@ -110,8 +110,11 @@ from rocketstore.tier.tier_source import StoredTier
 
 # Methods that few callers use import their modules themselves: opening a store would take a third longer.
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rocketstore.dataset.store_dataset import StoreDataset
     from rocketstore.dispatch.reput import OwnDispatcher
+    from rocketstore.incremental.new_part import NewPart
     from rocketstore.sql.statement import SqlResult
     from rocketstore.store.overview.dead_letters import DeadMessages
     from rocketstore.store.overview.unconsumed import Unconsumed
@@ -676,6 +679,60 @@ class MessageStore(MessageTables, Previewed, Closable):
         self._require_open()
         own = tables_of_store(self, on_corrupt, verify_crc=verify_crc)
         return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
+
+    @suggests_keywords
+    def export_new(
+        self,
+        directory: str | os.PathLike[str],
+        state: str | os.PathLike[str],
+        *,
+        columns: str | Iterable[str] | None = None,
+        topic: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        where: str | None = None,
+        on_corrupt: Literal["raise", "skip"] = "raise",
+        progress: Progress = False,
+    ) -> NewPart:
+        """Write the messages that are new since the last call as one more Parquet file of a directory.
+
+        The first call writes all messages of the log. If no message is new, no file is written. A process that is
+        killed in a call leaves no incomplete file by the name of a part: the next call completes or replaces it.
+
+        Parameters: directory: is made if it is missing. state: the file that keeps up to which offset the log was read;
+        it may be in the directory. columns, topic, tag, key, on_corrupt, progress: as for ``scan``; they must be those
+        of earlier calls, but for ``progress``. where: a condition of SQL, as for ``Where``.
+        Returns: NewPart. Raises: StoreError if the state belongs to other conditions, another directory or another
+        log, if the log was cut since, or if another process exports to the directory; ModuleNotFoundError without
+        pyarrow; OSError; as ``scan``.
+        Source: none.
+        """
+        from rocketstore.incremental.new_part import export_new_part
+        from rocketstore.incremental.parquet_part import write_parquet
+        from rocketstore.sql.where import Where
+
+        if self.reads_other_logs:
+            raise ValueError("tiered and compacted messages have no offsets in the log: export_new reads the log alone")
+        conditions: dict[str, Any] = {
+            "columns": text_list(columns, "columns"),
+            "topic": text_list(topic, "topic"),
+            "tag": text_list(tag, "tag"),
+            "key": text_list(key, "key"),
+        }
+        warn_unknown_topics(self, conditions["topic"] or (), stacklevel=4)
+        wheres = () if where is None else (Where(where),)
+        skipped: list[str] = []
+
+        def write(path: Path, begin: int, end: int) -> int:
+            options = conditions | {"on_corrupt": on_corrupt, "progress": progress}
+            scan = self.scan_log(begin_offset=begin, end_offset=end, **options).filtered(*wheres)
+            rows = write_parquet(path, scan, conditions["columns"])
+            skipped.extend(str(part.error) for part in scan.skipped)
+            return rows
+
+        asked = {"format": "parquet", **conditions, "where": where}
+        part = export_new_part(self.commit_log, local_path(directory), local_path(state), asked, "parquet", write)
+        return part._replace(reasons=[*part.reasons, *skipped])
 
     # ---- by time -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from rocketstore import Message, StoreConfig
 
 PACKAGES = {
     ".sql(": "duckdb",
+    "export_new(": "pyarrow",
     "fsspec": "fsspec",
     "polars": "polars",
     "dataset()": "pyarrow",

@@ -40,6 +40,7 @@ ROOMS = [  # each imports only itself and those before it
     "dispatch",
     "jobs",
     "query",
+    "incremental",
     "recovery",
     "dataset",
     "sql",

@@ -103,6 +103,13 @@ format_option = click.option(
     "other users of the machine do not see.",
 )
 @deleted_option("With --topic, or a directory for each topic, write messages of deleted topics too.")
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=PATH,
+    help="Make TARGET a directory, and add a file with the messages that are new since the last run. FILE keeps up to "
+    "which offset the log was read. The exit status is 0 if nothing is new.",
+)
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(**options: Any) -> None:

@@ -54,6 +54,7 @@ from rocketstore.disk.small_file import read_small_file
 from rocketstore.dispatch.topic_lives import TopicLives, topic_notes
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
+from rocketstore.incremental.new_part import export_new_part
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -76,6 +77,7 @@ STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
+OF_ONE_EXPORT = {"store", "begin_offset", "end_offset"}  # may differ from part to part of an incremental export
 # The result of a range of the log, or of a queue in a log of its own. rows: number of messages; problems: texts on
 # messages that were left out; unseen: requested topics without a message in the range; bad_bodies: the count and the
 # first error of BadBodies; deleted: topic, queue id and count of messages of deleted topics.
@@ -124,6 +126,8 @@ def export_several(
         stores.require_one("--begin-offset", "--end-offset")
     if options.limit is not None:
         stores.require_one("--limit")
+    if options.state is not None:
+        stores.require_one("--state")
     if target.exists() and not (options.resume or options.force):
         raise FileIsThere(target)
     target.mkdir(exist_ok=True)
@@ -163,11 +167,15 @@ def export_store(
     store: MessageStore, target: Path, options: ExportOptions, scan_options: Mapping[str, Any]
 ) -> Exported | None:
     """Export the messages of a store. Return None if the export was complete already."""
-    form = format_of(target, options.form or ("parquet" if options.partition_by else None), "TARGET")
+    default = "parquet" if options.partition_by or options.state is not None else None
+    form = format_of(target, options.form or default, "TARGET")
     refuse_combinations(options, scan_options, form, target, reads_other_logs=store.reads_other_logs)
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     source = plan_source(store, form, options, scan_options)
+    if options.state is not None:
+        export_new(source, describe_export(source, form, options), target, options.state)
+        return None
     if options.partition_by:
         return export_partitions(source, target, form, options.partition_by, options.compression)
     if target != STANDARD_OUTPUT:
@@ -399,6 +407,41 @@ def export_partitions(
         raise
     publish(work, target)
     return note_results(source, [result])
+
+
+def export_new(source: ExportSource, asked: dict[str, Any], directory: Path, state: Path) -> None:
+    """Add a part with the new messages to a directory. Write notes and problems, and exit with 1 after problems."""
+    require_outside_stores(directory / STATE, [source.store.path])
+    require_outside_stores(state, [source.store.path])
+    results: list[Result] = []
+
+    def write(path: Path, begin: int, end: int) -> int:
+        path.touch()
+        with (
+            show_progress(True, "export") as report,
+            closing(open_rows(path, source, asked, [])) as rows,
+        ):
+            show = partial(report_position, report, begin, end)
+            results.append(copy_messages(source, [source.scan(begin, end)], rows.write, show))
+            rows.finish()
+        return int(results[0]["rows"])
+
+    own = {name: value for name, value in asked.items() if name not in OF_ONE_EXPORT}
+    form = str(asked["format"])
+    part = export_new_part(source.log, directory, state, own, SUFFIX_OF.get(form, form), write)
+    problems: list[object] = [*part.reasons]
+    if results:
+        found = note_results(source, results)
+        problems += [*found.problems, *found.unknown.values()]
+    if part.path is None:
+        note(f"{directory}: nothing is new: the log was read to offset {part.end}")
+    else:
+        note(f"{part.path}: {format_count(part.messages, 'message')}")
+    finish(problems)
+
+
+def report_position(report: Callable[[int, int], object], begin: int, end: int, position: int) -> None:
+    report(min(position, end) - begin, end - begin)
 
 
 def times_of(form: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ class ExportOptions:
     hashed: tuple[str, ...]
     hash_key: str | None
     decode: str | None
+    state: Path | None
 
     @property
     def has_containers(self) -> bool:
@@ -80,8 +81,29 @@ def refuse_combinations(
         raise click.UsageError("--dlq and --topic: give only one of them")
     if (options.redact or options.hashed) and options.has_containers:
         raise click.UsageError("--redact and --hash change messages: give them without --containers and --raw-body")
+    if options.state is not None:
+        _refuse_beside_state(options, scan_options, target, reads_other_logs=reads_other_logs)
     if options.unconsumed is not None:
         _refuse_conditions(options, scan_options, reads_other_logs=reads_other_logs)
+
+
+def _refuse_beside_state(
+    options: ExportOptions, scan_options: Mapping[str, Any], target: Path, *, reads_other_logs: bool
+) -> None:
+    """Raise UsageError for options that do not fit a directory of parts."""
+    others = {
+        "--resume": options.resume,
+        "--force": options.force,
+        "--limit": options.limit is not None,
+        "--unconsumed": options.unconsumed is not None,
+        "--partition-by": options.partition_by,
+        "--begin-offset": scan_options["begin_offset"] is not None,
+        "--end-offset": scan_options["end_offset"] is not None,
+        "--tiered and --compacted": reads_other_logs,
+        "-": target == STANDARD_OUTPUT,
+    }
+    if given := [name for name, value in others.items() if value]:
+        raise click.UsageError(f"--state makes TARGET a directory of parts: give it without {given[0]}")
 
 
 def _refuse_conditions(options: ExportOptions, scan_options: Mapping[str, Any], *, reads_other_logs: bool) -> None:

@@ -1,0 +1,1 @@
+"""Exports of what is new since the last export."""
