@@ -60,8 +60,9 @@ def test_arrow_is_compressed_as_asked(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "options", "words"), [
-    ("out.csv", ["--compression", "zstd"], "csv files have none"),
-    ("out.arrow", ["--compression", "gzip"], "arrow files have none or zstd or lz4"),
+    ("out.csv", ["--compression", "snappy"], "csv files have none, gzip, zstd, and not snappy"),
+    ("out.arrow", ["--compression", "gzip"], "arrow files have none, zstd, lz4, and not gzip"),
+    ("out.parquet.zst", ["--compression", "snappy"], "the name out.parquet.zst says zstd"),
     ("out.json", [*CHOSEN, "--raw-body"], "--columns and --raw-body"),
     ("out.json", ["--columns", "boddy"], "did you mean 'body'?"),
 ])  # fmt: skip

@@ -10,6 +10,7 @@ from rocketstore.cli.options import (
     COUNT,
     PATH,
     SAFE_CSV_RULE,
+    STORE,
     charset_option,
     compacted_option,
     containers_option,
@@ -45,7 +46,7 @@ format_option = click.option(
 
 @click.command(epilog=BODY_RULE)
 @stores_argument(words=("topic",))
-@click.argument("target", type=PATH)
+@click.argument("target", type=STORE)
 @tier_options
 @compacted_option
 @selection_options
@@ -72,7 +73,8 @@ format_option = click.option(
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS["parquet"]),
-    help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]",
+    help="Of the file. JSON and CSV also have it by the name of TARGET: out.jsonl.gz, out.csv.zst.  "
+    "[default: snappy in Parquet, else none]",
 )
 @click.option(
     "--partition-by",
@@ -120,6 +122,9 @@ def export(**options: Any) -> None:
 
     Of several stores, TARGET is a directory with a directory broker=NAME for each, whose file is messages.parquet, or
     has the name of another format. DuckDB, pandas and Spark read it with a column broker.
+
+    TARGET may be the URI of a file on another file system, such as s3://bucket/out.parquet. It is written to a
+    temporary directory of this machine first.
 
     TARGET appears when it is complete. Until then it grows in the directory TARGET.partial. An interrupted export
     resumes after the last file of the log that is on the disk. JSON and CSV can be written to "-", standard output.

@@ -5,6 +5,7 @@ it: how many bytes of the file are on the disk, and which part of the log they h
 own, of tiered storage or of compacted topics, follow one by one.
 """
 
+import gzip
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 import click
@@ -39,11 +40,12 @@ from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
 from rocketstore.cli.transfer.deleted_topics import LIVES_COLUMNS, find_lives, rows_of_deleted_topics
 from rocketstore.cli.transfer.export_options import STANDARD_OUTPUT, ExportOptions, refuse_combinations, split_options
-from rocketstore.cli.transfer.forms import SUFFIX_OF, SUFFIXES, TABLES, format_of
+from rocketstore.cli.transfer.forms import SUFFIXES, TABLES, compression_of, format_of, part_suffix
 from rocketstore.cli.transfer.hide_fields import redaction_of, refuse_partitions, report_redaction
 from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name, require_outside_stores
+from rocketstore.cli.transfer.upload import uploaded
 from rocketstore.cli.unconsumed import read_unconsumed
 from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
@@ -51,6 +53,8 @@ from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_container
 from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import is_remote
+from rocketstore.disk.store_path import StorePath
 from rocketstore.dispatch.topic_lives import TopicLives, topic_notes
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
@@ -98,22 +102,35 @@ class Exported(NamedTuple):
     conditions: dict[str, Any]
 
 
-def run(stores: AskedStores, target: Path, **values: Any) -> None:
+def run(stores: AskedStores, target: StorePath, **values: Any) -> None:
     """Run the command with the values of its options."""
     options, scan_options = split_options(values)
+    if is_remote(target):
+        if stores.is_several:
+            raise click.UsageError("of several stores, TARGET is a local directory")
+        with uploaded(target, options) as local:
+            found = export_store(stores.only, local, options, scan_options)
+    else:
+        found = export_to_local(stores, Path(str(target)), options, scan_options)
+    if found is not None:
+        note_unseen(options.message_filter)
+        problems = [*found.problems, *found.unknown.values()]
+        finish(or_nothing_found(stores.only, found.rows, problems, wanted_of(found.conditions)))
+        note(f"{target}: {format_count(found.rows, 'message')}")
+
+
+def export_to_local(
+    stores: AskedStores, target: Path, options: ExportOptions, scan_options: Mapping[str, Any]
+) -> Exported | None:
+    """Export to a file, a directory or standard output. Return None if all is reported already."""
     if target != STANDARD_OUTPUT:
         require_outside_stores(target, [store.path for store in stores.stores.values()])
     if stores.is_several:
         problems = export_several(stores, target, options, scan_options)
         note_unseen(options.message_filter)
         finish(problems)
-        return
-    found = export_store(stores.only, target, options, scan_options)
-    if found is not None:
-        note_unseen(options.message_filter)
-        problems = [*found.problems, *found.unknown.values()]
-        finish(or_nothing_found(stores.only, found.rows, problems, wanted_of(found.conditions)))
-        note(f"{target}: {format_count(found.rows, 'message')}")
+        return None
+    return export_store(stores.only, target, options, scan_options)
 
 
 def export_several(
@@ -160,7 +177,7 @@ def target_of_store(directory: Path, options: ExportOptions) -> Path:
     if options.partition_by:
         return directory
     directory.mkdir(exist_ok=True)
-    return directory / f"messages.{SUFFIX_OF.get(str(options.form), options.form)}"
+    return directory / f"messages.{part_suffix(str(options.form), options.compression)}"
 
 
 def export_store(
@@ -169,6 +186,7 @@ def export_store(
     """Export the messages of a store. Return None if the export was complete already."""
     default = "parquet" if options.partition_by or options.state is not None else None
     form = format_of(target, options.form or default, "TARGET")
+    options = replace(options, compression=compression_of(target, form, options.compression))
     refuse_combinations(options, scan_options, form, target, reads_other_logs=store.reads_other_logs)
     if form in TABLES:
         import_extra("pyarrow", "arrow")
@@ -427,8 +445,8 @@ def export_new(source: ExportSource, asked: dict[str, Any], directory: Path, sta
         return int(results[0]["rows"])
 
     own = {name: value for name, value in asked.items() if name not in OF_ONE_EXPORT}
-    form = str(asked["format"])
-    part = export_new_part(source.log, directory, state, own, SUFFIX_OF.get(form, form), write)
+    suffix = part_suffix(asked["format"], asked["compression"])
+    part = export_new_part(source.log, directory, state, own, suffix, write)
     problems: list[object] = [*part.reasons]
     if results:
         found = note_results(source, results)
@@ -643,27 +661,61 @@ def open_rows(
     if asked["format"] in TABLES:
         rows_of = ParquetRows if asked["format"] == "parquet" else ArrowRows
         return rows_of(path, columns, asked["compression"], ends, asked["charset"])
-    return TextRows(path, asked["format"], columns, asked["charset"], source.decoder)
+    return TextRows(path, asked["format"], columns, asked["charset"], source.decoder, asked["compression"])
 
 
 class TextRows:
-    """Append messages to a file of JSON lines or CSV."""
+    """Append messages to a file of JSON lines or CSV. Each part of a compressed file is compressed on its own."""
 
-    def __init__(self, path: Path, form: str, columns: list[str], charset: str, decoder: BodyDecoder | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        form: str,
+        columns: list[str],
+        charset: str,
+        decoder: BodyDecoder | None,
+        compression: str | None,
+    ) -> None:
         self._file = path.open("ab")
-        self.write = text_writer(self._file.write, form, columns, charset, decoder, is_first=self._file.tell() == 0)
+        self._compression = compression
+        self._stream: Any = None  # of the part that is being written, if it is compressed
+        is_first = self._file.tell() == 0
+        self.write = text_writer(self._write_bytes, form, columns, charset, decoder, is_first=is_first)
+
+    def _write_bytes(self, data: bytes | memoryview) -> None:
+        if self._compression in (None, "none"):
+            self._file.write(data)
+            return
+        if self._stream is None:
+            self._stream = open_compressor(self._file, str(self._compression))
+        self._stream.write(data)
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
+        self.finish()
         self._file.flush()
         sync(self._file.fileno())
         return self._file.tell()
 
     def finish(self) -> None:
         """Complete the file after the last row."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def close(self) -> None:
         self._file.close()
+
+
+def open_compressor(file: BinaryIO, compression: str) -> Any:
+    """Return a file object that compresses what is written to it. To close it completes the data in ``file``.
+
+    Raises: ModuleNotFoundError without the package of zstd.
+    """
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=file, mode="wb", mtime=0)  # equal rows are equal bytes
+    compressor = import_extra("zstandard", "codecs").ZstdCompressor()
+    return compressor.stream_writer(file, closefd=False)
 
 
 def text_writer(

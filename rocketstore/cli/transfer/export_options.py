@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.options import UnconsumedQuestion
-from rocketstore.cli.transfer.forms import COMPRESSIONS, TABLES
+from rocketstore.cli.transfer.forms import TABLES
 from rocketstore.cli.unconsumed import are_given
 from rocketstore.log.message_filter import MessageFilter
 
@@ -73,8 +73,8 @@ def refuse_combinations(
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     if options.columns and options.raw_body:
         raise click.UsageError("--columns and --raw-body: give only one of them")
-    if options.compression not in (None, *COMPRESSIONS.get(form, ())):
-        raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
+    if target == STANDARD_OUTPUT and options.compression not in (None, "none"):
+        raise click.UsageError("--compression: TARGET must be a file: standard output is plain text")
     if options.decode is not None and (is_table or options.raw_body):
         raise click.UsageError("--decode writes JSON and CSV: Parquet, Arrow and --raw-body keep the bytes of bodies")
     if options.dlq and scan_options["topic"]:

@@ -2,6 +2,8 @@
 
 import csv
 import functools
+import gzip
+import io
 import itertools
 import os
 import stat
@@ -9,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import click
 
 from rocketstore.cli.formats import error_text
+from rocketstore.cli.transfer.forms import COMPRESSED_SUFFIXES
 from rocketstore.disk.small_file import open_at_once
 from rocketstore.extras import find_imported, import_extra
 from rocketstore.messages.message import Message
@@ -90,7 +93,7 @@ class Source:
     # ---- JSON and CSV -------------------------------------------------------------------------------------
 
     def _open_text(self) -> AbstractContextManager[BinaryIO]:
-        return nullcontext(sys.stdin.buffer) if self.is_standard_input else self.path.open("rb")
+        return nullcontext(sys.stdin.buffer) if self.is_standard_input else open_text(self.path)
 
     def _read_text(self, skip: int) -> Iterator[SourceRows]:
         with self._naming_errors(), self._open_text() as file:
@@ -112,7 +115,7 @@ class Source:
                 yield SourceRows(messages, numbers, self._tell(file))
 
     def _tell(self, file: BinaryIO) -> int:
-        return 0 if self.is_standard_input else file.tell()
+        return 0 if self.is_standard_input else min(file.tell(), self.size or 0)  # less than a compressed file gives
 
     def _rows(self, file: BinaryIO) -> Iterator[tuple[int, Callable[[], Row]]]:
         """Yield the line number of each row, and the function that parses the row."""
@@ -189,11 +192,26 @@ class Source:
                             yield SourceRows(messages, numbers, first)
 
 
+def open_text(path: Path) -> BinaryIO:
+    """Open a file of text. A compressed file is decompressed, as its suffix says.
+
+    Raises: OSError; ModuleNotFoundError without the package of zstd.
+    """
+    compression = COMPRESSED_SUFFIXES.get(path.suffix)
+    if compression == "gzip":
+        return cast(BinaryIO, gzip.open(path))
+    if compression == "zstd":
+        decompressor = import_extra("zstandard", "codecs").ZstdDecompressor()
+        return io.BufferedReader(decompressor.stream_reader(path.open("rb"), read_across_frames=True))
+    return path.open("rb")
+
+
 def reading_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that reading a file can raise. Not all of pyarrow's derive from Python's built-in ones."""
-    pyarrow = find_imported("pyarrow", "ArrowException")
-    own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError)
-    return own if pyarrow is None else (*own, pyarrow.ArrowException)
+    own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError, EOFError)
+    pyarrow, zstandard = find_imported("pyarrow", "ArrowException"), find_imported("zstandard", "ZstdError")
+    own += () if pyarrow is None else (pyarrow.ArrowException,)
+    return own if zstandard is None else (*own, zstandard.ZstdError)
 
 
 def open_stream(arrow: Any) -> Any:

@@ -12,7 +12,7 @@ from rocketstore.disk.store_path import StorePath
 class FileIsThere(click.ClickException):
     """The file exists, and the command was not told to replace it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StorePath) -> None:
         super().__init__(f"{path}: exists: give another name, or --force to replace it")
 
 
