@@ -49,6 +49,21 @@ def parse_size(text: str) -> int:
     return int(match[1]) << SHIFTS[match[2].lower()]
 
 
+def parse_share(share: float | str) -> float:
+    """Return a part of all, above 0 and 1 at most, that a number such as 0.01 or a text such as 1% stands for.
+
+    Raises: ValueError.
+    """
+    text = str(share).strip()
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0
+    if not 0 < value <= 1:
+        raise ValueError(f"{text!r:.40} must be a part of all, such as 1% or 0.01")
+    return value
+
+
 def parse_time(text: str, zone: tzinfo | None = UTC) -> int:
     """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, or this number.
 

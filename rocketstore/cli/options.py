@@ -31,6 +31,7 @@ from rocketstore.text_values import (
     find_similar,
     find_time_zone,
     parse_integer,
+    parse_share,
     parse_size,
     parse_time,
     snake_case,
@@ -91,6 +92,14 @@ def number(least: int, most: int) -> Callable[[Any], int]:
         return found
 
     return n
+
+
+def share(text: str) -> float:
+    """Return a part of all. Raises: click.BadParameter."""
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -823,6 +832,12 @@ def selection_options(command: Command) -> Command:
         tags_option('Only messages with one of these tags: "a || b".'),
         click.option("--key", multiple=True, help="Only messages of this key or unique key. May be repeated."),
         time_options,
+        click.option(
+            "--sample",
+            metavar="1%",
+            type=share,
+            help="Only this part of the messages: always the same ones, and without reading the others.",
+        ),
         click.option("--begin-offset", type=OFFSET, help="Only messages at this physical offset or later."),
         click.option("--end-offset", type=OFFSET, help="Only messages before this physical offset."),
         click.option(

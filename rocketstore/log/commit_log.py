@@ -32,6 +32,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.describe_log import describe_log
 from rocketstore.log.end_evidence import EndEvidence, UnfinishedRecords
 from rocketstore.log.end_finder import EndFinder
+from rocketstore.log.hash_sample import HashSample
 from rocketstore.log.log_end import LogView, PlannedState
 from rocketstore.log.read_error import read_error
 from rocketstore.log.record_reader import RecordReader, reads_bodies
@@ -48,7 +49,7 @@ from rocketstore.progress import Progress, checked_progress
 from rocketstore.root_places import RootPlaces
 from rocketstore.state.abort import require_no_writer
 from rocketstore.state.lock_file import StoreLock
-from rocketstore.text_values import Time, Zone, end_ms, find_time_zone, ms_or_none
+from rocketstore.text_values import Time, Zone, end_ms, find_time_zone, ms_or_none, parse_share
 
 ON_CORRUPT = ("raise", "skip")
 PLANS = "auto", "scan"
@@ -398,6 +399,7 @@ class CommitLog(Closable):
         threads: int = 1,
         limit: int | None = None,
         plan: Literal["auto", "scan"] = "auto",
+        sample: float | str | None = None,
         charset: str = "utf-8",
         progress: Progress = False,
     ) -> Scan:
@@ -429,6 +431,8 @@ class CommitLog(Closable):
             to which no queue leads, if these are few bytes. ``Scan.explain`` says whether it does. Then it notices no
             damage in records of other topics, and with ``tag`` no message whose unit has the hash of another tag.
             "scan": read the complete range of the log. A log alone always does so.
+        sample : a part of the messages, such as 0.01 or "1%", chosen by a hash of topic, queue id and queue offset. So
+            each scan chooses the same messages. A store reads only these, by its queues, as with ``topic``.
         charset : of the bodies, such as "gbk", for the columns ``body_text`` and ``body_json``, which must be named in
             ``columns``. ``body_text`` is null if a body is no text of the charset, ``body_json`` if that is no JSON.
         progress : of each iteration: True shows a bar on standard error. A function is called with the bytes of the log
@@ -459,7 +463,8 @@ class CommitLog(Closable):
         fields = message_fields(columns)
         texts = text_list(topic, "topic"), text_list(key, "key")
         record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tag), texts[1], begin, last)
-        return Scan(
+        share = None if sample is None else parse_share(sample)
+        scan = Scan(
             self.reader,
             self.end_finder,
             fields,
@@ -474,6 +479,7 @@ class CommitLog(Closable):
             verify_crc,
             checked_progress(progress),
         )
+        return scan if share is None else scan.filtered(HashSample.of_share(share))
 
     def close(self) -> None:
         """Flush, if open for appending, and close the files. Later calls and running scans raise StoreClosedError.

@@ -31,6 +31,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.hash_sample import HashSample
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import integer_list, list_if_iterator, split_tags, text_list, text_set
@@ -104,7 +105,7 @@ from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import Time, Zone, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none
+from rocketstore.text_values import Time, Zone, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none, parse_share
 from rocketstore.tier.places import TierPlaces
 from rocketstore.tier.tier_source import StoredTier
 
@@ -548,10 +549,12 @@ class MessageStore(MessageTables, Previewed, Closable):
         topics, queue_ids = text_list(conditions.get("topic"), "topic"), integer_list(conditions.get("queue_ids"))
         reads_all = conditions.get("plan", "auto") == "scan" or conditions.get("verify_crc", False)
         is_plain = self.mode == "r" and not (self.leftovers or self.reads_other_logs or is_remote(self.path))
-        if topics is None or reads_all or not is_plain:
+        sample = conditions.get("sample")
+        if (topics is None and sample is None) or reads_all or not is_plain:
             return None
         tags = split_tags(conditions.get("tag"))
-        return RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids, tags)
+        chosen = None if sample is None else HashSample.of_share(parse_share(sample))
+        return RecordPlanner(self.commit_log, self._queues, self._stamped, topics, queue_ids, tags, chosen)
 
     @property
     def reads_other_logs(self) -> bool:

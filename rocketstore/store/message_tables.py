@@ -34,6 +34,7 @@ class ScanOptions(TypedDict, total=False):
     threads: int
     limit: int | None
     plan: Literal["auto", "scan"]
+    sample: float | str | None
     charset: str
     progress: Progress
 
@@ -60,6 +61,15 @@ class MessageTables(ABC):
     def tail(self, n: int = 5, **options: Unpack[TableOptions]) -> MessageBatch:
         """Return the last ``n`` messages, in the order of the log. It reads little more than these."""
         return self._scan_for_caller({**options}).tail(n)
+
+    def sample(self, share: float | str, **options: Unpack[TableOptions]) -> MessageBatch:
+        """Return a part of the messages, in the order of the log, always the same ones.
+
+        Parameters: share: such as 0.01 or "1%"; options: as for ``scan``. Raises: ValueError for another share.
+        """
+        scan = self._scan_for_caller({**options, "sample": share})
+        batches = [*scan]
+        return MessageBatch.join(batches) if batches else scan.head(0)
 
     def to_arrow(self, *, names: Names = "rocketmq", **options: Unpack[TableOptions]) -> pyarrow.Table:
         """Return the messages as a pyarrow.Table, in memory. ``MessageStore.dataset`` needs less memory.

@@ -18,10 +18,12 @@ from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.chosen_records import ChosenRecords
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.hash_sample import HashSample
 from rocketstore.log.log_end import StoreState
 from rocketstore.log.scan import ReadPlan
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SCHEDULE_TOPIC
 from rocketstore.query.other_logs import choose_queues
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.covered_ranges import find_covered_ranges
 from rocketstore.queue.file_queues import FileQueues
@@ -56,15 +58,17 @@ class RecordPlanner:
     are, for example, messages of deleted topics or of an earlier life of a topic, and prepared and rolled back messages
     of older releases.
 
-    Attributes: stamped: keeps which ranges have units; None to find them anew. queue_ids, tags: None for all.
+    Attributes: stamped: keeps which ranges have units; None to find them anew. topics, queue_ids, tags: None for all.
+    sample: which messages are wanted; None for all.
     """
 
     log: CommitLog
     queues: OpenedQueues
     stamped: StampedValues | None
-    topics: Sequence[str]
+    topics: Sequence[str] | None
     queue_ids: Iterable[int] | None
     tags: Collection[str] | None
+    sample: HashSample | None = None
 
     def __call__(self, begin: int, end: int, limit: int | None) -> ReadPlan:
         """Return the plan for a range. Parameters: begin, end: physical offsets, bytes. limit: messages; None for all.
@@ -112,12 +116,17 @@ class RecordPlanner:
         """Return the records of a range to which the queues of the topics lead. Some may have other tags."""
         codes = None if self.tags is None else java_hash_codes(list(self.tags))
         columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))]
-        names = [QueueId(topic, queue_id) for topic in {*self.topics} for queue_id in source.queue_ids(topic)]
+        if self.topics is None:
+            names = [name for name in source.queues() if not name.topic.startswith(LIGHT_QUEUE_PREFIX)]
+        else:
+            names = [QueueId(topic, queue_id) for topic in {*self.topics} for queue_id in source.queue_ids(topic)]
         for name, queue in open_queues(source, choose_queues(names, None, self.queue_ids)):
             for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
                 wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
                 if codes is not None and name.topic != SCHEDULE_TOPIC:  # its units have times of delivery
                     wanted &= may_have_tags(units.tags_codes, codes)
+                if self.sample is not None and not isinstance(queue, BatchConsumeQueue):  # its units have many messages
+                    wanted &= self.sample.choose_units(*name, units.queue_offsets)
                 columns.append((units.phy_offsets[wanted], units.sizes[wanted], units.queue_offsets[wanted]))
         phy_offsets, sizes, queue_offsets = map(np.concatenate, zip(*columns, strict=True))
         order = np.argsort(phy_offsets, kind="stable")  # it merges the queues, which are in order
