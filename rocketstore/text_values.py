@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Literal
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
@@ -198,7 +199,9 @@ def datetime_or_none(timestamp: int) -> datetime | None:
         return None
 
 
-def format_time(timestamp: int, zone: tzinfo | None = UTC) -> str | None:
+def format_time(
+    timestamp: int, zone: tzinfo | None = UTC, precision: Literal["seconds", "milliseconds"] = "milliseconds"
+) -> str | None:
     """Return epoch milliseconds as ISO 8601. Return None for 0, which means that no time was set.
 
     Parameters: zone: None for the zone of this machine.
@@ -211,7 +214,7 @@ def format_time(timestamp: int, zone: tzinfo | None = UTC) -> str | None:
     if zone is not UTC:
         with contextlib.suppress(OverflowError, OSError):  # in the first or the last hours of the years 1 to 9999
             instant = instant.astimezone(zone)
-    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def utc(timestamp: int) -> str:

@@ -42,6 +42,17 @@ def find_places(ctx: click.Context) -> Sequence[Any]:
     return ctx.args if takes_several else ctx.args[:1]
 
 
+def complete_words(words: Sequence[str]) -> Completer:
+    """Return a completer of words with commas between them: of the last one. Words that are given are not repeated."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        given, comma, last = incomplete.rpartition(",")
+        others = [word for word in words if word not in given.split(",")]
+        return [f"{given}{comma}{word}" for word in others if word.startswith(last)]
+
+    return complete
+
+
 @completer
 def complete_topics(ctx: click.Context, store: "MessageStore") -> Iterable[str]:
     return (topic for topic, _ in store.queues())

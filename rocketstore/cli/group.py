@@ -18,9 +18,9 @@ from rocketstore.text_values import find_similar, printable
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
-fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong usage; 3 if a \
-condition of --fail-if is met; 130 after Ctrl-C; 141 if the program that reads the output ends first."""
+COMPLETION = """Completion: eval "$(rocketstore completion bash)" in ~/.bashrc; also zsh and fish. Exit status: 0 for \
+success; 1 for a problem; 2 for wrong usage; 3 if a condition of --fail-if is met; 130 after Ctrl-C; 141 if the \
+program that reads the output ends first."""
 HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
 COMMANDS = {  # name: text, in the order of --help
@@ -54,6 +54,7 @@ COMMANDS = {  # name: text, in the order of --help
     "split": "Write a store of its own for each topic.",
     "bundle": "Write what a bug report needs into one archive.",
     "config": "Check and repair the broker's configuration.",
+    "completion": "Print the script that completes words in a shell.",
 }
 
 OTHER_NAMES = {  # other words for a command, also those of mqadmin, in lower case

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from rocketstore.cli.columns import MESSAGES
-from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics
+from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics, complete_words
 from rocketstore.cli.text import (
     AFTER_STORE,
     BROKER_CONF,
@@ -185,7 +185,11 @@ def columns_option(*columns: str) -> Callable[[Command], Command]:
 
     example = ",".join(columns[:2])
     return click.option(
-        "--columns", metavar="A,B", callback=parse, help=f"Only these columns, in this order, such as {example}."
+        "--columns",
+        metavar="A,B",
+        callback=parse,
+        shell_complete=complete_words(columns),
+        help=f"Only these columns, in this order, such as {example}.",
     )
 
 
@@ -289,18 +293,44 @@ charset_option = click.option(
 )
 
 
-decode_option = once_option(
-    "--decode",
-    metavar="HOW",
-    help="Show bodies decoded: json, text, hex, protobuf:FILE.desc:TYPE, MODULE:FUNCTION of Python, or a plug-in. "
-    "A body that cannot be decoded is in bodyBase64, and bodyError says why.",
+def decode_options(command: Command) -> Command:
+    """Add ``--json-body`` and ``--decode``. The command gets ``decode``, the name of a decoder, or None."""
+
+    @functools.wraps(command)
+    def with_decode(*args: Any, json_body: bool, decode: str | None, **options: Any) -> Any:
+        if json_body and decode not in (None, "json"):
+            raise click.UsageError("--json-body and --decode: give only one of them")
+        return command(*args, decode="json" if json_body else decode, **options)
+
+    return with_all(
+        with_decode,
+        click.option(
+            "--json-body",
+            is_flag=True,
+            help="Show bodies of JSON as JSON, so that jq reads their fields: .body.amount. As --decode json.",
+        ),
+        once_option(
+            "--decode",
+            metavar="HOW",
+            help="Show bodies decoded: json, text, hex, protobuf:FILE.desc:TYPE, MODULE:FUNCTION of Python, or a "
+            "plug-in. A body that cannot be decoded is in bodyBase64, and bodyError says why.",
+        ),
+    )
+
+
+template_option = once_option(
+    "--template",
+    metavar="TEXT",
+    help="Write a line for each message, such as '{storeTime} {keys} {body}'. A field is a column, storeTime, bornTime "
+    "or property.NAME; {topic:20} has a width.",
 )
+raw_option = click.option("--raw", is_flag=True, help="Write the bytes of the body of the only message.")
 
 
 def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
-    """Return ``--columns``, ``--charset``, ``--decode``, ``--full``, ``--containers`` and ``zone_options``.
+    """Return the options of how messages are shown. The command gets ``view``, a MessageView.
 
-    The command gets ``view``, a MessageView. Parameters: has_broker: as for ``rows_options``.
+    Parameters: has_broker: as for ``rows_options``.
     """
 
     def decorate(command: Command) -> Command:
@@ -312,6 +342,8 @@ def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
             decode: str | None,
             full: bool,
             containers: bool,
+            template: str | None,
+            raw: bool,
             **options: Any,
         ) -> Any:
             from rocketstore.cli.view.messages import MessageView
@@ -322,13 +354,38 @@ def view_options(*, has_broker: bool = False) -> Callable[[Command], Command]:
 
                 decoder = make_decoder(decode, charset)
             view = MessageView(columns, full, containers, charset=charset, decoder=decoder)
+            if raw or template is not None:
+                view = view_of_lines(view, template, raw, options.get("output_format"))
             return command(*args, view=view, **options)
 
         names = messages_columns_option if has_broker else message_columns_option
-        bodies = charset_option, decode_option
-        return with_all(with_view, names, *bodies, full_option, containers_option, zone_options)
+        forms = template_option, raw_option
+        bodies = charset_option, decode_options
+        return with_all(with_view, names, *forms, *bodies, full_option, containers_option, zone_options)
 
     return decorate
+
+
+def view_of_lines(view: Any, template: str | None, is_raw: bool, output_format: str | None) -> Any:
+    """Return the MessageView of ``--template`` or ``--raw``. Raises: UsageError for options beside them."""
+    name = "--raw" if is_raw else "--template"
+    others = {
+        "--template": is_raw and template is not None,
+        "--columns": view.columns is not None,
+        "--format": output_format is not None,
+        "--decode": is_raw and view.decoder is not None,
+    }
+    if given := [other for other, value in others.items() if value]:
+        raise click.UsageError(f"{name} says what is written: give it without {given[0]}")
+    if template is None:
+        return view._replace(is_raw=True)
+    from rocketstore.cli.view.template import parse_template
+
+    try:
+        parsed = parse_template(template)
+    except ValueError as error:
+        raise click.UsageError(f"--template: {error}") from None
+    return view._replace(columns=parsed.columns, template=parsed)
 
 
 # ---- time zones ------------------------------------------------------------------------------------------

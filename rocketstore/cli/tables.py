@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rocketstore.cli.text import note
+from rocketstore.cli.text import Indented, note, printable_lines
 from rocketstore.cli.times import find_zone
 from rocketstore.messages.text_rows import Row
 from rocketstore.text_values import format_time, printable
@@ -21,7 +21,9 @@ UNFOLDED = ("severity", "kind", "mend", "path", "file", "field")  # columns of t
 CUT = ("body", "keys")  # columns that end with "…" where a narrow terminal has no room for the rest
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severities
 STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "keys": 16, "size": 7, "body": 20}
+LEAVE_OUT_FIRST = ("phyOffset", "size", "queueOffset", "queueId")  # of messages, on a narrow terminal
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
+NARROW = 120  # characters; tables of messages have times without milliseconds below it
 GAP = 2  # characters between columns
 # Characters: the least width of a column of text, of the column that is always shown, and of columns that have times,
 # bytes or sentences.
@@ -55,12 +57,17 @@ def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, i
     console = Output()
     left_out: dict[str, None] = {}
     widths: dict[str, int] | None = None
+    is_narrow = False
     try:
         for rows in batches:
             if len(rows) == 1 and len(rows[0]) > WIDE:
                 console.print(vertical_table(rows[0]))
                 continue
             has_header = not (is_stream and widths)
+            if has_header:
+                is_narrow = not is_full and "body" in rows[0] and console.width < NARROW
+            if is_narrow:
+                rows = to_seconds(rows)
             if has_header:
                 widths = column_widths(rows, console.width, STREAM_WIDTHS if is_stream else {}, is_full=is_full)
                 if len(widths) < len(rows[0]) and not is_stream and "body" not in rows[0]:
@@ -138,6 +145,21 @@ def number_columns(rows: Sequence[Row]) -> set[str]:
     return {name for name, value in rows[0].items() if isinstance(value, int) or name.endswith("Timestamp")}
 
 
+def leave_out_order(name: str) -> int:
+    """Return a number for a column: columns with higher numbers are left out first."""
+    return len(LEAVE_OUT_FIRST) - LEAVE_OUT_FIRST.index(name) if name in LEAVE_OUT_FIRST else 0
+
+
+def to_seconds(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of messages with the times as text, without milliseconds."""
+    zone = find_zone()
+    names = [name for name in rows[0] if name.endswith("Timestamp")]
+    return [
+        row | {name: format_time(row[name], zone, "seconds") for name in names if isinstance(row[name], int)}
+        for row in rows
+    ]
+
+
 def line_width(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
@@ -148,7 +170,8 @@ def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int], *,
     Parameters: width: of the table. wanted: the least widths of columns, if they fit. The others are as wide as their
     values, but then the column that is always shown gets the rest of the line. is_full: do not leave out columns.
 
-    Columns of text shrink down to a least width first. Then columns are left out, beginning at the end.
+    Columns of text shrink down to a least width first. Then columns are left out: of messages the offsets first, then
+    beginning at the end.
     """
     numbers = number_columns(rows)
     kept = next((name for name in KEPT if name in rows[0]), [*rows[0]][-1])
@@ -156,7 +179,7 @@ def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int], *,
         name: max(cell_len(name), wanted.get(name, 0), *(cell(name, row[name]).cell_len for row in rows))
         for name in rows[0]
     }
-    others = [name for name in widths if name != kept]
+    others = sorted((name for name in widths if name != kept), key=leave_out_order)
     least = {
         name: size
         if name in numbers.union(UNFOLDED)
@@ -186,4 +209,5 @@ def cell(name: str, value: Any) -> Text:
     if isinstance(value, bool):
         value = "yes" if value else "no"
     style = STYLES.get(str(value), "") if name == "severity" else ""
-    return Text("-" if value is None else printable(str(value)), style)
+    text = printable_lines(value) if isinstance(value, Indented) else printable(str(value))
+    return Text("-" if value is None else text, style)

@@ -22,6 +22,15 @@ REMOTE_COPY_LIMIT = "rocketstore.remote-copy-limit"
 COMPACTED = "rocketstore.compacted"
 
 
+class Indented(str):
+    """A text of several lines, which a table shows as lines."""
+
+
+def printable_lines(text: str) -> str:
+    """Return a text as ``printable`` does, but keep its line ends."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def note(text: str) -> None:
     """Write a line to standard error."""
     click.echo(printable(text), err=True)

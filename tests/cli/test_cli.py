@@ -402,7 +402,7 @@ def test_shells_complete_commands_and_options():
     options = complete("rocketstore cat store --be", COMP_CWORD="3")
     assert options == "plain,--begin-offset\n"
     assert complete("rocketstore config ", COMP_CWORD="2") == "plain,check\nplain,repair\n"
-    assert "_ROCKETSTORE_COMPLETE=bash_source" in run("--help").stdout
+    assert 'eval "$(rocketstore completion bash)"' in run("--help").stdout
 
 
 def test_every_command_has_help():

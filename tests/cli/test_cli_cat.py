@@ -94,9 +94,9 @@ def test_a_table_shows_the_beginning_of_bodies():
 @pytest.mark.parametrize(
     ("columns", "missing"),
     [
-        (60, "queueOffset, phyOffset, tags, keys, size"),
-        (80, "phyOffset, tags, keys, size"),
-        (103, "keys, size"),
+        (60, "queueId, queueOffset, phyOffset, keys, size"),
+        (80, "queueOffset, phyOffset, size"),
+        (103, "phyOffset"),
         (116, None),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_message_takes_one_line_of_a_narrow_terminal_unless_all_of_it_is_asked
     status, text = on_terminal("cat", store, columns=80)
     lines = text.splitlines()
     assert status == 0
-    assert [line.rstrip().split("  ")[-1] for line in lines[1:4]] == ["paid", "<256 bytes>", "text text text text tex…"]
+    assert [line.rstrip().split("  ")[-1] for line in lines[1:4]] == ["paid", "<256 bytes>", "text text text text…"]
     assert lines[4].startswith("80 columns are too few for")
     assert len(on_terminal("cat", store, "--full", columns=80)[1].splitlines()) > 10
 

@@ -14,7 +14,7 @@ from rocketstore.cli.options import (
     charset_option,
     compacted_option,
     containers_option,
-    decode_option,
+    decode_options,
     deleted_option,
     filter_options,
     message_columns_option,
@@ -68,7 +68,7 @@ format_option = click.option(
 )
 @message_columns_option
 @charset_option
-@decode_option
+@decode_options
 @zone_options
 @click.option(
     "--compression",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rocketstore.cli.columns import MESSAGES
-from rocketstore.cli.formats import csv_line, is_table, line_writer, write_batches, write_utf8
-from rocketstore.cli.text import CSV_FORMS, SAFE_CSV
+from rocketstore.cli.formats import csv_line, error_text, is_table, line_writer, write_batches, write_utf8
+from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, Indented, printable_lines
 from rocketstore.cli.times import has_iso_times
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
 from rocketstore.kernels.message_columns import BROKER, TEXTS_OF_BODY
@@ -26,6 +26,7 @@ from rocketstore.text_values import shorten
 
 if TYPE_CHECKING:
     from rocketstore.cli.view.decoded import BodyDecoder
+    from rocketstore.cli.view.template import Template
 
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
@@ -41,7 +42,8 @@ class MessageView(NamedTuple):
     whether tables show complete values. has_containers: whether an inner batch is one message. constant: columns that
     have the same value in all rows, since a condition allows only this value. Tables show them last. charset: of the
     bodies, as ``find_charset`` returns it. has_broker: whether rows have the column ``broker``, since they are of
-    several stores. decoder: of bodies; None to show them as text.
+    several stores. decoder: of bodies; None to show them as text. template: of lines in place of tables, JSON and CSV;
+    its columns are the chosen ones. is_raw: whether only the bytes of the body of one message are written.
     """
 
     columns: tuple[str, ...] | None
@@ -52,6 +54,8 @@ class MessageView(NamedTuple):
     charset: str = UTF8
     has_broker: bool = False
     decoder: "BodyDecoder | None" = None
+    template: "Template | None" = None
+    is_raw: bool = False
 
     def with_broker(self, *, has_broker: bool) -> "MessageView":
         """Return the view of the messages of one store, or of several. Raises: UsageError for an unknown column."""
@@ -105,7 +109,10 @@ class MessageView(NamedTuple):
         if len(rows) > 1 or self.columns is not None:
             return self.for_people(rows)
         names = [name for name in rows[0] if name not in (BASE64, BODY_ERROR)]
-        return [{name: self.value(row, name) for name in names} for row in rows]
+        return [
+            {name: indent_json(self.value(row, name)) if name == BODY else self.value(row, name) for name in names}
+            for row in rows
+        ]
 
     def cell(self, row: Row, name: str) -> Any:
         """Return a value for a table, without the end of a long body or of many keys."""
@@ -124,6 +131,16 @@ class MessageView(NamedTuple):
         if digits is None:
             return f"({row.get(BODY_ERROR) or 'cannot be decoded'})"
         return digits if self.is_full else f"<{len(digits) // 4 * 3 - digits.count('='):,} bytes>"
+
+
+def indent_json(body: Any) -> Any:
+    """Return the text of a body in several lines if it is an object or a list of JSON; else the body itself."""
+    if not (isinstance(body, str) and body.lstrip().startswith(("{", "["))):
+        return body
+    try:
+        return Indented(json.dumps(json.loads(body), ensure_ascii=False, indent=2))
+    except (ValueError, RecursionError):
+        return body
 
 
 def is_single(value: Any) -> bool:
@@ -186,6 +203,12 @@ def write_messages(
     Parameters: is_result: the messages are one table, or if they are many, tables of ``RESULT_SIZE`` messages each; the
     table of one message has a line for each column. is_stream: as for ``write_batches``.
     """
+    if view.is_raw:
+        write_raw(chain.from_iterable(batches))
+        return
+    if view.template is not None:
+        write_lines(batches, view, view.template)
+        return
     if is_table(output_format):
         together = join_messages(batches) if is_result else batches
         for_people = view.result_for_people if is_result else view.for_people
@@ -202,3 +225,26 @@ def write_messages(
             write_utf8(sys.stdout, text)
         sys.stdout.flush()
     sys.stdout.write(header)
+
+
+def write_lines(batches: Iterable[MessageBatch | Sequence[Message]], view: MessageView, template: "Template") -> None:
+    """Write a line for each message. On a terminal, control characters are escape sequences."""
+    for messages in batches:
+        for line in map(template.line, view.rows(messages)):
+            shown = printable_lines(line) if sys.stdout.isatty() else line
+            write_utf8(sys.stdout, shown.encode("utf-8", "backslashreplace"))
+        sys.stdout.flush()
+
+
+def write_raw(messages: Iterable[Message]) -> None:
+    """Write the bytes of the body of the only message. Raises: ClickException without a body, or for more messages."""
+    found = [*islice(messages, 2)]
+    if len(found) > 1:
+        raise click.ClickException("--raw writes the body of one message, and there are more: choose one by its offset")
+    for message in found:
+        error = message.find_body_error()
+        if error is not None:
+            raise click.ClickException(f"the body of the message cannot be decoded: {error_text(error)}")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(message.body)
+        sys.stdout.buffer.flush()

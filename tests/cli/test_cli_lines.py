@@ -1,0 +1,152 @@
+"""``--template``, ``--raw`` and ``--json-body``, indented bodies, and ``completion``."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from support.cli import COMMAND, on_terminal, rows, run, start
+
+import rocketstore
+from rocketstore import Message, StoreConfig
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lines") / "store"
+    messages = [
+        Message(
+            "Orders", b'{"amount": 7, "to": {"name": "\xc3\x84"}}', keys=["order-7", "eu"], tags="paid", queue_id=0
+        ),
+        Message("Orders", b"\x00\xff\x1b[31m", keys=["order-8"], properties={"color": "red"}, queue_id=0),
+        Message("Users", b"a\nb", queue_id=0),
+    ]
+    with rocketstore.open(root, "a", config=StoreConfig.small()) as writer:
+        writer.put_messages(messages, store_timestamp=[T0, T0 + 1500, T0 + 2000])
+    return root
+
+
+def lines(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_template_writes_a_line_for_each_message(store):
+    found = lines("cat", store, "--topic", "Orders", "--template", "{storeTime} {keys} {body}")
+    assert found == [
+        '2023-11-14T22:13:20.000Z order-7 eu {"amount": 7, "to": {"name": "Ä"}}',
+        "2023-11-14T22:13:21.500Z order-8 AP8bWzMxbQ==",
+    ]
+    assert lines(
+        "query", store, "--key", "order-8", "--template", "{topic}|{property.color}|{property.no}|{queue_id}"
+    ) == ["Orders|red||0"]
+    assert lines("get", store, "Orders", 0, 1, "--template", r"{topic:8}|{queueOffset:>4}\t{{x}}\\n") == [
+        "Orders  |   1\t{x}\\n"
+    ]
+
+
+def test_a_template_has_the_time_zone_and_the_decoder(store):
+    time, amount = "{storeTime}", "{body}"
+    assert lines("get", store, "Users", 0, 0, "--tz", "Asia/Shanghai", "--template", time) == [
+        "2023-11-15T06:13:22.000+08:00"
+    ]
+    assert lines("get", store, "Orders", 0, 1, "--decode", "hex", "--template", amount) == ["00ff1b5b33316d"]
+    assert lines("get", store, "Orders", 0, 0, "--json-body", "--template", amount) == [
+        '{"amount": 7, "to": {"name": "Ä"}}'
+    ]
+
+
+def test_a_template_shows_control_characters_on_a_terminal(store):
+    status, text = on_terminal("cat", store, "--topic", "Users", "--template", "{topic}\x1b {body}")
+    assert (status, text.splitlines()) == (0, ["Users\\x1b a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--template", "{boddy}"], "there is no field 'boddy': did you mean 'body'?"),
+        (["--template", "{body"], "expected '}'"),
+        (["--template", "body"], "has no field"),
+        (["--template", "{body!r}"], "a field has a name and perhaps a width"),
+        (["--template", "{body:d}"], "Unknown format code"),
+        (["--template", "{body}", "--format", "csv"], "give it without --format"),
+        (["--template", "{body}", "--columns", "body"], "give it without --columns"),
+        (["--raw", "--template", "{body}"], "give it without --template"),
+        (["--json-body", "--decode", "hex"], "give only one of them"),
+    ],
+)
+def test_wrong_templates_and_options_are_misuse(store, options, text):
+    result = run("cat", store, *options)
+    assert result.exit_code == 2
+    assert text in " ".join(result.stderr.split())
+
+
+def test_raw_writes_the_bytes_of_one_body(store):
+    process = start("get", store, "Orders", 0, 1, "--raw", text=False)
+    assert process.communicate()[0] == b"\x00\xff\x1b[31m"
+    assert process.returncode == 0
+    many = run("cat", store, "--raw")
+    assert (many.exit_code, many.stdout) == (1, "")
+    assert "and there are more: choose one by its offset" in many.stderr
+    assert run("query", store, "--key", "order-7", "--raw").stdout.startswith('{"amount": 7')
+
+
+def test_json_bodies_are_objects_for_jq(store, tmp_path):
+    (row,) = rows(run("query", store, "--key", "order-7", "--json-body"))
+    assert row["body"]["to"]["name"] == "Ä"
+    assert run("export", store, tmp_path / "out.jsonl", "--json-body", "--topic", "Orders").exit_code == 0
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert first["body"]["amount"] == 7
+    assert (second["body"], second["bodyBase64"]) == (None, "AP8bWzMxbQ==")
+    assert "is no JSON" in second["bodyError"] or second["bodyError"]
+
+
+def test_a_terminal_shows_a_json_body_indented(store):
+    status, text = on_terminal("get", store, "Orders", 0, 0, columns=100)
+    assert status == 0
+    at = next(n for n, line in enumerate(text.splitlines()) if line.startswith("body "))
+    shown = [line.strip() for line in text.splitlines()[at : at + 6]]
+    assert shown == ["body                       {", '"amount": 7,', '"to": {', '"name": "Ä"', "}", "}"]
+    assert text.splitlines()[at + 3].index('"name"') > text.splitlines()[at + 1].index('"amount"')
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script_of_a_shell(shell):
+    script = run("completion", shell)
+    assert script.exit_code == 0
+    assert f"_ROCKETSTORE_COMPLETE={shell}_complete" in script.stdout
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script.stdout, text=True, check=True)
+
+
+def test_an_unknown_shell_is_misuse():
+    assert run("completion", "tcsh").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("top", ["topic"]), ("topic,que", ["topic,queueId", "topic,queueOffset"]), ("topic,top", [])],
+)
+def test_columns_are_completed_behind_each_comma(typed, expected, store):
+    words = f"rocketstore cat {store} --columns {typed}"
+    environment = {"_ROCKETSTORE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    done = subprocess.run(COMMAND, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert [line.partition(",")[2] for line in done.stdout.splitlines() if line] == expected
+
+
+@pytest.mark.parametrize("columns", [80, 90])
+def test_a_narrow_table_keeps_keys_and_tags_and_drops_offsets(store, columns):
+    status, text = on_terminal("cat", store, columns=columns)
+    header, *shown = text.splitlines()
+    assert status == 0
+    assert [name for name in header.split() if name in ("topic", "tags", "keys", "body")] == [
+        "topic", "tags", "keys", "body",
+    ]  # fmt: skip
+    assert "phyOffset" not in header
+    assert "2023-11-14T22:13:20Z" in shown[0]
+    assert "paid" in shown[0]
+    assert "order-7" in shown[0]
+    assert max(map(len, [header, *shown[:3]])) <= columns
