@@ -35,7 +35,7 @@ TASKS = (
     Task(
         "open", "Open a store", "Open one store or several, and ask them.", "open open_many MessageStore BrokerStores"
     ),
-    Task("topic", "A topic", "`store[NAME]` is a topic: its queues, length, messages and times.", "Topic"),
+    Task("topic", "A topic", "`store[NAME]` is a topic: its queues, length, messages and times.", "Topic Topics"),
     Task("message", "A message", "What is put and read.", "Message create_uniq_id"),
     Task(
         "batch",
@@ -60,7 +60,7 @@ TASKS = (
         "DeadMessage DeadTotal PendingMessages PendingMessage PendingTotal Unconsumed UnconsumedMessage "
         "UnconsumedTotal MessageTrace TraceEvent Counts DiskUsage PartUsage DiskSpace MessageUsage GroupUsage "
         "ExpiryPlan FileToDelete QueueLoss "
-        "ConsumerGroupLoss ExpiredFiles Metrics Sample SqlResult",
+        "ConsumerGroupLoss ExpiredFiles Metrics Sample SqlResult NewPart",
     ),
     Task(
         "reports",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rocketstore.config import StoreConfig
@@ -38,6 +38,7 @@ def scan_polars(
     on_corrupt: Literal["raise", "skip"] = "raise",
     charset: str = "utf-8",
     names: Names = "rocketmq",
+    body_schema: Mapping[str, Any] | None = None,
     verify_crc: bool = True,
     progress: Progress = False,
     config: StoreConfig | None = None,
@@ -52,7 +53,9 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt, charset,
-    names, verify_crc, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
+    names, verify_crc, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``. body_schema:
+    types of polars by the names of fields, such as ``{"amount": polars.Int64}``: the column ``body_json`` is then a
+    struct of these fields. A field that a body lacks is null, and so is a body that is no JSON of these types.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
@@ -78,4 +81,5 @@ def scan_polars(
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     scanned: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
     store.commit_log.scan(**scanned)  # raises errors of these arguments
-    return lazy_frame(DatasetReader(store, conditions, **scanned, verify_crc=verify_crc), columns, names)
+    reader = DatasetReader(store, conditions, **scanned, verify_crc=verify_crc)
+    return lazy_frame(reader, columns, names, body_schema)
