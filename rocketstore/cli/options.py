@@ -12,6 +12,7 @@ import click
 
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics, complete_words
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.text import (
     AFTER_STORE,
     BROKER_CONF,
@@ -134,7 +135,7 @@ QUEUE_OFFSET = number(LONG_MIN, LONG_MAX)
 COUNT, COUNT_OR_NONE = number(1, INT_MAX), number(0, INT_MAX)
 
 
-class CommandOfOffsets(click.Command):
+class CommandOfOffsets(GroupedCommand):
     """A command with an argument that may be a negative number, which click would read as an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -150,3 +150,40 @@ def test_a_narrow_table_keeps_keys_and_tags_and_drops_offsets(store, columns):
     assert "paid" in shown[0]
     assert "order-7" in shown[0]
     assert max(map(len, [header, *shown[:3]])) <= columns
+
+
+# ---- help --------------------------------------------------------------------------------------------------
+
+
+def help_groups(command):
+    """The options of each group of ``--help``, in their order."""
+    groups, found = {}, []  # lines before the first group are text
+    for line in run(command, "--help").stdout.splitlines():
+        if line.endswith(":") and line[:1].isalpha():
+            groups[line[:-1]] = found = []
+        elif line.startswith("  -"):
+            found.append(next(word for word in line.replace(",", "").split() if word.startswith("--")))
+    return groups
+
+
+@pytest.mark.parametrize("command", ["cat", "query", "export"])
+def test_help_has_groups_with_the_most_used_options_first(command):
+    groups = help_groups(command)
+    assert [title for title in groups if title != "Options"] == ["Select", "Output", "Store"]
+    assert groups["Select"][:6] == ["--topic", "--key", "--tag", "--since", "--until", "--limit"]
+    assert groups["Output"][:2] == ["--format", "--columns"]
+    assert groups["Store"][0] == "--broker-conf"
+    assert groups["Store"][-1] == "--help"
+
+
+def test_help_of_each_command_has_each_option_once():
+    from rocketstore.cli.group import COMMANDS, rocketstore
+
+    for name in COMMANDS:
+        command = rocketstore.get_command(None, name)
+        if name != "config":
+            shown = [option for options in help_groups(name).values() for option in options]
+            assert sorted(shown) == sorted(
+                {max(option.opts, key=len) for option in command.params if option.param_type_name == "option"}
+                | {"--help"}
+            )

@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import BUNDLED_FILES
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, broker_conf_option, rows_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.option("-o", "--output", type=PATH, required=True, help="The archive to write: .tar.gz, .tgz or .zip.")
 @click.option("--force", is_flag=True, help="Replace the archive if it exists.")

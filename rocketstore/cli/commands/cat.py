@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
@@ -19,7 +20,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command(epilog=BODY_RULE)
+@click.command(cls=GroupedCommand, epilog=BODY_RULE)
 @stores_argument(words=("topic",))
 @tier_options
 @compacted_option

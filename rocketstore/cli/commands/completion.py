@@ -2,6 +2,8 @@
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
+
 VARIABLE = "_ROCKETSTORE_COMPLETE"
 SHELLS = {
     "bash": "rocketstore completion bash > ~/.local/share/bash-completion/completions/rocketstore",
@@ -10,7 +12,7 @@ SHELLS = {
 }
 
 
-@click.command(epilog="\b\nInstall:\n" + "\n".join(f"  {line}" for line in SHELLS.values()))
+@click.command(cls=GroupedCommand, epilog="\b\nInstall:\n" + "\n".join(f"  {line}" for line in SHELLS.values()))
 @click.argument("shell", type=click.Choice([*SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import STALE_IDS
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
     allow_unreadable_option,
@@ -16,7 +17,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.argument("new", type=PATH)
 @new_size_options

@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import COPIED_PARTS
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import STORE, broker_conf_option, rows_options, time_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=STORE)
 @click.argument("new", type=STORE)
 @time_option("--since", "Only the files of the log from the one on that has the first message of this time.")

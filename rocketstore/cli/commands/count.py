@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import COUNTS
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     compacted_option,
     filter_options,
@@ -16,7 +17,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("topic",))
 @click.option(
     "--by",

@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import DIFFERENCES
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, STORE, broker_conf_option, rows_options, tiered_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("a", type=STORE)
 @click.argument("b", type=STORE)
 @click.option("--by-content", is_flag=True, help="Compare messages, where physical offsets differ.")

@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import rows_options, stores_argument, time_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("group", "topic"))
 @click.option(
     "--topic", multiple=True, shell_complete=complete_topics, help="Only messages sent to this topic. May be repeated."

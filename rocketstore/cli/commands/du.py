@@ -6,6 +6,7 @@ import click
 
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTALS
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import fail_if_option, rows_options, stores_argument
 
 NUMBERS = (
@@ -15,7 +16,7 @@ NUMBERS = (
 GROUPINGS = "topic", "queue", "day", "hour", "tag"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("topic",))
 @click.option("--by", type=click.Choice(GROUPINGS), help="Show the messages of each of these instead of the parts.")
 @click.option(

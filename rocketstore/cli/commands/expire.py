@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import fail_if_option, keep_broker_zone, rows_options, store_argument, time_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @store_argument
 @click.option("--hours", type=float, help="In place of fileReservedTime: files that were not changed for so long.")
 @time_option("--before", "In place of fileReservedTime: files that were not changed since then, written as for cat.")

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.completion import complete_groups
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
@@ -44,7 +45,7 @@ format_option = click.option(
 )
 
 
-@click.command(epilog=BODY_RULE)
+@click.command(cls=GroupedCommand, epilog=BODY_RULE)
 @stores_argument(words=("topic",))
 @click.argument("target", type=STORE)
 @tier_options

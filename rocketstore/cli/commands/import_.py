@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
     allow_unreadable_option,
@@ -17,7 +18,7 @@ from rocketstore.cli.transfer.forms import FORMATS
 from rocketstore.limits import INT_MAX
 
 
-@click.command("import")
+@click.command("import", cls=GroupedCommand)
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("store", type=PATH)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")

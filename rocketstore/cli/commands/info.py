@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import geometry_options, rows_options, stores_or_index_argument, tier_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_or_index_argument()
 @tier_options
 @geometry_options

@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.completion import complete_groups
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, tier_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("group",))
 @tier_options
 @click.option(

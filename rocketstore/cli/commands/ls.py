@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import QUEUES
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import rows_options, stores_argument, tier_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("topic",))
 @tier_options
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")

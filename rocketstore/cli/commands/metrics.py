@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, stores_argument
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument()
 @click.option("-o", "--output", type=PATH, help="Replace this file atomically.  [default: standard output]")
 def metrics(**options: Any) -> None:

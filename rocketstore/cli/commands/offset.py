@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     QUEUE_ID,
     exact_times_option,
@@ -16,7 +17,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @store_argument
 @tier_options
 @time_option("--time", "ISO 8601, epoch ms, or a time such as 1h or 10:00, as for cat.", required=True)

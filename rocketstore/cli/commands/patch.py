@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import LOST_MESSAGES
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, rows_options, write_elsewhere_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Change nothing, and only show the lost messages.")
 @click.option("--threads", type=COUNT, help="Parts of the log to check at once.  [default: processors, at most 4]")

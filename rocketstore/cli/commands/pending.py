@@ -6,12 +6,13 @@ import click
 
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, time_option
 
 KINDS = "delay", "timer", "half", "pop", "retry"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("topic", "group"))
 @click.option("--topic", multiple=True, shell_complete=complete_topics, help="Only this topic. May be repeated.")
 @click.option(

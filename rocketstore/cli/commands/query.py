@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     BODY_RULE,
     COUNT,
@@ -22,7 +23,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command(epilog=BODY_RULE)
+@click.command(cls=GroupedCommand, epilog=BODY_RULE)
 @stores_or_index_argument(words=("topic", "id", "key"))
 @tier_options
 @compacted_option

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import BUILT
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     COUNT,
     PATH,
@@ -27,7 +28,7 @@ def check_zone(text: str) -> None:
     find_time_zone(text)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.option("--index", is_flag=True, help="Build only the index, unless --consume-queue is also given.")
 @click.option("--consume-queue", is_flag=True, help="Build only the consume queues, unless --index is also given.")

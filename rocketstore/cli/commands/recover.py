@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import RECOVERY_STEPS
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
     allow_unreadable_option,
@@ -17,7 +18,7 @@ from rocketstore.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(["complete", "broker"]), default="complete", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only show the steps, and the messages that would be lost.")

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, keep_broker_zone, size_option, store_argument
 from rocketstore.limits import LONG_MAX
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @store_argument
 @click.option("-o", "--output", type=PATH, required=True, help="The HTML file to write.")
 @size_option("--sample", 1 << 20, LONG_MAX, help="Read at most this much of the log.  [default: 10g]")

@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import LOST_RANGES
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, allow_unreadable_option, broker_conf_option, deleted_option, rows_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, help="The new store: a directory that is empty, or does not exist.")
 @click.option("--dry-run", is_flag=True, help="Write nothing, and only show what would be lost.")

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import SPLIT_PARTS
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import PATH, allow_unreadable_option, broker_conf_option, deleted_option, rows_options
 
 
@@ -19,7 +20,7 @@ def parse_parts(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
     return parts
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH)
 @click.argument("new", type=PATH)
 @click.option("--by", type=click.Choice(["topic"]), default="topic", show_default=True, help="What gets a store.")

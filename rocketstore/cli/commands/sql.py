@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
     compacted_option,
@@ -21,7 +22,7 @@ TEXT_RULE = (
 )
 
 
-@click.command(epilog=TEXT_RULE)
+@click.command(cls=GroupedCommand, epilog=TEXT_RULE)
 @stores_argument(nargs=1)
 @click.argument("statement", required=False)
 @tier_options

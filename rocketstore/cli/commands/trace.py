@@ -6,10 +6,11 @@ import click
 
 from rocketstore.cli.columns import TRACE
 from rocketstore.cli.completion import complete_topics
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import compacted_option, once_option, rows_options, stores_argument, tier_options
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @stores_argument(words=("key",))
 @tier_options
 @compacted_option

@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
+from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, geometry_options, rows_options, tier_path_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("store", type=PATH, required=False)
 @click.option("--quick", is_flag=True, help="Check only headers, ends and samples.")
 @click.option("--threads", type=COUNT, help="Parts of the log to check at once.  [default: processors, at most 4]")

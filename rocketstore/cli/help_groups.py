@@ -1,0 +1,41 @@
+"""The groups in which ``--help`` lists the options of a command, the most used options of a group first."""
+
+import click
+
+SELECT = (
+    "--topic", "--key", "--tag", "--since", "--until", "--limit", "--unique-key", "--id", "--group", "--queue",
+    "--where", "--grep", "--regex", "--follow", "--tail", "--sample", "--dlq", "--unconsumed", "--subscribe", "--from",
+    "--begin-offset", "--end-offset", "--exact-times", "--verify-crc", "--deleted",
+)  # fmt: skip
+OUTPUT = (
+    "--format", "--columns", "--full", "--template", "--raw", "--json-body", "--decode", "--tz", "--iso", "--charset",
+    "--containers", "--raw-body", "--fail-if", "--state", "--partition-by", "--compression", "--redact", "--hash",
+    "--hash-key", "--resume", "--force",
+)  # fmt: skip
+STORE = (
+    "--broker-conf", "--compat", "--slots", "--items", "--log-file-size", "--tiered", "--tier", "--compacted",
+    "--leftovers", "--remote-copy-limit",
+)  # fmt: skip
+LEAST = 8  # options; a command with fewer has one group
+GROUPS = {"Select": SELECT, "Options": (), "Output": OUTPUT, "Store": STORE}
+GROUP_OF = {option: title for title, options in GROUPS.items() for option in options}
+ORDER = {option: number for options in GROUPS.values() for number, option in enumerate(options)}
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options in groups. Options of no group are in the group Options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in GROUPS}
+        *params, help_option = self.get_params(ctx)
+        for param in params:
+            record = param.get_help_record(ctx)
+            if record is not None:
+                name = max(param.opts, key=len)
+                title = GROUP_OF.get(name, "Options") if len(params) >= LEAST else "Options"
+                groups[title].append((ORDER.get(name, len(ORDER)), record))
+        shown = [title for title, found in groups.items() if found] or ["Options"]
+        groups[shown[-1]].append((len(ORDER), help_option.get_help_record(ctx) or ("", "")))
+        for title in shown:
+            with formatter.section(title):
+                formatter.write_dl([record for _, record in sorted(groups[title], key=lambda each: each[0])])
