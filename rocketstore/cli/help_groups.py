@@ -22,8 +22,37 @@ GROUP_OF = {option: title for title, options in GROUPS.items() for option in opt
 ORDER = {option: number for options in GROUPS.values() for number, option in enumerate(options)}
 
 
+# Other words for an option, as users of other tools type them first.
+OTHER_WORDS = {
+    "--begin": "--since",
+    "--count": "--limit",
+    "--end": "--until",
+    "--fields": "--columns",
+    "--filter": "--where",
+    "--incremental": "--state",
+    "--json": "--format",
+    "--max": "--limit",
+    "--new": "--state",
+    "--output": "--format",
+    "--print": "--template",
+    "--since-last": "--state",
+    "--start": "--since",
+    "--timezone": "--tz",
+}
+
+
 class GroupedCommand(click.Command):
     """A command whose help has its options in groups. Options of no group are in the group Options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line. An error of an unknown option names the option that is probably meant."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            meant = OTHER_WORDS.get(error.option_name)
+            if meant is None or not any(meant in param.opts for param in self.params):
+                raise
+            raise click.UsageError(f"No such option {error.option_name!r}. (Did you mean {meant!r}?)", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in GROUPS}

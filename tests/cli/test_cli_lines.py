@@ -187,3 +187,21 @@ def test_help_of_each_command_has_each_option_once():
                 {max(option.opts, key=len) for option in command.params if option.param_type_name == "option"}
                 | {"--help"}
             )
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("export STORE lake --incremental", "--state"),
+        ("export STORE lake --since-last", "--state"),
+        ("cat STORE --print x", "--template"),
+        ("query STORE --json", "--format"),
+        ("cat STORE --timezone local", "--tz"),
+        ("cat STORE --templat x", "--template"),
+    ],
+)
+def test_an_option_of_another_tool_names_the_one_that_is_meant(command, meant, store):
+    result = run(*(str(store) if word == "STORE" else word for word in command.split()))
+    assert result.exit_code == 2
+    assert "Did you mean" in result.stderr
+    assert f"'{meant}'" in result.stderr
