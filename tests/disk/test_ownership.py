@@ -109,7 +109,7 @@ CHANGES = [rebuild, recover_without_queues, put_to_new_files, cut_a_torn_tail, m
 
 @as_root
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("mask", [0o022, 0o077])
+@pytest.mark.parametrize("mask", [pytest.param(0o022, marks=pytest.mark.slow), 0o077])
 def test_what_root_makes_belongs_to_the_owner_of_the_store(root, change, mask):
     give_to_owner(root)
     os.umask(mask)

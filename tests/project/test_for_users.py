@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support.repetitions import only_some_quick
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -118,7 +119,9 @@ def root(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize(("module", "program", "extra"), HINTS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("module", "program", "extra"), only_some_quick(HINTS, *HINTS[::3]), ids=lambda value: str(value)[:40]
+)
 def test_a_missing_package_names_the_extra_that_brings_it(root, module, program, extra):
     for other in MET_BEFORE.get((module, extra), ()):
         pytest.importorskip(other, reason=f"needs {other}: else the message names it and not {module}")

@@ -32,14 +32,14 @@ def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(part, seed
     hostile.assert_survived("every byte", hostile_store.SHARES_OF_A_ROUND * seed + part, tmp_path)
 
 
-@parts(4, pytest.mark.no_soak)
+@parts(8, pytest.mark.no_soak)
 def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
-    hostile.assert_survived("many bytes", 4 * seed + part, tmp_path)
+    hostile.assert_survived("many bytes", 8 * seed + part, tmp_path)
 
 
 @pytest.mark.no_soak
 def test_a_pipe_or_directory_in_the_place_of_a_file_is_survived(seed, tmp_path):
-    """One in eight of all there are, as the seed says; so with the names."""
+    """One part of all there are, as the seed says; so with the names."""
     hostile.assert_survived("replacements", seed, tmp_path)
 
 
@@ -49,7 +49,7 @@ def test_strange_names_are_survived(seed, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(hostile.PARTS))
 @pytest.mark.parametrize("kind", ["replacements", "strange names"])
 def test_all_that_is_no_file_and_all_strange_names_are_survived(kind, part, tmp_path):
     """The same with every seed, so no affair of the soak's rounds."""

@@ -30,6 +30,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 SECONDS = 10  # for one damage; where no signal is seen, twice as many
 ROOM = 256 << 20  # bytes, for all that reading a store of 64 KiB may take
 SHOWN = 5
+PARTS = 16  # of the pipes and directories in place of files, and of the strange names
 COLUMNS = [name for name in MESSAGE_FIELDS if not name.endswith("_ms")]
 HAS_ARROW = importlib.util.find_spec("pyarrow") is not None
 IS_SANITIZED = "san" in os.environ.get("LD_PRELOAD", "")
@@ -72,9 +73,9 @@ def main(kind, seed, directory):
     limit_memory()
     chosen = {
         "every byte": lambda: damages.every_byte(sound.files, seed),
-        "many bytes": lambda: damages.many_bytes(sound.files, seed, 50),
-        "replacements": lambda: islice(damages.replacements(sound.files), seed % 8, None, 8),
-        "strange names": lambda: islice(damages.strange_names(), seed % 8, None, 8),
+        "many bytes": lambda: damages.many_bytes(sound.files, seed, 25),
+        "replacements": lambda: islice(damages.replacements(sound.files), seed % PARTS, None, PARTS),
+        "strange names": lambda: islice(damages.strange_names(), seed % PARTS, None, PARTS),
     }[kind]()
     options = {"is_strict": kind != "strange names", "is_whole": kind in ("strange names", "replacements")}
     failed = 0
