@@ -16,7 +16,7 @@ from rocketstore.report.page import Chart, Section, Table
 from rocketstore.report.parts import ExpiringFile
 from rocketstore.report.reading import PartAnswer
 from rocketstore.report.texts import Clock, duration_text, share_text, size_text
-from rocketstore.report.traffic import choose_series, rank_topics
+from rocketstore.report.traffic import choose_series, is_system, rank_topics
 from rocketstore.report.verdict import lags_by_group, limited, space_of, spaces_by_part
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.store.usage.disk_usage import DiskUsage
@@ -343,9 +343,10 @@ def add_tags(section: Section, numbers: LogNumbers) -> None:
     if all(tag is None for _, tag, _ in ranked):
         section.texts.append("No message has a tag.")
         return
-    caption = "Messages by topic and tag" + the_largest(len(ranked))
     rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in ranked]
-    chart = charts.scaled_bars(caption, rows[:SHOWN_ROWS], "{:,}".format)
+    of_users = [row for row in rows if not is_system(row[0])] or rows
+    caption = "Messages by topic and tag" + the_largest(len(of_users))
+    chart = charts.scaled_bars(caption, of_users[:SHOWN_ROWS], "{:,}".format)
     section.charts.append(Chart(caption, chart, is_folded=len(numbers.topics) > MANY_TOPICS))
     if numbers.other_tags:
         rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))

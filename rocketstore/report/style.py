@@ -64,6 +64,8 @@ details { margin: 6px 0; } summary { cursor: pointer; color: var(--info); }
 @media print { @page { margin: 15mm; } body { background: none; font-size: 11px; } main { max-width: none; padding: 0; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } nav, .top, .hover { display: none; }
   section { border: 0; border-top: 1px solid var(--line); border-radius: 0; padding: 8px 0; margin: 0; }
+  section.verdict { border-top: 0; border-left: 6px solid var(--line); padding-left: 12px; }
+  section.verdict p:not(.soft) { font-size: 13px; } section.verdict .headline { font-size: 16px; }
   figure, tr, .bar, li { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
   .scroll { overflow: visible; } table, .bars, .legend, svg text { font-size: 10px; } }
 """

@@ -1,7 +1,10 @@
 """The begin of the report page: a verdict, what is behind, what may be deleted, and what to do."""
 
 import json
+import re
 import shutil
+import threading
+import time
 from datetime import UTC
 from zoneinfo import ZoneInfo
 
@@ -14,7 +17,7 @@ from rocketstore.report.make_report import make_report
 from rocketstore.report.page import BAD, FAIR, GOOD, UNKNOWN, Section, VerdictBox, without_repetition
 from rocketstore.report.reading import read_store
 from rocketstore.report.texts import Clock
-from rocketstore.report.verdict import expiry_sentence, lag_sentence, make_verdict
+from rocketstore.report.verdict import before_deletion, expiry_sentence, lag_sentence, make_verdict
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.store.usage.expiry_plan import plan_expiry
 
@@ -148,6 +151,48 @@ def test_the_next_deletion_is_named_by_its_day(tmp_path):
     assert expiry_sentence(kept, Clock(UTC, kept.next_timestamp - 30 * 3_600_000)).startswith(
         "Nothing may be deleted before "
     )
+
+
+def test_a_full_disk_and_unconsumed_messages_that_expire_are_to_do(tmp_path):
+    report_store.build(tmp_path / "store")
+    offsets = {"Topic0@slow": {"0": 0}}
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    with rocketstore.open(tmp_path / "store", config=report_store.CONFIG) as store:
+        plan = plan_expiry(store, 0, None, UTC, time.time_ns() // 1_000_000 + 3_600_000)
+    plan.disks = [disk._replace(path="/data", used_share=0.78) for disk in plan.disks]
+    full, lost = before_deletion(plan, "store")
+    assert full.text.startswith(
+        "Make room on the disk of /data, which is 78% full. Above 75% a broker deletes old files"
+    )
+    assert re.fullmatch(r"Group slow loses [0-9]+ messages that it has not consumed when files are deleted:", lost.text)
+    assert lost.command == "rocketstore expire store --groups"
+
+
+@pytest.mark.slow
+def test_a_page_of_a_store_that_is_being_written_has_no_problem(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=SMALL) as store:
+        store.put_message(Message("Orders", b"body", keys=["k"]))
+    with rocketstore.open(tmp_path / "store", "a", config=SMALL) as writer:
+        is_done = threading.Event()
+
+        def write():
+            while not is_done.is_set():
+                writer.put_messages([Message("Orders", b"body", keys=["k"])] * 50)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            pages = []
+            for _ in range(3):
+                with rocketstore.open(tmp_path / "store") as store:
+                    pages.append(make_report(store))
+        finally:
+            is_done.set()
+            thread.join()
+    for page in pages:
+        assert 'class="warning"' not in page
+        assert "a broker runs" in page
+        assert '<h2 class="headline">Sound' in page or '<h2 class="headline">Not checked' in page
 
 
 def test_times_are_those_of_the_zone():
