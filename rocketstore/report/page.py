@@ -110,9 +110,9 @@ def verdict_html(verdict: VerdictBox) -> Iterator[str]:
     yield f'<section class="verdict {verdict.tone}">\n<h2 class="headline">{text_html(verdict.headline)}</h2>\n'
     if verdict.sentences:
         yield f"<p>{text_html(' '.join(verdict.sentences))}</p>\n"
-    yield from paragraphs(verdict.problems, "warning")
     if verdict.actions:
         yield f"<h3>To do</h3>\n<ul>{''.join(map(action_html, verdict.actions))}</ul>\n"
+    yield from paragraphs(verdict.problems, "warning")
     yield from paragraphs(verdict.notes, "soft")
     if verdict.facts:
         facts = ((text_html(name), text_html(value)) for name, value in verdict.facts)

@@ -166,17 +166,9 @@ def add_usage(section: Section, usage: DiskUsage) -> None:
         ]
         section.charts.append(Chart(caption, charts.bars(caption, bars)))
     parts: list[Row] = [
-        (
-            part.part,
-            part.path,
-            part.files,
-            size_text(part.used_bytes),
-            size_text(part.file_bytes),
-            disk_text(part.disk_bytes),
-        )
-        for part in usage
+        (part.part, part.path, part.files, size_text(part.file_bytes), disk_text(part.disk_bytes)) for part in usage
     ]
-    columns = ("part", "path", "files", "used bytes", "length of files", "space on disk")
+    columns = ("part", "path", "files", "length of files", "space on disk")
     section.tables.append(make_table("Parts of the store, the largest first", columns, parts))
 
 

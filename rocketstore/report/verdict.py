@@ -19,12 +19,13 @@ from rocketstore.verify.kinds import mend_commands
 
 LEAST_SHARE = 0.01  # of the space of a store
 MAX_PROBLEMS = 20  # of one kind in a section
+MAX_FIRST_PROBLEMS = 5  # at the begin of the page
 
 
-def limited(problems: Sequence[str]) -> list[str]:
-    """Return the first ``MAX_PROBLEMS`` problems, and how many more there are."""
-    more = len(problems) - MAX_PROBLEMS
-    return [*problems[:MAX_PROBLEMS], *([f"{format_count(more, 'more problem')} of this kind."] if more > 0 else [])]
+def limited(problems: Sequence[str], most: int = MAX_PROBLEMS) -> list[str]:
+    """Return the first problems, and how many more there are. Parameters: most: the number of problems to return."""
+    more = len(problems) - most
+    return [*problems[:most], *([f"{format_count(more, 'more problem')} of this kind."] if more > 0 else [])]
 
 
 def make_verdict(answers: StoreAnswers, root: str, clock: Clock) -> VerdictBox:
@@ -36,7 +37,7 @@ def make_verdict(answers: StoreAnswers, root: str, clock: Clock) -> VerdictBox:
         headline,
         sentences=list(find_sentences(answers, clock)),
         actions=list(find_actions(answers, root, clock)),
-        problems=limited([*dict.fromkeys([*answers.summary.problems, *damage_text(answers)])]),
+        problems=limited([*dict.fromkeys([*damage_text(answers), *answers.summary.problems])], MAX_FIRST_PROBLEMS),
         facts=find_facts(answers.summary, clock),
         notes=[*answers.summary.notes],
     )

@@ -276,7 +276,7 @@ def test_messages_behind_damage_are_counted(torn, monkeypatch):
         verdict = make_verdict(read(store), str(store.path), CLOCK)
     assert (numbers.messages, len(numbers.skipped), numbers.outside) == (50, 25, 0)
     assert (bounds.begin_timestamp, bounds.end_timestamp) == (report_store.BEGIN, report_store.BEGIN + 148_000)
-    assert verdict.problems[-1].startswith("The log is damaged at byte 101, and has messages behind the damage.")
+    assert verdict.problems[0].startswith("The log is damaged at byte 101, and has messages behind the damage.")
     assert {gap.length for gap in numbers.gaps} == {2000}  # not 4000, over a damaged record
     assert "Gaps at damaged ranges are not counted." in gaps_section(PartAnswer(numbers), CLOCK).texts
 

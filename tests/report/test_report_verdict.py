@@ -112,6 +112,19 @@ def test_a_log_that_cannot_be_read_is_said_once(what, root):
     assert "storePathCommitLog" in page
 
 
+def test_many_problems_do_not_stand_before_all_else(root):
+    offsets = {f"Gone{n}@group": {"0": 5} for n in range(300)} | {f"Orders@group{n}": {"7": 5} for n in range(300)}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    topics = {f"Gone{n}": {"topicName": f"Gone{n}", "readQueueNums": 1, "writeQueueNums": 1} for n in range(300)}
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    found = verdict_of(root)
+    assert len(found.problems) == 6
+    assert found.problems[-1] == "295 more problems of this kind."
+    with rocketstore.open(root) as store:
+        page = make_report(store)
+    assert page.count('<p class="warning">') < 40
+
+
 def test_a_store_that_is_not_checked_is_neither_good_nor_bad(root, monkeypatch):
     monkeypatch.setattr("rocketstore.report.reading.is_remote", lambda path: True)
     found = verdict_of(root)

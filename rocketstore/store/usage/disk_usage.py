@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -147,8 +147,20 @@ class Contents:
 def measure_disk(store: ReadableStore) -> DiskUsage:
     """Measure the parts of a store. ``MessageStore.du`` has the documentation."""
     reasons: list[str] = []
-    directories = list(find_directories(store))
     contents = find_contents(store, reasons)
+    return measure_parts(store, contents, reasons)
+
+
+def measure_parts(
+    store: ReadableStore, contents: Mapping[StorePath, Contents], reasons: Sequence[str] = ()
+) -> DiskUsage:
+    """Measure the files of each part of a store.
+
+    Parameters: contents: what each part has, by its path; a part without contents uses all its bytes. reasons: why the
+    contents may be wrong.
+    """
+    reasons = list(reasons)
+    directories = list(find_directories(store))
     measured: list[tuple[str, StorePath, FileTotals]] = []
     for part, path in directories:
         with collect_error(reasons):
