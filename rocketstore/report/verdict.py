@@ -120,6 +120,8 @@ def expiry_sentence(plan: ExpiryPlan, clock: Clock) -> str:
         if when is None:
             return f"{what} may be deleted, but the settings name no hour for it."
         return f"{what} may be deleted {'now' if when <= clock.now else f'from {clock.day_text(when)} on'}."
+    if not any(hour in range(24) for hour in plan.rules.delete_when):
+        return "Nothing may be deleted: the settings name no hour for it (deleteWhen)."
     if plan.next_timestamp is None:
         return "Nothing may be deleted: a broker keeps the last file of the log."
     return f"Nothing may be deleted before {clock.day_text(plan.next_timestamp)}."

@@ -5,6 +5,7 @@ import re
 import shutil
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC
 from zoneinfo import ZoneInfo
 
@@ -164,6 +165,15 @@ def test_the_next_deletion_is_named_by_its_day(tmp_path):
     assert expiry_sentence(kept, Clock(UTC, kept.next_timestamp - 30 * 3_600_000)).startswith(
         "Nothing may be deleted before "
     )
+
+
+def test_a_broker_without_an_hour_for_it_deletes_nothing(tmp_path):
+    report_store.build(tmp_path / "store")
+    with rocketstore.open(tmp_path / "store", config=report_store.CONFIG) as store:
+        plan = plan_expiry(store, 10_000_000, None, UTC, NOW)
+    plan.rules = replace(plan.rules, delete_when=(25,))
+    plan.next_timestamp = None
+    assert expiry_sentence(plan, CLOCK) == "Nothing may be deleted: the settings name no hour for it (deleteWhen)."
 
 
 def test_a_full_disk_and_unconsumed_messages_that_expire_are_to_do(tmp_path):
