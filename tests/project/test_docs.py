@@ -270,13 +270,20 @@ def java():
         pytest.skip("needs Java 17")
 
 
+# Each of these has a test of its own, in this file or in test_standalone.py.
+ELSEWHERE = "lake.md", "spark-large.md", "body-formats.md", "install-offline.md", "mqadmin.md"
+HOW_TO = sorted(page.name for page in (DOCS / "how-to").glob("*.md"))
+
+
 @pytest.mark.slow
-def test_the_code_of_the_pages_runs(tmp_path, environment):
-    elsewhere = ("lake.md", "spark-large.md", "install-offline.md")  # the last one: tests/project/test_standalone.py
-    how_to = [page for page in sorted((DOCS / "how-to").glob("*.md")) if page.name not in elsewhere]
-    assert len(how_to) >= 12
-    for page in (DOCS / "quick-start.md", DOCS / "faq.md", *how_to):
-        run_page(page, tmp_path, environment)
+@pytest.mark.parametrize("name", [name for name in HOW_TO if name not in ELSEWHERE and not name.endswith(".zh.md")])
+def test_the_code_of_a_how_to_page_runs_after_the_quick_start(started, environment, name):
+    run_page(DOCS / "how-to" / name, started, environment)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_questions_and_answers_runs(started, environment):
+    run_page(DOCS / "faq.md", started, environment)
 
 
 def run_page(page, directory, environment):
@@ -296,14 +303,223 @@ def test_the_code_of_the_page_about_parquet_runs(started, environment, libraries
     run_page(DOCS / "how-to" / "lake.md", started, environment)
 
 
+@pytest.mark.slow
+def test_the_code_of_the_page_about_formats_of_bodies_runs(tmp_path, environment, libraries):
+    pytest.importorskip("fastavro", reason="needs fastavro, from the group test")
+    descriptors = pytest.importorskip("google.protobuf.descriptor_pb2", reason="needs protobuf, from the group test")
+    file = descriptors.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    price = file.message_type.add(name="Price")  # as protoc reads it from the page
+    price.field.add(name="id", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    price.field.add(name="amount", number=2, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    (tmp_path / "shop.desc").write_bytes(descriptors.FileDescriptorSet(file=[file]).SerializeToString())
+    run_page(DOCS / "how-to" / "body-formats.md", tmp_path, environment)
+    assert '"page": "check"' in (tmp_path / "clicks.jsonl").read_text(encoding="utf-8")
+
+
+# ---- the clock ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(tmp_path, environment, monkeypatch):
+    """Set the time that the program ``date`` has, a text in UTC."""
+    program = tmp_path / "clock" / "date"
+    program.parent.mkdir()
+    date = shutil.which("date")
+    # Without -d, or relative to today, date answers for the time in CLOCK.
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+    "-u -d yesterday +%F") exec {date} -u -d "$CLOCK 1 day ago" +%F ;;
+    "-u +%F") exec {date} -u -d "$CLOCK" +%F ;;
+    "-u -d 20"*) exec {date} "$@" ;;
+    *) echo "this test knows no date $*" >&2; exit 9 ;;
+esac
+""",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    return {**environment, "PATH": f"{program.parent}{os.pathsep}{environment['PATH']}"}
+
+
+def script_of(page, name):
+    """The script that a page writes to a file of this name."""
+    return re.search(rf"cat > {name} << 'END'\n(.*?)^END$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[
+        1
+    ]
+
+
+def put_hours(root, first, last):
+    """Put a message for each hour of a range of hours since 2026-11-01 00:30 UTC, except on the 3rd."""
+    begin = 1_793_493_000_000  # 2026-11-01T00:30Z
+    with rocketstore.open(root, "a", config=rocketstore.StoreConfig.small()) as store:
+        for hour in range(first, last):
+            if not 48 <= hour < 72:
+                store.put_message(rocketstore.Message("Orders", str(hour)), store_timestamp=begin + hour * 3_600_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time", ["00:10", "23:59"])
+def test_a_daily_export_has_each_message_once_at_whatever_hour_it_runs(tmp_path, clock, time):
+    root, files, script = tmp_path / "store", tmp_path / "days", tmp_path / "export-days"
+    script.write_text(script_of(DOCS / "how-to" / "incremental-export.md", "export-days"), encoding="utf-8")
+    hours_of_run = int(time[:2])
+    done = 0
+    for day in (2, 3, 4, 6, 6):  # the job did not run on the 5th, and twice on the 6th
+        now = (day - 1) * 24 + hours_of_run
+        put_hours(root, done, now)
+        done = now
+        run = subprocess.run(
+            ["sh", script, root, files], env=clock | {"CLOCK": f"2026-11-0{day} {time}"}, text=True, capture_output=True
+        )
+        assert run.returncode == 0, run.stderr
+        names = sorted(path.name for path in files.iterdir())
+        assert names == [f"2026-11-0{before}.jsonl" for before in range(1, day)]
+    rows = [
+        json.loads(line) for path in sorted(files.iterdir()) for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    assert [int(row["body"]) for row in rows] == [hour for hour in range(120) if not 48 <= hour < 72]
+    assert (files / "2026-11-03.jsonl").stat().st_size == 0
+
+
+@pytest.mark.slow
+def test_a_daily_export_stops_at_an_error_and_tries_again(tmp_path, clock):
+    root, files, script = tmp_path / "store", tmp_path / "days", tmp_path / "export-days"
+    script.write_text(script_of(DOCS / "how-to" / "incremental-export.md", "export-days"), encoding="utf-8")
+    put_hours(root, 0, 30)
+    command, later = ["sh", script, root, files], clock | {"CLOCK": "2026-11-02 01:15"}
+    moved = root.rename(tmp_path / "moved")
+    assert subprocess.run(command, env=later, capture_output=True, check=False).returncode != 0
+    assert list(files.iterdir()) == []
+    moved.rename(root)
+    subprocess.run(command, env=later, check=True)
+    assert len((files / "2026-11-01.jsonl").read_text(encoding="utf-8").splitlines()) == 24
+
+
+@pytest.mark.slow
+def test_an_export_by_offsets_knows_no_clock(tmp_path, environment):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    root, files, script = tmp_path / "store", tmp_path / "files", tmp_path / "export-new"
+    script.write_text(script_of(DOCS / "how-to" / "incremental-export.md", "export-new"), encoding="utf-8")
+    for first, last in ((24, 48), (0, 24), (80, 90)):  # the clock goes back
+        put_hours(root, first, last)
+        subprocess.run(["sh", script, root, files], env=environment, check=True)
+        subprocess.run(["sh", script, root, files], env=environment, check=True)
+    from pyarrow.dataset import dataset
+
+    paths = sorted(files.glob("*.parquet"))
+    assert len(paths) == 3
+    bodies = [int(body) for path in paths for body in dataset(path).to_table().column("body").to_pylist()]
+    assert sorted(bodies) == [*range(48), *range(80, 90)]
+
+
+# ---- commands outside of fences that run --------------------------------------------------------------------
+
+
+def commands_of(page):
+    """Each command ``rocketstore`` of a page that is code in a text or a line of a fence ``text``."""
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"`(rocketstore [^`\n]+)`", text)
+    for block in re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        joined = block.replace("\\\n", " ")
+        lines += [line.partition("   #")[0].strip() for line in joined.splitlines() if line.startswith("rocketstore ")]
+    return lines
+
+
+def test_each_command_of_a_page_has_a_name_options_and_arguments_that_exist():
+    click = pytest.importorskip("click", reason="needs click, from the extra 'cli'")
+    from rocketstore.cli.group import rocketstore as group
+
+    wrong, seen = [], 0
+    for page in sorted([TREE / "README.md", *DOCS.rglob("*.md")]):
+        for line in commands_of(page):
+            words = [word for word in shlex.split(line.split(" | ")[0]) if word != "..."]
+            if words[1] == "COMMAND":
+                continue
+            seen += 1
+            try:
+                parse_command(group, words[1:])
+            except click.UsageError as error:
+                named = all(word.startswith("-") for word in words[2:])  # a name, perhaps with an option, in a sentence
+                if not (named and isinstance(error, click.MissingParameter)):
+                    wrong.append(f"{page.name}: {line}: {error.format_message()}")
+    assert not wrong
+    assert seen > 100
+
+
+def parse_command(command, words):
+    """Parse the arguments of a command as a shell gives them, without running it."""
+    import click
+
+    while hasattr(command, "get_command") and words and not words[0].startswith("-"):
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            raise click.UsageError(f"there is no command {words[0]}")
+        command, words = found, words[1:]
+    values, rest, _ = command.make_parser(click.Context(command)).parse_args(list(words))
+    if rest and not hasattr(command, "get_command"):
+        raise click.UsageError(f"there is no argument {rest[0]}")
+    for argument in command.params:
+        if (
+            isinstance(argument, click.Argument)
+            and argument.required
+            and not isinstance(values.get(argument.name), str | tuple | list)
+        ):
+            raise click.MissingParameter(param=argument)
+
+
+@pytest.mark.slow
+def test_the_commands_in_the_tables_run(started, environment):
+    """Those of which the table has a store of its own run too: they find nothing, and say so."""
+    for page in (DOCS / "command-line.md", DOCS / "how-to" / "mqadmin.md", DOCS / "how-to" / "waiting.md"):
+        commands = re.findall(r"\| `(rocketstore [^`]+)`", page.read_text(encoding="utf-8"))
+        assert len(commands) >= 6, page
+        for number, command in enumerate(commands):
+            run_table_command(command, started, environment, number)
+
+
+def run_table_command(command, directory, environment, number):
+    values = {
+        "STORE": "demo",
+        "NEW": f"new-{number}",
+        " A ": " demo ",
+        " B": " demo",
+        "ID": "7F00000100002A9F0000000000000000",
+    }
+    if " import " in f"{command} " or "--follow" in command:
+        return  # the files are those of the row before, and a following command does not end
+    for name, value in values.items():
+        command = re.sub(
+            rf"(?<![\w-]){re.escape(name)}(?!\w)" if name.strip() == name else re.escape(name), value, command
+        )
+    run = subprocess.run(
+        ["sh", "-c", command], cwd=directory, env=environment, text=True, capture_output=True, check=False, timeout=120
+    )
+    assert run.returncode in (0, 1), f"{command}: {run.stderr}"
+    assert "Traceback" not in run.stderr
+    assert "no such option" not in run.stderr.lower()
+
+
 def test_the_questions_in_chinese_are_those_in_english():
     english, chinese = ((DOCS / name).read_text(encoding="utf-8") for name in ("faq.md", "faq.zh.md"))
     assert blocks_of(chinese) == blocks_of(english)
     in_english, in_chinese = (text.split("\n## ")[1:] for text in (english, chinese))
     assert len(in_english) == len(in_chinese) > 20
     for one, other in zip(in_english, in_chinese, strict=True):
-        assert set(re.findall(r"\]\(([^)]+)\)", one)) == set(re.findall(r"\]\(([^)]+)\)", other)), one
+        links = re.findall(r"\]\(([^)]+)\)", other.replace(".zh.md", ".md"))
+        assert set(re.findall(r"\]\(([^)]+)\)", one)) == set(links), one
         assert set(re.findall(r"`([^`\n]+)`", one)) == set(re.findall(r"`([^`\n]+)`", other)), one
+
+
+@pytest.mark.parametrize("name", ["quick-start", "how-to/repair", "how-to/index-gone", "how-to/patch"])
+def test_a_page_in_chinese_has_the_code_and_the_parts_of_the_one_in_english(name):
+    english, chinese = ((DOCS / f"{name}{end}").read_text(encoding="utf-8") for end in (".md", ".zh.md"))
+    assert re.findall(r"^```.*?^```", chinese, re.DOTALL | re.MULTILINE) == re.findall(
+        r"^```.*?^```", english, re.DOTALL | re.MULTILINE
+    )
+    assert chinese.count("\n## ") == english.count("\n## ")
+    page = name.rpartition("/")[2]
+    assert f"[English]({page}.md)" in chinese
+    assert f"[中文]({page}.zh.md)" in english
 
 
 @pytest.mark.slow
