@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels standalone check-tag github-release check-rocketmq docs build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels standalone check-tag github-release check-rocketmq docs docs-archive build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -185,6 +185,11 @@ docs: export REPOSITORY := $(REPOSITORY)
 docs: build $(VENV)/docs
 	$(RUN) .ci/docs.py build/docs
 	$(VENV)/bin/zensical build --strict
+
+# The documentation as one file, which a release has.
+docs-archive: docs
+	mkdir -p dist
+	tar -czf dist/rocketstore-docs.tar.gz -C build/site .
 
 # ---- releases: docs/releasing.md ----
 

@@ -118,6 +118,27 @@ def test_only_two_jobs_have_more_permissions_than_reading():
     assert found == {("release.yml", "id-token:"), ("release.yml", "contents:")}
 
 
+@in_the_tree
+def test_pypi_gets_sdist_and_wheels_and_the_github_release_gets_all_files():
+    text = (WORKFLOWS / "release.yml").read_text(encoding="utf-8")
+    publish, github = text.partition("\n  publish:")[2].split("\n  github-release:")
+    assert 'pattern: "{sdist,wheels-*}"' in publish
+    assert "pattern:" not in github
+    assert "needs: [publish, docs]" in github
+    uploads = re.findall(
+        r"name: ([\w-]+).*\n +path: (\S+)", (WORKFLOWS / "wheels.yml").read_text(encoding="utf-8") + text
+    )
+    assert {name.rstrip("-") for name, _ in uploads} == {"sdist", "wheels", "standalone", "docs"}
+
+
+def test_a_release_candidate_is_marked_as_a_pre_release():
+    makefile = TREE / "Makefile"
+    if not makefile.exists():
+        pytest.skip("tested away from the source tree")
+    command = re.search(r"^\tgh release create .*$", makefile.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    assert "$(if $(findstring rc,$(TAG)),--prerelease)" in command
+
+
 # ---- the wheel ---------------------------------------------------------------------------------------------
 
 

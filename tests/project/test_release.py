@@ -48,6 +48,11 @@ def test_the_tag_of_a_release_is_its_version(tree):
         release.check_tag(tree, "v1.3.0")
 
 
+def test_this_tree_can_be_tagged():
+    release = load("release")
+    release.check_tag(SCRIPTS.parent, f"v{release.read_version(SCRIPTS.parent)}")
+
+
 def test_a_version_without_a_date_is_not_released(tree):
     text = CHANGELOG.replace("2026-11-27", "not released yet")
     (tree / "CHANGELOG.md").write_text(text, encoding="utf-8")
