@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocketstore.public_names import *  # noqa: F403
     from rocketstore.store.message_store import MessageStore
 
-__version__ = "0.1.0"
+__version__ = "0.1.0rc1"
 
 for name in ("bundle", "convert", "patch", "rebuild", "salvage", "verify"):
     # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
