@@ -433,7 +433,7 @@ def test_each_command_of_a_page_has_a_name_options_and_arguments_that_exist():
     for page in sorted([TREE / "README.md", *DOCS.rglob("*.md")]):
         for line in commands_of(page):
             words = [word for word in shlex.split(line.split(" | ")[0]) if word != "..."]
-            if words[1] == "COMMAND":
+            if "COMMAND" in words:
                 continue
             seen += 1
             try:
