@@ -39,7 +39,7 @@ test: build
 
 # The workers that have Spark and RocketMQ wait for them much of the time.
 test-all: export WORKERS := 3
-test-all: build
+test-all: build $(VENV)/docs
 	@$(SAY_JAVA)
 	$(RUN) $(PYTEST) -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
 	$(if $(NO_JAVA),,$(MAKE) test-connect)
