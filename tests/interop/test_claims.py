@@ -87,9 +87,10 @@ def test_an_index_file_that_the_checkpoint_does_not_know_is_deleted_after_a_cras
     assert newest not in left
 
 
-def test_queues_are_destroyed_without_a_log(java, sound, tmp_path):
+@pytest.mark.parametrize("name", ["missing_log", "log_without_files"])
+def test_queues_are_destroyed_without_a_log(java, sound, tmp_path, name):
     """Kind log-missing."""
-    load(java, sound, tmp_path / "store", "missing_log")
+    load(java, sound, tmp_path / "store", name)
     assert not [path for path in (tmp_path / "store/consumequeue").rglob("*") if path.is_file()]
 
 

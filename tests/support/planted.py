@@ -494,6 +494,13 @@ def missing_log(store):
 
 
 @fault()
+def log_without_files(store):
+    for path in (store.root / "commitlog").iterdir():
+        path.unlink()
+    return "log-missing", "commitlog", 0
+
+
+@fault()
 def records_that_a_broker_cut_off(store):
     """A new, shorter record stands in the place of an old one. So a broker cut the log there, and wrote on."""
     *_, (at, old), _ = (
