@@ -313,6 +313,7 @@ class BrokerStores(Previewed, Closable):
         charset: str = "utf-8",
         names: Names = "rocketmq",
         verify_crc: bool = True,
+        containers: bool = False,
         progress: Progress = False,
     ) -> StoreDataset:
         """Return the messages of all stores as one ``pyarrow.dataset.Dataset``, store after store.
@@ -330,7 +331,7 @@ class BrokerStores(Previewed, Closable):
         asked = Conditions.of(topic, tag, key, since, until, limit, tz)
         options: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
         self._ask(lambda store: store.commit_log.scan(**options))  # raises errors of these arguments
-        options["verify_crc"] = verify_crc
+        options |= {"verify_crc": verify_crc, "containers": containers}
         readers = {broker: DatasetReader(store, asked, **options) for broker, store in self.stores.items()}
         return StoreDataset(BrokerReader(readers, limit), columns, names=names)
 
@@ -343,6 +344,7 @@ class BrokerStores(Previewed, Closable):
         on_corrupt: Literal["raise", "skip"] = "raise",
         tz: Zone = "UTC",
         verify_crc: bool = True,
+        containers: bool = False,
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds. All tables have a column ``broker``.
 
@@ -358,9 +360,8 @@ class BrokerStores(Previewed, Closable):
         from rocketstore.brokers.sql_tables import tables_of_brokers
         from rocketstore.sql.statement import run_statement, user_tables
 
-        own = tables_of_brokers(
-            self.stores, lambda: self.dataset(on_corrupt=on_corrupt, verify_crc=verify_crc), on_corrupt
-        )
+        options: dict[str, Any] = {"on_corrupt": on_corrupt, "verify_crc": verify_crc, "containers": containers}
+        own = tables_of_brokers(self.stores, partial(self.dataset, **options), on_corrupt)
         return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
 
     # ---- topics and groups ---------------------------------------------------------------------------------

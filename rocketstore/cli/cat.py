@@ -25,7 +25,6 @@ from rocketstore.cli.store_notes import (
 )
 from rocketstore.cli.unconsumed import are_given, show_unconsumed
 from rocketstore.cli.view.filters import note_unseen
-from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.disk.ranges import ranges_from_end
@@ -87,7 +86,7 @@ def show_one(
         surplus = 0
     else:
         conditions["begin_offset"], surplus = first_offset(log, conditions, tail, follow, view)
-    conditions |= reading_options(view, limit, output_format)
+    conditions |= reading_options(view, None if limit is None else limit + surplus, output_format)
     scans: Iterable[Scan] = follow_scans(log, conditions) if follow else [scan_once(store, conditions)]
     unseen, found, gaps = set(conditions["topic"] or ()), 0, 0
     reads_ahead = not follow and limit is None
@@ -95,10 +94,10 @@ def show_one(
     def batches() -> Iterator[MessageBatch | Sequence[Message]]:
         nonlocal found, gaps, surplus
         for part in map(view.filtered, scans):
-            messages = view.messages(log, part)
-            for batch in iterate_ahead(messages) if reads_ahead else messages:
-                rows = batch[surplus:] if surplus else batch  # only the first batch has messages before the tail
-                rows, surplus = rows if limit is None or len(rows) <= limit - found else rows[: limit - found], 0
+            for batch in iterate_ahead(part) if reads_ahead else part:
+                rows = batch[surplus:] if surplus else batch  # the first batches have messages before the tail
+                surplus = max(surplus - len(batch), 0)
+                rows = rows if limit is None or len(rows) <= limit - found else rows[: limit - found]
                 found += len(rows)
                 if unseen:
                     unseen.difference_update(topics_of(rows))
@@ -139,7 +138,7 @@ def show_several(
     def read(broker: str) -> Iterator[MessageBatch | Sequence[Message]]:
         store = stores.stores[broker]
         try:
-            for messages in view.messages(store.commit_log, scans[broker]):
+            for messages in scans[broker]:
                 yield with_broker(messages, broker)
         except FAILURES as error:
             problems.append(text_about(store.path, error))
@@ -166,14 +165,13 @@ def show_several(
 
 def reading_options(view: MessageView, limit: int | None, output_format: str | None) -> dict[str, Any]:
     """Return the arguments of a scan that do not choose messages. Parameters: limit: of messages; None for all."""
-    options: dict[str, Any] = {
+    return {
         "batch_size": TABLE_SIZE if is_table(output_format) else BATCH_SIZE,
         "charset": view.charset,
         "columns": view.fields,
+        "containers": view.has_containers,
+        "limit": limit,
     }
-    if not view.message_filter.choices:
-        options["limit"] = limit  # of records, each of which has at least one message
-    return options
 
 
 class Start(NamedTuple):
@@ -204,10 +202,9 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
     if not count:
         return Start(max(begin, end))
     for first, stop in ranges_from_end(begin, end, LAST_PART):
-        columns = [*NEEDED_COLUMNS, *view.message_filter.columns]
-        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": columns}
-        found = view.filtered(scan(log, part))
-        offsets = [offset for messages in view.messages(log, found) for offset in phy_offsets_of(messages)]
+        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": ["phy_offset"]}
+        found = view.filtered(scan(log, part | {"containers": view.has_containers}))
+        offsets = [offset for messages in found for offset in phy_offsets_of(messages)]
         if len(offsets) >= count:
             tail = offsets[-count]
             return Start(tail, offsets[:-count].count(tail))

@@ -6,22 +6,21 @@ from functools import partial
 from typing import Any
 
 import click
-import numpy as np
 
-from rocketstore.cli.formats import RowsView, error_text, finish, write_rows
+from rocketstore.cli.formats import RowsView, finish, write_rows
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics, wanted_of
 from rocketstore.cli.times import find_zone
-from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_unconsumed
+from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_rows, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.usage.counts import Counts, columns_of, count_messages, make_counts, parse_groupings
 from rocketstore.store.usage.group_counter import GroupCounter
-from rocketstore.store.usage.message_usage import columns_to_count, count_batch, scan_options
+from rocketstore.store.usage.message_usage import scan_options
 
 BAR, WIDTH = "█", 30  # characters
 AT_ONCE = 8192  # messages
@@ -76,7 +75,7 @@ def count_store(
         note_elsewhere(store, conditions["topic"] or None)
         read = store.scan if store.reads_other_logs else store.scan_log
         scan = read(**conditions, **scan_options(GroupCounter(groupings)))
-        counts = count_messages(store, groupings, scan, message_filter, zone)
+        counts = count_messages(groupings, message_filter.of_scan(scan), zone)
     rows = [dict(zip(counts.columns, row, strict=True)) for row in counts]
     if not rows:  # the log may have messages of a topic without queues
         unknown = {**unknown, **unknown_topics(store, conditions["topic"] or ())}
@@ -92,14 +91,12 @@ def count_unconsumed(
     """
     problems = [*unconsumed.problems]
     counter = GroupCounter(groupings, zone)
-    offsets = np.array([row.phy_offset for row in unconsumed.found if row.phy_offset is not None], np.int64)
-    for first in range(0, len(offsets), AT_ONCE):
-        wanted = offsets[first : first + AT_ONCE]
-        batch, statuses = store.commit_log.find_messages(wanted, columns=columns_to_count(counter))
-        count_batch(store, counter, batch)
-        for row in np.flatnonzero(statuses).tolist():
-            error = store.commit_log.error(int(wanted[row]), int(statuses[row]))
-            problems.append(f"{error_text(error)}: not counted")
+    columns = list(dict.fromkeys([*counter.columns, "queue_offset"]))
+    rows = [row for row in unconsumed.found if row.phy_offset is not None]
+    for first in range(0, len(rows), AT_ONCE):
+        batch, lost = read_rows(store.commit_log, rows[first : first + AT_ONCE], columns)
+        counter.add(batch)
+        problems += [f"{text}: not counted" for text in lost]
     return make_counts(groupings, counter, problems)
 
 

@@ -18,15 +18,19 @@ from rocketstore.cli.store_notes import (
     tier_words,
 )
 from rocketstore.cli.text import command
+from rocketstore.cli.view.inner_batches import without_containers
 from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.kernels.commit_log import WRONG_CRC
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.get_message import GetMessageStatus
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
@@ -52,7 +56,8 @@ def run(
     if queue_offset < 0:
         with contextlib.suppress(KeyError):  # get_message answers for a missing queue
             queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)
-    found = store.get_message(topic, queue_id, queue_offset, limit, tag=tag, verify_crc=False)
+    opens = tag is not None and not view.has_containers and has_batches(store, topic, queue_id)
+    found = store.get_message(topic, queue_id, queue_offset, limit, tag=None if opens else tag, verify_crc=False)
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
@@ -63,20 +68,41 @@ def run(
     queue = store.consume_queue(topic, queue_id)
     log = log_of(store, queue)
     name = QueueId(topic, queue_id)
-    damaged = find_damage(store, queue, name, queue_offset, found.next_begin_offset, verify_crc=verify_crc)
+    tags = split_tags(tag) if opens else None
+    damaged: list[DamagedUnit] = []
+    messages: list[Message] = []
     bad_bodies = BadBodies()
-    batches = log.reader.with_bodies(without_damaged(found.messages, damaged), INT_MAX, bad_bodies)
+    at = queue_offset
+    while True:
+        damaged += find_damage(store, queue, name, at, found.next_begin_offset, verify_crc=verify_crc)
+        batches = log.reader.with_bodies(without_damaged(found.messages, damaged), INT_MAX, bad_bodies)
+        # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
+        messages += [
+            message
+            for batch in (batches if view.has_containers else without_containers(log, batches))
+            for message in batch
+            if (view.has_containers or message.topic != topic or message.queue_offset >= queue_offset)
+            and (tags is None or message.tags in tags)
+        ]
+        if not opens or len(messages) >= limit or at >= found.next_begin_offset:
+            break
+        at = found.next_begin_offset
+        found = store.get_message(topic, queue_id, at, limit, verify_crc=False)
+    if opens and not messages and not damaged:
+        reason = f"no message from queue offset {queue_offset} to {at - 1} has one of the tags"
+        raise click.ClickException(f"{place} {queue_offset}: {GetMessageStatus.NO_MATCHED_MESSAGE}: {reason}")
     conditions = {"topic": (topic,), "queue_ids": (queue_id,), "tag": tag}
-    # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
-    messages = [
-        message
-        for batch in view.messages(log, batches)
-        for message in batch
-        if view.has_containers or message.topic != topic or message.queue_offset >= queue_offset
-    ]
     write_messages([messages[:limit]], output_format, view.with_conditions(conditions), is_result=True)
     note_bad_bodies(bad_bodies)
     finish(f"{place} {unit.queue_offset}: {unit.problem}" for unit in damaged)
+
+
+def has_batches(store: MessageStore, topic: str, queue_id: int) -> bool:
+    """Return whether a queue has inner batches, whose units have no tags. False for a missing queue."""
+    try:
+        return isinstance(store.consume_queue(topic, queue_id), BatchConsumeQueue)
+    except KeyError:
+        return False
 
 
 class DamagedUnit(NamedTuple):

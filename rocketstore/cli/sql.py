@@ -44,6 +44,7 @@ def run(
     target: Path | None,
     files: bool,
     skip_damaged: bool,
+    containers: bool,
     full: bool,
     output_format: str | None,
 ) -> None:
@@ -52,7 +53,7 @@ def run(
         raise click.UsageError("--output writes Parquet: give it without --format")
     if target is not None:
         require_outside_stores(target, [store.path for store in stores.stores.values()])
-    tables = tables_of(stores, "skip" if skip_damaged else "raise")
+    tables = tables_of(stores, "skip" if skip_damaged else "raise", containers=containers)
     stores.note_each(note_elsewhere)
     if statement is None and sys.stdin.isatty():
         if target is not None:
@@ -70,12 +71,13 @@ def run(
                 write_parquet(reader, target)
 
 
-def tables_of(stores: AskedStores, on_corrupt: OnCorrupt) -> dict[str, SqlTable]:
-    """Return the tables of one store, or of several with the column ``broker``."""
+def tables_of(stores: AskedStores, on_corrupt: OnCorrupt, *, containers: bool) -> dict[str, SqlTable]:
+    """Return the tables of one store, or of several with the column ``broker``. Parameters: as for ``dataset``."""
     if not stores.is_several:
-        return tables_of_store(stores.only, on_corrupt) | findings_of(stores.only)
+        return tables_of_store(stores.only, on_corrupt, containers=containers) | findings_of(stores.only)
     brokers = BrokerStores(FoundStores(dict(stores.stores), [], []))
-    return tables_of_brokers(stores.stores, lambda: brokers.dataset(on_corrupt=on_corrupt), on_corrupt, findings_of)
+    messages = partial(brokers.dataset, on_corrupt=on_corrupt, containers=containers)
+    return tables_of_brokers(stores.stores, messages, on_corrupt, findings_of)
 
 
 def findings_of(store: ReadableStore) -> dict[str, SqlTable]:

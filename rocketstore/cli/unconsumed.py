@@ -1,21 +1,23 @@
 """The messages that a consumer group still gets, for commands with --unconsumed."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rocketstore.brokers.merge import with_broker
-from rocketstore.cli.formats import finish, is_table, write_batches
+from rocketstore.cli.formats import error_text, finish, is_table, write_batches
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.several import AskedStores, unknown_names, unknown_to_all
 from rocketstore.cli.text import note
 from rocketstore.cli.view.messages import MessageView
 from rocketstore.kernels.message_columns import BROKER
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.unconsumed import Unconsumed, UnconsumedMessage
+from rocketstore.store.overview.unconsumed import QUEUE, Unconsumed, UnconsumedMessage
 from rocketstore.text_values import format_count
 
 AT_ONCE = 500  # messages in memory
@@ -38,9 +40,61 @@ class FoundUnconsumed(NamedTuple):
     unknown: dict[str, str]
 
     @property
-    def phy_offsets(self) -> np.ndarray:
-        """The physical offsets of the messages of the log, int64[n], ascending."""
-        return np.array(sorted({row.phy_offset for row in self.found if row.phy_offset is not None}), np.int64)
+    def wanted(self) -> "WantedMessages":
+        """The messages of the log."""
+        return WantedMessages.of(self.found)
+
+
+class WantedMessages(NamedTuple):
+    """The messages of a log that a group still gets.
+
+    Attributes: phy_offsets: of their records, int64[n], ascending. places: the physical and the queue offsets of those
+    that the group gets from their queues. It may get only some messages of an inner batch.
+    """
+
+    phy_offsets: np.ndarray
+    places: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, found: Iterable[UnconsumedMessage]) -> "WantedMessages":
+        rows = [(row.phy_offset, -1 if row.queue_offset is None else row.queue_offset, row.kind) for row in found]
+        places = [(place, at, kind) for place, at, kind in rows if place is not None]
+        phy_offsets = np.array(sorted({place for place, _, _ in places}), np.int64)
+        return cls(phy_offsets, frozenset((place, at) for place, at, kind in places if kind == QUEUE))
+
+    def choose(self, batch: MessageBatch) -> np.ndarray:
+        """Return the rows of these messages, int64[n]. Parameters: batch: all messages of each of its records."""
+        rows = np.flatnonzero(np.isin(batch.phy_offset, self.phy_offsets))
+        phy_offsets, queue_offsets = batch.phy_offset[rows], batch.queue_offset[rows]
+        _, numbers, counts = np.unique(phy_offsets, return_inverse=True, return_counts=True)
+        is_wanted = counts[numbers] == 1
+        for row in np.flatnonzero(~is_wanted).tolist():
+            is_wanted[row] = (int(phy_offsets[row]), int(queue_offsets[row])) in self.places
+        chosen: np.ndarray = rows[is_wanted]
+        return chosen
+
+
+def read_rows(
+    log: CommitLog, rows: Sequence[UnconsumedMessage], columns: Sequence[str] | None = None, *, containers: bool = False
+) -> tuple[MessageBatch, list[str]]:
+    """Read messages that a group still gets, in their order. Return them, and why others cannot be read.
+
+    Parameters: columns: with phy_offset and queue_offset; None for all. containers: read the records of inner batches.
+    """
+    offsets = np.array(list(dict.fromkeys(row.phy_offset for row in rows)), np.int64)
+    batch, statuses = log.find_messages(offsets, columns=columns, containers=containers)
+    places: dict[int, dict[int, int]] = {}
+    for number, (place, at) in enumerate(zip(batch.phy_offset.tolist(), batch.queue_offset.tolist(), strict=True)):
+        places.setdefault(place, {})[at] = number
+    chosen: list[int] = []
+    for row in rows:
+        own = places.get(row.phy_offset or 0, {})
+        is_inner = len(own) > 1 and row.kind == QUEUE
+        chosen += [own[at] for at in own if not is_inner or at == row.queue_offset]
+    if containers:
+        chosen = list(dict.fromkeys(chosen))
+    bad = np.flatnonzero(statuses).tolist()
+    return batch.take(chosen), [error_text(log.error(int(offsets[at]), int(statuses[at]))) for at in bad]
 
 
 def read_unconsumed(store: MessageStore, asked: UnconsumedQuestion, limit: int | None = None) -> FoundUnconsumed:
@@ -97,13 +151,11 @@ def rows_of(
     """Yield the rows to show of some messages, those of each kind together."""
     log = store.commit_log
     for kind in dict.fromkeys(row.kind for row in rows):
-        offsets = np.array([row.phy_offset for row in rows if row.kind == kind], np.int64)
-        batch, _ = log.find_messages(offsets)
-        for messages in view.messages(log, [batch]):
-            shown = view.rows(with_broker(messages, broker) if view.has_broker else messages)
-            if is_table(output_format):
-                shown = view.for_people(shown)
-            if view.columns is None:
-                first = (BROKER, "kind") if view.has_broker else ("kind",)
-                shown = [dict.fromkeys(first) | {"kind": kind} | row for row in shown]
-            yield shown
+        messages, _ = read_rows(log, [row for row in rows if row.kind == kind], containers=view.has_containers)
+        shown = view.rows(with_broker(messages, broker) if view.has_broker else messages)
+        if is_table(output_format):
+            shown = view.for_people(shown)
+        if view.columns is None:
+            first = (BROKER, "kind") if view.has_broker else ("kind",)
+            shown = [dict.fromkeys(first) | {"kind": kind} | row for row in shown]
+        yield shown

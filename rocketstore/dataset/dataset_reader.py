@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
@@ -58,6 +58,9 @@ class KeyedStore(Protocol):
 
     @property
     def coverage(self) -> Coverage: ...
+
+    def may_have_inner_batches(self, topics: Iterable[str]) -> bool:
+        """Return whether messages of topics may be in inner batches."""
 
     @property
     def reads_other_logs(self) -> bool:
@@ -148,7 +151,8 @@ class DatasetReader:
     """Reads the messages of a store within bounds.
 
     Attributes: conditions: of all messages. on_corrupt, charset, progress: as for ``CommitLog.scan``. verify_crc:
-    compare bodies with their CRC. A body that does not match is null, and ``body_error`` says so.
+    compare bodies with their CRC. A body that does not match is null, and ``body_error`` says so. containers: read the
+    records of inner batches in place of the messages in them.
     """
 
     store: KeyedStore
@@ -157,6 +161,7 @@ class DatasetReader:
     charset: str = UTF8
     verify_crc: bool = True
     progress: Progress = False
+    containers: bool = False
 
     def fields_of(self, columns: str | Iterable[str] | None) -> dict[str, Field]:
         """Return the fields of a table. Parameters: columns: as for ``lazy_fields``. Raises: ValueError."""
@@ -188,14 +193,15 @@ class DatasetReader:
         if has_keys and own.tags is None and own.limit is None and not self.store.reads_other_logs:
             end = LONG_MAX if own.end is None else own.end - 1
             times = LONG_MIN if own.begin is None else own.begin, end
-            offsets = find_phy_offsets(self.store, conditions["topic"], list(conditions["key"]), times)
+            topics, keys = conditions["topic"], list(conditions["key"])
+            offsets = find_phy_offsets(self.store, topics, keys, times, containers=self.containers)
         if offsets is not None:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
         read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
         conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset, "progress": self.progress}
-        conditions["verify_crc"] = None if self.verify_crc else False
+        conditions |= {"verify_crc": None if self.verify_crc else False, "containers": self.containers}
         scan = read(columns=columns, threads=threads, batch_size=batch_size, **conditions)
         scan = scan.adapted(marks_crc=True)
         yield from scan
@@ -222,15 +228,21 @@ class DatasetReader:
 
 
 def find_phy_offsets(
-    store: KeyedStore, topics: Iterable[str], keys: list[str], times: tuple[int, int] = (LONG_MIN, LONG_MAX)
+    store: KeyedStore,
+    topics: Collection[str],
+    keys: list[str],
+    times: tuple[int, int] = (LONG_MIN, LONG_MAX),
+    *,
+    containers: bool,
 ) -> np.ndarray | None:
     """Find the physical offsets, int64[n], ascending, of all messages of topics with one of these keys by the index.
 
-    Parameters: times: the first and the last store time, epoch ms.
-    Return None if the index is missing, cannot be read, or may lack messages. Unknown topics have no messages.
+    Parameters: times: the first and the last store time, epoch ms. containers: the records of inner batches are
+    messages, not the messages in them, whose keys no index has.
+    Return None if the index is missing, cannot be read, or may lack messages.
     """
     try:
-        if store.index is None:
+        if store.index is None or (not containers and store.may_have_inner_batches(topics)):
             return None
     except (CorruptFileError, UnsupportedFormatError, ValueError):
         return None

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +8,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_filter import BodyLiterals, RecordFilter
 
 __all__ = [
+    "BAD_BATCH",
     "BLANK",
     "CUT",
     "DEFAULT_DELAYS",
@@ -28,6 +29,7 @@ BLANK: int
 END: int
 CUT: int
 HALF: int
+BAD_BATCH: int
 WRONG_CRC: tuple[int, int]
 
 def bad_reason(status: int) -> tuple[str, str]: ...
@@ -44,6 +46,7 @@ class RecordScanner:
         message_delay_level: str = ...,
         framing: int = 0,
         literals: BodyLiterals | None = None,
+        decompress: Callable[[bytes, int, int], bytes] | None = None,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...

@@ -8,21 +8,27 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
+    rs_java_hash_utf8_lossy,
     rs_load_be32,
     rs_load_be64,
 )
+from rocketstore.kernels.inner_batch cimport COPIED_HEAD, OPENED, count_inner_messages, read_inner_message
 from rocketstore.kernels.record cimport (
+    BAD_BATCH_BODY,
     BAD_BODY_CRC,
     BAD_CUT,
     BAD_HALF,
     BAD_MAGIC,
     BAD_PROPERTY_CRC,
+    BATCH_CRC_AGREES,
+    BATCH_CRC_DIFFERS,
     BODY_CRC,
     BORN_HOST,
     BORN_HOST_V6,
     BORN_TIMESTAMP,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
+    COMPRESSED,
     ENTRY_HEAD,
     FIND_DISPATCH,
     FIND_PROPERTIES,
@@ -38,31 +44,38 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     fetch_following,
+    body_crc_agrees,
     fill_delays,
+    find_properties,
     is_entry_head,
     java_text,
     next_magic,
     parse_at,
+    parse_record,
+    property_crc_agrees,
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
 from rocketstore.kernels.record_filter cimport BodyLiterals, RecordFilter
 from rocketstore.kernels.record_windows cimport Windows
 
+from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.record import BAD_REASONS
 
 cdef enum:
     BLOCK = MOST_RECORDS  # records found before their fields are collected: they stay in the L1 cache
     PIECE = 32 << 20  # bytes between two checks for signals: some 10 ms with CRC, 50 from a slow disk
     GATHERED = 4096  # records between two checks for signals
+    FOUND_BATCH = 1 << 16  # a status: the scanner stands at an inner batch, which is to be opened
 
-__all__ = ["BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
+__all__ = ["BAD_BATCH", "BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
            "WRONG_CRC", "RecordScanner", "bad_reason", "checked_framing", "find_record", "read_message"]
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 TOO_LARGE = "a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once"
 OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
+BAD_BATCH = BAD_BATCH_BODY
 WRONG_CRC = BAD_BODY_CRC, BAD_PROPERTY_CRC  # the statuses of a record that is sound except for its CRC
 
 
@@ -79,7 +92,9 @@ cdef class RecordScanner:
     properties instead. marks_crc: also collect the column "body_crc_agrees", or with force_verify_prop_crc
     "record_crc_agrees". message_delay_level: as in the broker's configuration, for ``tags_code``. framing: bytes
     before each record: 0, or 48 in DLedger's log. There a scan may begin at an entry or at the record in it.
-    literals: bytes that the wanted bodies have, if they are not compressed and no inner batches.
+    literals: bytes that the wanted bodies have, if they are not compressed and no inner batches. decompress: a function
+    of a stored body, the system flags and the physical offset, which returns the body. With it the scanner opens inner
+    batches: it collects their messages in place of their records, and the filter chooses among these messages.
     Only one thread at a time may use a scanner.
 
     Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the
@@ -94,15 +109,28 @@ cdef class RecordScanner:
     cdef bint takes_topics
     cdef bint takes_bodies
     cdef bint takes_properties
+    cdef bint of_record  # the CRC that marks show is that of the record
+    cdef bint marks_crc
+    cdef object decompress
+    cdef int32_t opened_flags  # of records that are opened; -1 if none is
+    cdef const uint8_t *batch  # the record of the inner batch at which the scanner stands, NULL without one
+    cdef int32_t batch_size
     cdef readonly Py_ssize_t n_bytes
     cdef readonly int64_t last_phy_offset
     cdef PropertyReader reader
     cdef DelayTable delays
     cdef Record block[BLOCK]
+    cdef bytearray heads_memory
+    cdef uint8_t *heads  # of the records in the block that are messages of an inner batch, COPIED_HEAD bytes each
 
     def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False, bint marks_crc=False,
                   bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS, int framing=0,
-                  BodyLiterals literals=None):
+                  BodyLiterals literals=None, decompress=None):
+        self.decompress, self.opened_flags = decompress, -1 if decompress is None else OPENED
+        if decompress is not None:
+            self.heads_memory = bytearray(BLOCK * COPIED_HEAD)
+            self.heads = self.heads_memory
+        self.marks_crc, self.of_record = marks_crc, force_verify_prop_crc
         self.framing = checked_framing(framing)
         mark = "record_crc_agrees" if force_verify_prop_crc else "body_crc_agrees"
         self.columns = RecordColumns([mark, *columns] if marks_crc else columns)
@@ -143,19 +171,30 @@ cdef class RecordScanner:
         Otherwise BLANK, END, or the reason why the bytes at next_offset are no record.
         Raises: StoreClosedError; CorruptFileError if the file was cut.
         """
-        cdef int status
-        cdef int64_t next_offset = offset
-        cdef Py_ssize_t room = max_rows - self.columns.rows
+        cdef int status = FOUND_BATCH
+        cdef int64_t next_offset = offset, behind
         cdef int64_t stop = offset + min(end - offset, PIECE)
+        cdef bytes batch
         buffer.check_file_size()
         if not from_offset <= offset <= from_offset + buffer.size:
             raise ValueError(f"offset {offset} is not in the buffer from {from_offset} of {buffer.size} bytes")
-        buffer.enter()
-        try:
-            with nogil:
-                status = self.scan_piece(buffer, from_offset, &next_offset, stop, room, max_bytes, at_rest)
-        finally:
-            buffer.leave()
+        while status == FOUND_BATCH:
+            buffer.enter()
+            try:
+                with nogil:
+                    status = self.scan_piece(buffer, from_offset, &next_offset, stop, max_rows - self.columns.rows,
+                                             max_bytes, at_rest)
+                if status == FOUND_BATCH:
+                    batch = self.batch[:self.batch_size]
+                    behind = from_offset + (self.batch - buffer.data) + self.batch_size
+            finally:
+                buffer.leave()
+            if status == FOUND_BATCH:
+                # Decompressing runs Python code, for which the buffer must not count a call in.
+                status = self.open_batch(batch)
+                if status != RECORD_OK:
+                    break
+                next_offset, status = behind, FOUND_BATCH
         if status < 0:
             raise MemoryError(TOO_LARGE)
         return next_offset, status
@@ -176,23 +215,84 @@ cdef class RecordScanner:
                 break
             fetch_following(data + pos, record.size + self.framing, data + size)
             self.last_phy_offset = record.phy_offset
+            if record.sys_flag & OPENED == self.opened_flags and self.may_want_messages(record):
+                self.batch, self.batch_size = record.data, record.size
+                status = FOUND_BATCH
+                break
             pos = record.data - data + record.size
             if not self.wants(record):
                 continue
             room -= 1
             n += 1
-            if self.takes_topics:
-                self.n_bytes += record.topic.size
-            if self.takes_bodies:
-                self.n_bytes += record.body.size
-            if self.takes_properties:
-                self.n_bytes += record.properties.size
+            self.count_bytes(record)
             if n == BLOCK:
                 if not self.columns.append(self.block, n):
                     return -1
                 n = 0
         offset[0] = from_offset + pos
         return status if self.columns.append(self.block, n) else -1
+
+    cdef inline void count_bytes(self, const Record *record) noexcept nogil:
+        if self.takes_topics:
+            self.n_bytes += record.topic.size
+        if self.takes_bodies:
+            self.n_bytes += record.body.size
+        if self.takes_properties:
+            self.n_bytes += record.properties.size
+
+    cdef int open_batch(self, bytes copied) except -2:
+        """Collect the messages of an inner batch. Return RECORD_OK, or why it cannot be opened; -1 without room.
+
+        Parameters: copied: the record of the batch.
+        """
+        cdef Record batch
+        cdef bytes body
+        cdef bint agrees = True
+        cdef int status = parse_record(copied, len(copied), FIND_DISPATCH, &self.reader, &self.delays, &batch)
+        if status != RECORD_OK:
+            return status
+        if self.marks_crc:
+            agrees = (property_crc_agrees(&batch, batch.size, &self.reader) if self.of_record
+                      else body_crc_agrees(&batch))
+        batch.batch_crc = BATCH_CRC_AGREES if agrees else BATCH_CRC_DIFFERS
+        if batch.sys_flag & COMPRESSED:
+            try:
+                body = self.decompress(batch.body.data[:batch.body.size], batch.sys_flag, batch.phy_offset)
+            except (CorruptFileError, ImportError):
+                return BAD_BATCH_BODY
+            batch.body.data, batch.body.size = body, <int32_t>len(body)
+        with nogil:
+            if count_inner_messages(batch.body.data, batch.body.size) <= 0:
+                return BAD_BATCH_BODY
+            return RECORD_OK if self.append_messages(&batch) else -1
+
+    cdef bint append_messages(self, const Record *batch) noexcept nogil:
+        """Collect the wanted messages of an inner batch, whose body is decompressed and has been checked."""
+        cdef int64_t pos = 0, queue_offset = batch.msg_base_offset
+        cdef Py_ssize_t n = 0
+        cdef Record *message
+        while pos < batch.body.size:
+            message = &self.block[n]
+            pos = read_inner_message(batch, pos, queue_offset, self.heads + n * COPIED_HEAD, message)
+            queue_offset += 1
+            if self.todo & (FIND_PROPERTIES | FIND_DISPATCH):
+                find_properties(message, &self.reader)
+                message.tags_code = 0
+                if message.tags.size > 0:
+                    message.tags_code = <int32_t>rs_java_hash_utf8_lossy(
+                        0, message.tags.data, <size_t>message.tags.size)
+            if not self.wants(message):
+                continue
+            n += 1
+            self.count_bytes(message)
+            if n == BLOCK:
+                if not self.columns.append(self.block, n):
+                    return False
+                n = 0
+        return self.columns.append(self.block, n)
+
+    cdef inline bint may_want_messages(self, const Record *batch) noexcept nogil:
+        return self.record_filter is None or self.record_filter.matches_fixed(batch)
 
     cdef inline bint wants(self, const Record *record) noexcept nogil:
         if self.record_filter is not None and not (
@@ -212,8 +312,10 @@ cdef class RecordScanner:
         that does not meet these conditions, wanted or not, counts as END. Give all three, or none.
         Raises: as ``scan``.
         """
-        cdef Py_ssize_t first = 0, n = offsets.shape[0], stop
+        cdef Py_ssize_t first = 0, n = offsets.shape[0], begin, stop
         cdef bint room = True
+        cdef bytes batch
+        cdef int status
         cdef Windows held = Windows(windows, window_of)
         if statuses.shape[0] != n or window_of.shape[0] != n:
             raise ValueError("window_of, offsets and statuses differ in length")
@@ -221,27 +323,36 @@ cdef class RecordScanner:
             raise ValueError("sizes, queue_offsets and offsets differ in length")
         while first < n and room:
             PyErr_CheckSignals()
-            stop = min(first + GATHERED, n)
+            begin, stop = first, min(first + GATHERED, n)
+            batch = None
             held.enter()
             try:
                 with nogil:
-                    room = self.gather_piece(held, offsets, first, stop, statuses, at_rest, expected, sizes,
+                    room = self.gather_piece(held, offsets, &first, stop, statuses, at_rest, expected, sizes,
                                              queue_offsets)
-                    if first == 0 and stop < n:
+                    if begin == 0 and first == stop < n:
                         room = room and self.columns.expect(1.1 * n / stop)
+                if room and first < stop:
+                    batch = self.batch[:self.batch_size]
             finally:
                 held.leave()
-            first = stop
+            if batch is not None:
+                status = self.open_batch(batch)
+                room = status >= 0
+                statuses[first] = <uint8_t>status
+                first += 1
         if not room:
             raise MemoryError(TOO_LARGE)
 
-    cdef bint gather_piece(self, Windows windows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t stop,
+    cdef bint gather_piece(self, Windows windows, const int64_t[::1] offsets, Py_ssize_t *first, Py_ssize_t stop,
                            uint8_t[::1] statuses, bint at_rest, RecordFilter expected, const int32_t[::1] sizes,
                            const int64_t[::1] queue_offsets) noexcept nogil:
+        """Collect the records from `first` to before `stop`, and move `first` to the next row: `stop`, or a batch."""
         cdef Py_ssize_t i, n = 0
         cdef int64_t remaining
         cdef const uint8_t *data
-        for i in range(first, stop):
+        for i in range(first[0], stop):
+            first[0] = i
             windows.prefetch(offsets, i, self.takes_bodies)
             data = windows.place_of(offsets, i, &remaining)
             if data == NULL:
@@ -254,12 +365,17 @@ cdef class RecordScanner:
                     and <int64_t>rs_load_be64(self.block[n].data + QUEUE_OFFSET) == queue_offsets[i]
                     and expected.matches_fixed(&self.block[n])):
                 statuses[i] = RECORD_END
-            if statuses[i] == RECORD_OK and self.wants(&self.block[n]):
+            if statuses[i] == RECORD_OK and self.block[n].sys_flag & OPENED == self.opened_flags:
+                if self.may_want_messages(&self.block[n]):
+                    self.batch, self.batch_size = self.block[n].data, self.block[n].size
+                    return self.columns.append(self.block, n)
+            elif statuses[i] == RECORD_OK and self.wants(&self.block[n]):
                 n += 1
             if n == BLOCK:
                 if not self.columns.append(self.block, n):
                     return False
                 n = 0
+        first[0] = stop
         return self.columns.append(self.block, n)
 
 

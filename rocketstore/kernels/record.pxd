@@ -57,6 +57,7 @@ cdef enum:
     TRANSACTION_TYPE = 0xC
     BORN_HOST_V6 = 0x10
     STORE_HOST_V6 = 0x20
+    NEEDS_UNWRAP = 0x40
     INNER_BATCH = 0x80
 
 # The result of parsing a record. The bad ones are in the order of BAD_REASONS in record.pyx.
@@ -79,6 +80,7 @@ cdef enum RecordStatus:
     BAD_PHY_OFFSET
     BAD_HALF  # complete, but a writer may still be writing it
     BAD_ENTRY  # the record's entry does not fit it or its place
+    BAD_BATCH_BODY  # the body of an inner batch does not have its messages
 
 # What parse_record does besides finding the fields.
 cdef enum:
@@ -90,6 +92,12 @@ cdef enum:
 
 cdef enum:
     DISPATCH_MULTI = 1  # INNER_MULTI_DISPATCH names more queues
+
+# Whether the CRC of an inner batch agrees; NO_BATCH for a record.
+cdef enum BatchCrc:
+    NO_BATCH
+    BATCH_CRC_AGREES
+    BATCH_CRC_DIFFERS
 
 # Bytes of a record; `data` is NULL for a missing property.
 cdef struct Slice:
@@ -105,6 +113,7 @@ cdef struct Record:
     int32_t sys_flag
     int32_t store_host  # where it is in the record; the born host is at BORN_HOST
     int32_t after_hosts  # where reconsumeTimes is
+    int32_t batch_crc  # of a message in an inner batch: whether the CRC of the batch agrees, a BatchCrc
     Slice body
     Slice topic
     Slice properties
@@ -144,6 +153,7 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
                       const DelayTable *delays, Record *record) noexcept nogil
 cdef int parse_entry(const uint8_t *data, int64_t remaining, int64_t place, int todo, PropertyReader *reader,
                      const DelayTable *delays, Record *record) noexcept nogil
+cdef void find_properties(Record *record, PropertyReader *reader) noexcept nogil
 cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
 cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
 cdef bint body_crc_agrees(const Record *record) noexcept nogil

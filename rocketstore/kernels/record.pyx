@@ -52,6 +52,7 @@ BAD_REASONS = (
     ("physicalOffset", "is not the place where the record is"),
     ("properties", "end in zeros: the record is being written, or was not to its end"),
     ("entry", "its head does not fit the record in it, or the place where it is"),
+    ("body", "does not have the messages of an inner batch"),
 )
 
 # ---- fields ------------------------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ cdef inline void read_fixed(const uint8_t *data, Record *record) noexcept nogil:
     record.queue_id = <int32_t>rs_load_be32(data + QUEUE_ID)
     record.phy_offset = <int64_t>rs_load_be64(data + PHY_OFFSET)
     record.sys_flag = <int32_t>rs_load_be32(data + SYS_FLAG)
+    record.batch_crc = NO_BATCH
     cdef int32_t pos = BORN_HOST + HOST_SIZE + (IPV6_EXTRA if record.sys_flag & BORN_HOST_V6 else 0)
     record.store_timestamp = <int64_t>rs_load_be64(data + pos)
     record.store_host = pos + 8

@@ -15,6 +15,7 @@ from rocketstore.kernels.csrc cimport (
     rs_utf8_valid,
 )
 from rocketstore.kernels.record cimport (
+    BATCH_CRC_AGREES,
     BODY_CRC,
     BORN_HOST,
     BORN_HOST_V6,
@@ -23,6 +24,7 @@ from rocketstore.kernels.record cimport (
     HOST_SIZE,
     IPV6_HOST_SIZE,
     MAX_PROPERTIES,
+    NO_BATCH,
     PHY_OFFSET,
     QUEUE_ID,
     QUEUE_OFFSET,
@@ -261,7 +263,9 @@ cdef class CrcAgreesColumn(Column):
         cdef Py_ssize_t i
         cdef int64_t end
         for i in range(n):
-            if self.of_record:
+            if records[i].batch_crc != NO_BATCH:
+                agrees[i] = records[i].batch_crc == BATCH_CRC_AGREES
+            elif self.of_record:
                 end = records[i].properties.data + records[i].properties.size - records[i].data
                 agrees[i] = property_crc_agrees(&records[i], end, &self.reader)
             else:

@@ -337,11 +337,13 @@ class CommitLog(Closable):
         verify_crc: bool = False,
         marks_crc: bool = True,
         charset: str = UTF8,
+        containers: bool = True,
     ) -> tuple[MessageBatch, np.ndarray]:
         """Read the messages at physical offsets int64[n], and leave out offsets without a message.
 
         Parameters: verify_crc: leave out messages whose body does not match its CRC. marks_crc: otherwise such a body
-        is None in the column, and has the error.
+        is None in the column, and has the error. containers: whether the record of an inner batch is one message; else
+        its messages are in its place.
         Returns: the batch of the found messages, in the given order, and a status for each offset, uint8[n]: 0 if the
         message was found.
         """
@@ -352,7 +354,7 @@ class CommitLog(Closable):
         windows, window_of = self.reader.windows_of(offsets)
         if len(offsets):
             window_of[offsets >= self.end_finder.find_readable_end(int(offsets.max()))] = -1
-        checks = {"verify_crc": verify_crc, "marks_crc": marks_crc and not verify_crc}
+        checks = {"verify_crc": verify_crc, "marks_crc": marks_crc and not verify_crc, "opens_batches": not containers}
         scanner = self.reader.scanner(fields, **checks)
         statuses = np.full(len(offsets), END, np.uint8)
         scanner.gather(windows, window_of, offsets, statuses)
@@ -401,6 +403,7 @@ class CommitLog(Closable):
         plan: Literal["auto", "scan"] = "auto",
         sample: float | str | None = None,
         charset: str = "utf-8",
+        containers: bool | None = None,
         progress: Progress = False,
     ) -> Scan:
         """Read all messages, or the messages that meet all conditions, in the order of the log.
@@ -435,6 +438,10 @@ class CommitLog(Closable):
             each scan chooses the same messages. A store reads only these, by its queues, as with ``topic``.
         charset : of the bodies, such as "gbk", for the columns ``body_text`` and ``body_json``, which must be named in
             ``columns``. ``body_text`` is null if a body is no text of the charset, ``body_json`` if that is no JSON.
+        containers : False: give the messages in inner batches, and let the conditions choose among them. True: the
+            record of an inner batch is one message. None: as False for a store, as True for a log alone. An inner
+            batch that cannot be opened is corrupt. The messages of an inner batch have the physical offset, the size
+            and the message id of its record, and queue offsets of their own.
         progress : of each iteration: True shows a bar on standard error. A function is called with the bytes of the log
             that were read, and all bytes of the range.
 
@@ -478,6 +485,7 @@ class CommitLog(Closable):
             find_charset(charset),
             verify_crc,
             checked_progress(progress),
+            opens_batches=containers is False,
         )
         return scan if share is None else scan.filtered(HashSample.of_share(share))
 

@@ -21,7 +21,7 @@ from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.log_end import EndCandidate, SoundEnd, StateFinder, StoreState
 from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end, is_entry, read_length
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.compression import BodyError
+from rocketstore.messages.compression import BodyError, decompress
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
 
 AT_REST_SECONDS = 60
@@ -277,18 +277,22 @@ class RecordReader:
 
     # ---- steps ---------------------------------------------------------------------------------------------
 
-    def scanner(self, fields: Iterable[str], *, marks_crc: bool = False, **options: Any) -> RecordScanner:
+    def scanner(
+        self, fields: Iterable[str], *, marks_crc: bool = False, opens_batches: bool = False, **options: Any
+    ) -> RecordScanner:
         """Return a scanner that collects the stored columns from which fields of messages are made.
 
         Parameters: marks_crc: bodies that do not match their CRC have this error; they are None in the column of
-        bodies. options: verify_crc: a record whose body does not match its CRC is corrupt. record_filter.
+        bodies. opens_batches: collect the messages in inner batches in place of their records. options: verify_crc: a
+        record whose body does not match its CRC is corrupt. record_filter.
         """
         names = {name.removesuffix("_ms"): None for name in fields if name not in MADE_COLUMNS}
         if not MADE_COLUMNS.isdisjoint(fields):
             names |= dict.fromkeys(STORED_COLUMNS)
         given = {name: value for name, value in self.options.items() if name != "entries_begin"}
         marks = marks_crc and not MADE_COLUMNS.isdisjoint(fields)
-        return RecordScanner(names, marks_crc=marks, **given, **options)
+        opener = decompress if opens_batches else None
+        return RecordScanner(names, marks_crc=marks, decompress=opener, **given, **options)
 
     def step(self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX) -> tuple[int, int] | None:
         """Scan records of one file that begin from ``offset`` to before ``end``.

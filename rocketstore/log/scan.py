@@ -137,8 +137,11 @@ class Scan(ArrowStream):
         charset: str = UTF8,
         verify_crc: bool | None = None,
         progress: Progress = False,
+        opens_batches: bool = False,
     ) -> None:
-        """Parameters: new_scanner: as ``RecordReader.scanner``. The others are those of ``CommitLog.scan``."""
+        """Parameters: new_scanner: as ``RecordReader.scanner``. opens_batches: give the messages in inner batches in
+        place of their records. The others are those of ``CommitLog.scan``.
+        """
         self.skipped: list[Skipped] = []
         self.has_expired = False
         self.bad_bodies = BadBodies()
@@ -164,6 +167,7 @@ class Scan(ArrowStream):
         self._charset = charset
         self._verify_crc = verify_crc
         self._marks_crc = False
+        self._opens_batches = opens_batches
         self._progress = progress
         self._stop = 0
 
@@ -257,8 +261,8 @@ class Scan(ArrowStream):
     def filtered(self, *conditions: RowChoice) -> Scan:
         """Return a scan of the messages that also meet these conditions, such as a ``Where``.
 
-        A condition sees records: an inner batch is one message. The columns that a condition needs are read, and are
-        not in the batches unless they were requested.
+        Conditions see the messages in inner batches, unless the scan was made with ``containers=True``. The columns
+        that a condition needs are read, and are not in the batches unless they were requested.
 
         Examples:
         >>> paid = rocketstore.Where("tags = 'paid' AND queueOffset < 4")
@@ -334,7 +338,7 @@ class Scan(ArrowStream):
             yield self._with(_begin=begin, _end=end, _threads=1)
 
     def count(self) -> int:
-        """Return the number of messages. It reads no bodies, unless ``verify_crc`` is True."""
+        """Return the number of messages. It reads only the bodies of inner batches, unless ``verify_crc`` is True."""
         return sum(map(len, self._with(_fields=message_fields(["phy_offset"]))))
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
@@ -365,7 +369,13 @@ class Scan(ArrowStream):
         marks = checks and self._marks_crc
         texts = [condition.literal for condition in self._conditions if condition.literal is not None]
         literals = BodyLiterals(texts[:MOST_LITERALS]) if texts else None
-        return self._new_scanner(self._scanned, verify_crc=checks and not marks, marks_crc=marks, literals=literals)
+        return self._new_scanner(
+            self._scanned,
+            verify_crc=checks and not marks,
+            marks_crc=marks,
+            literals=literals,
+            opens_batches=self._opens_batches,
+        )
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
@@ -378,8 +388,17 @@ class Scan(ArrowStream):
         batch = lazy_batch_of(choose_rows(columns, self._choices), self._fields, self._charset)
         if self._choose is not None:
             batch = self._choose(batch)
-        found = self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+        found = chain.from_iterable(
+            self._log.with_bodies(part, MAX_BATCH_BYTES, bad_bodies) for part in self._sized(batch)
+        )
         return found if self._has_phy_offsets else map(MessageBatch.without_phy_offsets, found)
+
+    def _sized(self, batch: MessageBatch) -> Iterable[MessageBatch]:
+        """Return parts of the requested size: an inner batch may have more messages than there was room for."""
+        size = self._batch_size
+        if len(batch) <= size:
+            return (batch,)
+        return (batch[first : first + size] for first in range(0, len(batch), size))
 
     @property
     def _scanned(self) -> dict[str, Field]:
@@ -421,11 +440,11 @@ class Scan(ArrowStream):
         log = self._log
         log.list_again()  # only records behind a planned part show that the bytes are damage
         later = log.find_later(offset + 1, LONG_MAX)
-        if later is not None and not self._is_bad_crc(offset) and self._end_finder.is_end_before_leftovers(offset):
+        if later is not None and not self._is_bad_inside(offset) and self._end_finder.is_end_before_leftovers(offset):
             return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
-            later = whole_to if whole_to > offset else None  # the last record is complete, but its CRC is wrong
+            later = whole_to if whole_to > offset else None  # the last record is complete, but its content is wrong
         for _ in range(ATTEMPTS):
             if later is None and status in (END, HALF):
                 return offset, False
@@ -447,8 +466,8 @@ class Scan(ArrowStream):
         self.skipped.append(Skipped(offset, min(later, self._stop), error))
         return later, True
 
-    def _is_bad_crc(self, offset: int) -> bool:
-        """Return whether a record is sound except for its CRC, which a running broker does not check."""
+    def _is_bad_inside(self, offset: int) -> bool:
+        """Return whether only the CRC or the inner batch of a record is wrong: a running broker does not check it."""
         return self._log.walk(self._log.scanner(()), offset, offset + 1) > offset
 
     # ---- some records --------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ from rocketstore.query.query_other_logs import (
     pair_topics_with_keys,
 )
 from rocketstore.query.read_few import OnWrongCrc
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -523,6 +524,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         """Return a scan of all logs. Parameters: offsets, options: the arguments of ``CommitLog.scan``."""
         # An iterator could be read only once.
         conditions: dict[str, Any] = {name: list_if_iterator(value) for name, value in options.items()}
+        conditions["containers"] = bool(conditions.get("containers"))
         scan = self._plan_by_queues(self.commit_log.scan(*offsets, **conditions), conditions)
         if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
@@ -534,6 +536,7 @@ class MessageStore(MessageTables, Previewed, Closable):
 
         Parameters: conditions: as for ``scan``, but no iterators.
         """
+        conditions["containers"] = bool(conditions.get("containers"))
         return self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
 
     def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
@@ -606,6 +609,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         charset: str = "utf-8",
         names: Names = "rocketmq",
         verify_crc: bool = True,
+        containers: bool = False,
         progress: Progress = False,
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
@@ -620,12 +624,13 @@ class MessageStore(MessageTables, Previewed, Closable):
         messages that meet them. on_corrupt: as for ``scan``; what is skipped gives a UserWarning. charset: of the
         bodies, for both columns. names: of the columns, also in filters: "rocketmq": such as queueId; "python": such as
         queue_id. verify_crc: compare bodies with their CRC; a body that does not match is null, ``bodyError`` says so,
-        and a UserWarning has the number. progress: of each query that scans the log, as for
-        ``scan``.
+        and a UserWarning has the number. containers: as for ``scan``. progress: of each query that scans the log, as
+        for ``scan``.
         Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
 
         Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before,
-        between or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot
+        between or after the index files are noticed, and the log is scanned instead. The log is also scanned for topics
+        with inner batches: the index does not have the keys of the messages in them. A gap inside one index file cannot
         be noticed: messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled
         back messages.
         Source: none.
@@ -640,7 +645,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
         options: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
         self.commit_log.scan(**options)  # raises errors of these arguments
-        reader = DatasetReader(self, conditions, **options, verify_crc=verify_crc)
+        reader = DatasetReader(self, conditions, **options, verify_crc=verify_crc, containers=containers)
         return StoreDataset(reader, columns, names=names)
 
     def sql(
@@ -652,6 +657,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         on_corrupt: Literal["raise", "skip"] = "raise",
         tz: Zone = "UTC",
         verify_crc: bool = True,
+        containers: bool = False,
     ) -> SqlResult:
         """Return the rows that a SELECT or EXPLAIN of DuckDB finds.
 
@@ -662,8 +668,8 @@ class MessageStore(MessageTables, Previewed, Closable):
 
         Parameters: tables: more tables by name: all that DuckDB reads, such as tables of Arrow, pandas and polars, and
         the results of rocketstore; ``tables={"findings": rocketstore.verify(path)}`` are those of the command. files:
-        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt, verify_crc: as for ``dataset``. tz:
-        the time zone in which the statement sees times, as for ``scan``.
+        let the statement read files too, as in ``FROM 'a.parquet'``. on_corrupt, verify_crc, containers: as for
+        ``dataset``. tz: the time zone in which the statement sees times, as for ``scan``.
         Returns: SqlResult, with all rows in memory. Raises: ValueError for a wrong statement; StoreError for damaged
         records; ModuleNotFoundError without DuckDB.
         Source: none.
@@ -680,7 +686,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         from rocketstore.store.overview.sql_tables import tables_of_store
 
         self._require_open()
-        own = tables_of_store(self, on_corrupt, verify_crc=verify_crc)
+        own = tables_of_store(self, on_corrupt, verify_crc=verify_crc, containers=containers)
         return run_statement(statement, own | user_tables(tables or {}), files=files, zone=find_time_zone(tz))
 
     @suggests_keywords
@@ -736,6 +742,14 @@ class MessageStore(MessageTables, Previewed, Closable):
         asked = {"format": "parquet", **conditions, "where": where}
         part = export_new_part(self.commit_log, local_path(directory), local_path(state), asked, "parquet", write)
         return part._replace(reasons=[*part.reasons, *skipped])
+
+    def may_have_inner_batches(self, topics: Iterable[str]) -> bool:
+        """Return whether messages of topics may be in inner batches: unless these topics, or all, have plain queues."""
+        plain, batches = (self.places.queues(kind) for kind in QUEUE_KINDS)
+        if not batches.is_dir():
+            return not plain.is_dir() and self.formats.queue_database is None
+        has_batches = (topic for topic in topics if (batches / topic).is_dir() or not (plain / topic).is_dir())
+        return next(has_batches, None) is not None
 
     # ---- by time -------------------------------------------------------------------------------------------
 
@@ -1483,8 +1497,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         born_host, store_host and reconsume_times, also with commas between them; days, hours and minutes are those of
         the store time. The other conditions are those of ``scan``: topic, tag, key: one or several. since, until: store
         times, from the first to before the second. tz: the time zone of days and hours, and of times that name none, as
-        for ``scan``. where: a condition of SQL, as for ``Where``. progress: as for ``scan``. The messages of an inner
-        batch count with the values of its record.
+        for ``scan``. where: a condition of SQL, as for ``Where``. progress: as for ``scan``. The bytes of an inner
+        batch count with the first of its messages that meets the conditions.
         Returns: an int without ``by``; else a sequence of rows with the methods to_arrow, to_pandas and to_polars. Its
         ``reasons`` name damaged ranges of the log. Raises: ValueError for an unknown name or a wrong time; without
         ``by`` also StoreError for a damaged range.
@@ -1495,7 +1509,6 @@ class MessageStore(MessageTables, Previewed, Closable):
         topic   queue_id  messages  log_bytes
         Orders         0       100      12880
         """
-        from rocketstore.log.message_filter import MessageFilter
         from rocketstore.sql.where import Where
         from rocketstore.store.usage.counts import count_messages, parse_groupings
         from rocketstore.store.usage.group_counter import GroupCounter
@@ -1508,9 +1521,8 @@ class MessageStore(MessageTables, Previewed, Closable):
             return self._scan_all((), conditions | {"progress": progress}, stacklevel=5).filtered(*wheres).count()
         groupings = parse_groupings(by)
         options = scan_options(GroupCounter(groupings))
-        scan = self._scan_all((), conditions | {"progress": progress} | options, stacklevel=5)
-        message_filter = MessageFilter(wheres)
-        return count_messages(self, groupings, scan, message_filter, find_time_zone(tz))
+        scan = self._scan_all((), conditions | {"progress": progress} | options, stacklevel=5).filtered(*wheres)
+        return count_messages(groupings, scan, find_time_zone(tz))
 
     def metrics(self) -> Metrics:
         """Return numbers of the store for a monitoring system: messages, disk, consumer lag, pending messages.

@@ -36,6 +36,7 @@ class ScanOptions(TypedDict, total=False):
     plan: Literal["auto", "scan"]
     sample: float | str | None
     charset: str
+    containers: bool | None
     progress: Progress
 
 

@@ -123,7 +123,8 @@ class RecordPlanner:
         for name, queue in open_queues(source, choose_queues(names, None, self.queue_ids)):
             for units in read_units_between(queue, *offset_range(queue), UNITS_AT_ONCE):
                 wanted = (units.phy_offsets >= begin) & (units.phy_offsets < end)
-                if codes is not None and name.topic != SCHEDULE_TOPIC:  # its units have times of delivery
+                # Units of the schedule topic have times of delivery, and those of inner batches no tags.
+                if codes is not None and name.topic != SCHEDULE_TOPIC and units.batch_nums is None:
                     wanted &= may_have_tags(units.tags_codes, codes)
                 if self.sample is not None and not isinstance(queue, BatchConsumeQueue):  # its units have many messages
                     wanted &= self.sample.choose_units(*name, units.queue_offsets)

@@ -40,6 +40,7 @@ def scan_polars(
     names: Names = "rocketmq",
     body_schema: Mapping[str, Any] | None = None,
     verify_crc: bool = True,
+    containers: bool = False,
     progress: Progress = False,
     config: StoreConfig | None = None,
     leftovers: bool = False,
@@ -53,13 +54,14 @@ def scan_polars(
     uses the index. Each ``collect`` reads the messages that the store has then.
 
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt, charset,
-    names, verify_crc, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``. body_schema:
-    types of polars by the names of fields, such as ``{"amount": polars.Int64}``: the column ``body_json`` is then a
-    struct of these fields. A field that a body lacks is null, and so is a body that is no JSON of these types.
+    names, verify_crc, containers, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
+    body_schema: types of polars by the names of fields, such as ``{"amount": polars.Int64}``: the column ``body_json``
+    is then a struct of these fields. A field that a body lacks is null, and so is a body that is no JSON of these types.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between
-    or after the index files are noticed, and the log is scanned instead. A gap inside one index file cannot be noticed:
+    or after the index files are noticed, and the log is scanned instead. The log is also scanned for topics with inner
+    batches: the index does not have the keys of the messages in them. A gap inside one index file cannot be noticed:
     messageIndexEnable=false for a while leaves one. Only a scan finds the messages of a gap, and rolled back messages.
     Source: none.
 
@@ -81,5 +83,5 @@ def scan_polars(
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     scanned: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
     store.commit_log.scan(**scanned)  # raises errors of these arguments
-    reader = DatasetReader(store, conditions, **scanned, verify_crc=verify_crc)
-    return lazy_frame(reader, columns, names, body_schema)
+    scanned |= {"verify_crc": verify_crc, "containers": containers}
+    return lazy_frame(DatasetReader(store, conditions, **scanned), columns, names, body_schema)

@@ -80,6 +80,7 @@ class Topic(MessageTables, Previewed):
         on_corrupt: Literal["raise", "skip"] = "raise",
         tz: Zone = "UTC",
         verify_crc: bool = True,
+        containers: bool = False,
     ) -> SqlResult:
         """Return the rows that a SELECT of DuckDB finds. The table ``messages`` has the messages of this topic alone.
 
@@ -92,7 +93,8 @@ class Topic(MessageTables, Previewed):
         paid  50
         sent  50
         """
-        messages = self.store.dataset(topic=[self.name], on_corrupt=on_corrupt, verify_crc=verify_crc)
+        options: dict[str, Any] = {"on_corrupt": on_corrupt, "verify_crc": verify_crc, "containers": containers}
+        messages = self.store.dataset(topic=[self.name], **options)
         found: SqlResult = self.store.sql(
             statement, tables={"messages": messages, **(tables or {})}, files=files, tz=tz
         )

@@ -137,13 +137,43 @@ def test_cat_shows_what_rocketmq_put_into_batches():
     assert len(found) == expected > len(stores.dump(BATCH)["message"])
 
 
-def test_a_batch_that_cannot_be_decoded_is_shown_as_it_is(tmp_path):
-    with open_store(tmp_path) as opened:
+def test_a_batch_that_cannot_be_opened_is_reported_as_damage(tmp_path):
+    with open_store(tmp_path / "store") as opened:
         opened.create_topic("Batches", 1, queue_type="BatchCQ")
         opened.put_message(Message.batch("Batches", [Message("Batches", b"x" * 40)], queue_id=0))
-    change_body(tmp_path, 0, (7).to_bytes(4, "big"))  # the size of the first message in the body
-    (row,) = rows(run("cat", tmp_path))
-    assert row["sysFlag"] & INNER
+        opened.put_message(Message("Plain", b"sound", queue_id=0))
+    change_body(tmp_path / "store", 0, (7).to_bytes(4, "big"))  # the size of the first message in the body
+    for command in (["cat", tmp_path / "store"], ["export", tmp_path / "store", "-", "--format", "json"]):
+        result = run(*command)
+        assert bodies(result, exit_code=1) == ["sound"]
+        assert "no message of a batch is at byte 0: containers=True, or --containers," in result.stderr
+    container, _ = rows(run("cat", tmp_path / "store", "--containers"))
+    assert container["sysFlag"] & INNER
+
+
+def test_conditions_choose_among_the_messages_in_a_batch(store, tmp_path):
+    assert bodies(run("cat", store, "--key", "k1")) == ["part 1"]
+    assert bodies(run("cat", store, "--tag", "A", "--limit", 2)) == ["part 0", "part 1"]
+    assert bodies(run("cat", store, "--key", "k"), exit_code=1) == []  # the record has this key
+    assert len(rows(run("cat", store, "--key", "k", "--containers"))) == 1
+    assert bodies(run("cat", store, "--tail", 2, "--tag", "A")) == ["part 1", "part 2"]
+    assert run("export", store, tmp_path / "out.jsonl", "--tag", "A").stderr.endswith(": 3 messages\n")
+    assert rows(run("count", store, "--by", "tag", "--key", "k2"))[0]["messages"] == 1
+    (grouped,) = rows(run("sql", store, "SELECT count(*) n FROM messages WHERE topic = 'Batches' AND tags = 'A'"))
+    assert grouped == {"n": 3}
+    assert rows(run("sql", store, "SELECT count(*) n FROM messages", "--containers")) == [{"n": 3}]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_get_finds_tags_in_batches(store, offset, limit):
+    expected = [f"part {number}" for number in range(offset, 3)][:limit]
+    assert bodies(run("get", store, "Batches", 0, offset, "--tag", "B||A", "--limit", limit)) == expected
+
+
+def test_get_says_which_offsets_have_no_message_with_a_tag(store):
+    result = run("get", store, "Batches", 0, 1, "--tag", "B")
+    assert "NO_MATCHED_MESSAGE: no message from queue offset 1 to 2 has one of the tags" in result.stderr
 
 
 @pytest.mark.parametrize("name", [BATCH, "rich-5.5.0", "lmq-5.5.0"])

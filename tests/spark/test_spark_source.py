@@ -399,6 +399,11 @@ def test_an_inner_batch_is_read_from_any_of_its_messages_on(tmp_path):
             begin, end = json.dumps({"BatchCqTopic": {"1": at}}), json.dumps({"BatchCqTopic": {"1": at + 1}})
             for given in ({"assign": '{"BatchCqTopic":[1]}'}, {"subscribe": "BatchCqTopic", "queueIds": "1"}):
                 found = read_table(root, startingOffsets=begin, **given)["queueOffset"].to_pylist()
+                assert found == [*range(at, firsts[-1] + nums[-1])]
+                found = read_table(root, endingOffsets=end, **given)["queueOffset"].to_pylist()
+                assert found == [*range(firsts[0], at + 1)]
+                given["containers"] = "true"
+                found = read_table(root, startingOffsets=begin, **given)["queueOffset"].to_pylist()
                 assert found[0] == opened.get_message("BatchCqTopic", 1, at, 1).messages.queue_offset[0]
                 assert found == [first for first, n in zip(firsts, nums, strict=True) if first + n > at]
                 found = read_table(root, endingOffsets=end, **given)["queueOffset"].to_pylist()

@@ -21,11 +21,14 @@ def value_of(message, name):
 
 
 def count_plainly(messages, by):
-    found = defaultdict(lambda: [0, 0])
+    found, seen = defaultdict(lambda: [0, 0]), set()
     for message in messages:
         key = tuple(value_of(message, name) for name in by)
-        found[key][0] += len(message.decode_batch()) if message.sys_flag & 0x80 else 1
-        found[key][1] += message.size
+        found[key][0] += 1
+        found[key][1] += (
+            0 if message.phy_offset in seen else message.size
+        )  # the first message of a record has its bytes
+        seen.add(message.phy_offset)
     return {key: tuple(sizes) for key, sizes in found.items()}
 
 

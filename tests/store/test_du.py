@@ -34,13 +34,13 @@ def key_of(message, by):
 
 
 def count_plainly(store, by):
-    """Messages and bytes of each group, by a loop over the log."""
+    """Messages and bytes of each group, by a loop over the log. The first message of a record has the bytes."""
     found = defaultdict(lambda: [0, 0])
-    for batch in store.scan():
-        for message in batch:
-            count = len(message.decode_batch()) if message.sys_flag & 0x80 else 1
-            found[key_of(message, by)][0] += count
-            found[key_of(message, by)][1] += message.size
+    for batch in store.commit_log.scan():
+        for record in batch:
+            for number, message in enumerate(record.decode_batch() if record.sys_flag & 0x80 else [record]):
+                found[key_of(message, by)][0] += 1
+                found[key_of(message, by)][1] += 0 if number else record.size
     return {key: tuple(sizes) for key, sizes in found.items()}
 
 

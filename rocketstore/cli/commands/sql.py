@@ -9,6 +9,7 @@ from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
     compacted_option,
+    containers_option,
     format_option,
     full_option,
     stores_argument,
@@ -30,6 +31,7 @@ TEXT_RULE = (
 @click.option("--files", is_flag=True, help="Let the statement read files, as in FROM 'prices.csv'.")
 @click.option("-o", "--output", "target", type=PATH, metavar="FILE.parquet", help="Write the rows to a Parquet file.")
 @click.option("--skip-damaged", is_flag=True, help="Leave damaged records of the log out, with a warning.")
+@containers_option
 @zone_options
 @full_option
 @format_option

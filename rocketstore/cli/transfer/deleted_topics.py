@@ -1,6 +1,7 @@
 """Leave out the messages of deleted topics when messages are exported by topic."""
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,8 @@ def find_lives(store: MessageStore, topics: Collection[str] | None) -> TopicLive
     known = KnownTopics.of(store.places, store.config, is_stopped=store.last_exit_ok)
     lives = TopicLives(known)
     log = store.commit_log
-    scan = store.scan_log(columns=LIVES_COLUMNS, topic=topics, on_corrupt="skip", batch_size=BATCH_SIZE)
+    options: dict[str, Any] = {"on_corrupt": "skip", "batch_size": BATCH_SIZE, "containers": True}
+    scan = store.scan_log(columns=LIVES_COLUMNS, topic=topics, **options)
     for batch in scan.adapted(warns=False):
         lives.add_requests(*requests_of(log, batch))
     lives.finish()

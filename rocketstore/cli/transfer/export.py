@@ -46,10 +46,10 @@ from rocketstore.cli.transfer.partitions import write_partitions
 from rocketstore.cli.transfer.table_file import ArrowRows, ParquetRows
 from rocketstore.cli.transfer.target import FileIsThere, require_file_name, require_outside_stores
 from rocketstore.cli.transfer.upload import uploaded
-from rocketstore.cli.unconsumed import read_unconsumed
+from rocketstore.cli.unconsumed import WantedMessages, read_unconsumed
 from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
-from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, message_lines
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_small_file
@@ -218,7 +218,7 @@ def plan_source(
     conditions = scan_conditions(**{**scan_options, "topic": topics})
     found = None if options.unconsumed is None else read_unconsumed(store, options.unconsumed)
     if found is not None:
-        wanted = found.phy_offsets
+        wanted = found.wanted.phy_offsets
         conditions |= {"begin_offset": int(wanted.min(initial=0)), "end_offset": int(wanted.max(initial=0)) + 1}
     if store.reads_other_logs:
         refuse_places_in_log(conditions)
@@ -236,7 +236,7 @@ def plan_source(
         conditions=conditions,
         has_containers=options.has_containers,
         lives=find_lives(store, conditions["topic"]) if by_topic and not options.deleted else None,
-        wanted=None if found is None else found.phy_offsets,
+        wanted=None if found is None else found.wanted,
         message_filter=options.message_filter,
         unknown={} if found is None else found.unknown,
         problems=[] if found is None else found.problems,
@@ -276,7 +276,7 @@ class ExportSource:
 
     Attributes: conditions: arguments of ``CommitLog.scan``. has_containers: write the records of inner batches. lives:
     decides which messages of the commit log belong to deleted topics and are left out; None to write all messages.
-    wanted: physical offsets of the messages to write, int64[n]; None for all. message_filter: further conditions.
+    wanted: the messages to write; None for all. message_filter: further conditions.
     unknown: a text about the group of ``wanted`` if the store does not know it, by its name. problems: why messages of
     ``wanted`` may be missing.
     limit: the largest number of messages; None for all. make_redaction: makes what removes fields; None to remove none.
@@ -288,7 +288,7 @@ class ExportSource:
     conditions: dict[str, Any]
     has_containers: bool
     lives: TopicLives | None
-    wanted: np.ndarray | None = None
+    wanted: WantedMessages | None = None
     message_filter: MessageFilter = NO_CONDITIONS
     unknown: Mapping[str, str] = field(default_factory=dict)
     problems: Sequence[object] = ()
@@ -299,18 +299,18 @@ class ExportSource:
     @property
     def _scanned(self) -> dict[str, Any]:
         """The arguments of a scan of the messages."""
-        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", "store_timestamp", *self.message_filter.columns]
+        names = [*self.conditions["columns"], *NEEDED_COLUMNS, "topic", "store_timestamp"]
         names += LIVES_COLUMNS if self.lives is not None else ()
         if self.make_redaction is not None and not MADE_COLUMNS.isdisjoint(names):
             names.append("body")  # of which the texts are made again
         wanted = {"columns": list(dict.fromkeys(names)), "on_corrupt": "skip", "batch_size": BATCH_SIZE}
-        return self.conditions | wanted
+        return self.conditions | wanted | {"containers": self.has_containers}
 
     def scan(self, begin: int, end: int | None) -> Scan:
         """Return the messages of a part of the commit log. Parameters: end: None for the end of the log."""
         found = self.store.scan_log(**self._scanned | {"begin_offset": begin, "end_offset": end})
         if self.wanted is not None:
-            return found.with_rows(ChosenRows(("phy_offset",), partial(rows_at, self.wanted)))
+            return found.with_rows(ChosenRows(("phy_offset", "queue_offset"), self.wanted.choose))
         return self.store.leave_out_compacted(found)
 
     def plan_other_logs(self) -> list[OtherLog]:
@@ -328,11 +328,6 @@ class ExportSource:
         yield self.scan(begin, self.conditions["end_offset"])
         for other in others:
             yield from self.scans_of(other)
-
-
-def rows_at(phy_offsets: np.ndarray, batch: MessageBatch) -> np.ndarray:
-    """Return the rows of the messages at some physical offsets, int64[n]."""
-    return np.flatnonzero(np.isin(batch.phy_offset, phy_offsets))
 
 
 def copy_messages(
@@ -377,16 +372,11 @@ def read_messages(
     rows, unseen = 0, set(source.conditions["topic"] or ())
     for scan in scans:
         # The command writes one warning for all pieces together.
-        found = source.message_filter.of_scan(
-            scan.adapted(warns=False, choose=without_deleted), has_containers=source.has_containers
-        )
+        found = source.message_filter.of_scan(scan.adapted(warns=False, choose=without_deleted))
         for batch in found:
-            for messages in (
-                [batch] if source.has_containers else without_containers(log, [batch], source.message_filter)
-            ):
-                shown = messages if len(messages) <= most - rows else messages[: most - rows]
-                yield shown if redaction is None else [*map(redaction.apply, shown)]
-                rows += len(shown)
+            shown = batch if len(batch) <= most - rows else batch[: most - rows]
+            yield shown if redaction is None else [*map(redaction.apply, shown)]
+            rows += len(shown)
             if unseen:
                 unseen.difference_update(batch.topic)
             progress(found.position)

@@ -1,10 +1,9 @@
-"""Show the messages of inner batches in place of the records that contain them."""
+"""Show the messages of inner batches in place of the records that a query found."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import messages_of
-from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -13,22 +12,17 @@ NEEDED_COLUMNS = ("phy_offset", "sys_flag")  # of the batches that ``without_con
 
 
 def without_containers(
-    log: CommitLog,
-    batches: Iterable[MessageBatch],
-    message_filter: MessageFilter = NO_CONDITIONS,
-    *,
-    newest_first: bool = False,
+    log: CommitLog, batches: Iterable[MessageBatch], *, newest_first: bool = False
 ) -> Iterator[MessageBatch | Sequence[Message]]:
     """Yield batches in which the messages of each inner batch replace the record of the inner batch.
 
-    Parameters: batches: with the columns of ``message_filter``. message_filter: conditions that the records meet,
-    except for inner batches, whose messages must meet them. newest_first: the order of the batches, and so of the
+    Parameters: batches: of records, with ``NEEDED_COLUMNS``. newest_first: the order of the batches, and so of the
     messages of an inner batch.
     """
     order = -1 if newest_first else 1
     for batch in batches:
         has_containers = bool(len(batch)) and bool((batch.sys_flag & INNER_BATCH).any())
         if has_containers:
-            yield message_filter.choose([inner for message in batch for inner in messages_of(log, message)[::order]])
+            yield [inner for message in batch for inner in messages_of(log, message)[::order]]
         else:
             yield batch

@@ -12,9 +12,8 @@ from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.formats import csv_line, error_text, is_table, line_writer, write_batches, write_utf8
 from rocketstore.cli.text import CSV_FORMS, SAFE_CSV, Indented, printable_lines
 from rocketstore.cli.times import has_iso_times
-from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, without_containers
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.kernels.message_columns import BROKER, TEXTS_OF_BODY
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.messages.body_text import UTF8
@@ -75,15 +74,11 @@ class MessageView(NamedTuple):
             return None
         own = [MESSAGES[name] for name in self.columns if name != BROKER]
         times = ["store_timestamp"] if self.has_broker else []  # by which the messages of several stores are merged
-        return list(dict.fromkeys([*own, *NEEDED_COLUMNS, "topic", *self.message_filter.columns, *times]))
+        return list(dict.fromkeys([*own, *NEEDED_COLUMNS, "topic", *times]))
 
     def filtered(self, scan: Scan) -> Scan:
-        """Return a scan of the records that may have messages to show."""
-        return self.message_filter.of_scan(scan, has_containers=self.has_containers)
-
-    def messages(self, log: CommitLog, batches: Iterable[MessageBatch]) -> Iterable[MessageBatch | Sequence[Message]]:
-        """Return batches with the messages to show. Parameters: batches: of a scan that ``filtered`` returned."""
-        return batches if self.has_containers else without_containers(log, batches, self.message_filter)
+        """Return a scan of the messages that also meet the conditions of the view."""
+        return self.message_filter.of_scan(scan)
 
     @property
     def names(self) -> list[str]:

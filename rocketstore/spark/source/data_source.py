@@ -98,6 +98,7 @@ def register(spark: SparkSession) -> None:
     | includeHeaders | true or false: also read the properties | false | true |
     | schemaStyle | rocketmq or kafka: the names of columns | rocketmq | kafka |
     | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
+    | containers | true: the record of an inner batch is one row; false: each message in it is a row | false | true |
     | verifyCrc | true: a record whose body does not match its CRC is damage; false: do not check | see below | true |
     | leftovers | true or false: also read records that a broker cut off | false | true |
     | tiered | true or false: also read messages that are only in tiered storage | false | true |

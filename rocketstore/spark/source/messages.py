@@ -191,7 +191,7 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
     """
     if options.keys is None or options.topics is None:
         return None
-    offsets = find_phy_offsets(store, options.topics, list(options.keys))
+    offsets = find_phy_offsets(store, options.topics, list(options.keys), containers=options.containers)
     if offsets is None:
         return None
     ranges: list[list[int]] = []
@@ -331,6 +331,7 @@ def new_scan(
         verify_crc=options.verify_crc,
         on_corrupt="raise" if options.mode == "FAILFAST" else "skip",
         batch_size=options.batch_size,
+        containers=options.containers,
         **conditions(options),
     )
     # Parts begin where a record ends. The task logs one warning for all ranges together.

@@ -253,6 +253,7 @@ class ReadOptions:
     fail_on_data_loss: bool = option(boolean, True)
     mode: str = option(choice(*MODES), "FAILFAST")
     verify_crc: bool | None = option(boolean)
+    containers: bool = option(boolean, False)
     leftovers: bool = option(boolean, False)
     tiered: bool = option(boolean, False)
     tier: str | None = option(absolute_path)

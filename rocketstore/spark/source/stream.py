@@ -200,7 +200,8 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if row_filter.is_needed:
             # The filter leaves rows out. For small batches it is slow.
             most, columns = options.batch_size, columns.union(BOUNDED)
-        scan = log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=most, **conditions(options))
+        asked = {**conditions(options), "on_corrupt": "skip", "batch_size": most, "containers": options.containers}
+        scan = log.scan(begin, end, columns=columns, **asked)
         return scan.adapted(choose=row_filter.apply)
 
 

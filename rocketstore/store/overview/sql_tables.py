@@ -35,16 +35,22 @@ INDEX_FIELDS = (
 
 
 def tables_of_store(
-    store: ReadableStore, on_corrupt: OnCorrupt = "raise", *, verify_crc: bool = True, has_broker: bool = False
+    store: ReadableStore,
+    on_corrupt: OnCorrupt = "raise",
+    *,
+    verify_crc: bool = True,
+    containers: bool = False,
+    has_broker: bool = False,
 ) -> dict[str, SqlTable]:
     """Return the tables of an open store.
 
-    Parameters: on_corrupt, verify_crc: as for ``MessageStore.dataset``. has_broker: whether the caller adds a column
-    ``broker``.
+    Parameters: on_corrupt, verify_crc, containers: as for ``MessageStore.dataset``. has_broker: whether the caller adds
+    a column ``broker``.
     """
     broker = f"{BROKER}, " if has_broker else ""
+    options: dict[str, Any] = {"on_corrupt": on_corrupt, "verify_crc": verify_crc, "containers": containers}
     return {
-        "messages": SqlTable(lambda: store.dataset(on_corrupt=on_corrupt, verify_crc=verify_crc), MESSAGES),
+        "messages": SqlTable(partial(store.dataset, **options), MESSAGES),
         "queues": SqlTable(lambda: read_units(store)),
         "topics": SqlTable(lambda: Rows([*find_spans(store)], SPAN_FIELDS), TOPICS.format(broker=broker)),
         "groups": SqlTable(None, GROUPS.format(broker=broker), ("lag",)),

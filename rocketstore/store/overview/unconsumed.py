@@ -34,7 +34,18 @@ from rocketstore.tier.joined_queue import parts_of
 from rocketstore.tier.tier_queue import TierQueue
 
 QUEUE = "queue"
-COLUMNS = ("topic", "queue_id", "properties", "tags", "keys", "uniq_key", "store_timestamp_ms", "size")
+COLUMNS = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "phy_offset",
+    "properties",
+    "tags",
+    "keys",
+    "uniq_key",
+    "store_timestamp_ms",
+    "size",
+)
 UNITS_AT_ONCE = 4096
 Start = Literal["first", "last"]
 Subscriptions = Mapping[str, frozenset[str] | None]  # the tags by topic; None for all tags
@@ -142,7 +153,8 @@ class Unconsumed(Rows[UnconsumedMessage]):
 
 def _total_of(kind: str, topic: str, queue_id: int, rows: Sequence[UnconsumedMessage]) -> UnconsumedTotal:
     oldest = min((row.store_timestamp for row in rows if row.store_timestamp is not None), default=None)
-    return UnconsumedTotal(kind, topic, queue_id, len(rows), sum(row.size or 0 for row in rows), oldest)
+    sizes = {number if row.phy_offset is None else (row.phy_offset,): row.size or 0 for number, row in enumerate(rows)}
+    return UnconsumedTotal(kind, topic, queue_id, len(rows), sum(sizes.values()), oldest)
 
 
 def parse_subscriptions(given: str | Iterable[str] | None) -> dict[str, frozenset[str] | None] | None:
@@ -276,21 +288,37 @@ def _rows_of_queue(
         log = log_of(store, part)
         has_offsets = not (part.is_compacted or isinstance(part, TierQueue))
         begin, end = max(first, part.min_queue_offset, 0), part.max_queue_offset
+        if part.has_batches and begin < end:  # a unit belongs to its first queue offset
+            begin = int(part[begin : begin + 1].queue_offsets.min(initial=begin))
         for units in read_units_between(part, begin, end, UNITS_AT_ONCE):
-            batch, found = read_records(log, name, units.phy_offsets)
-            missing += len(units) - len(found)
+            batch, found = read_records(log, name, units.phy_offsets, containers=units.batch_nums is None)
+            missing += len(units) - len(np.unique(found))
             phy_offsets = units.phy_offsets[found].tolist() if has_offsets else [None] * len(found)
-            rows = _rows_of_batch(batch, name, units.queue_offsets[found].tolist(), phy_offsets)
-            yield from rows if tags is None else (row for row in rows if row.tags in tags)
+            # The messages of an inner batch have queue offsets of their own. Those of a light queue are in its units.
+            is_batch = units.batch_nums is not None
+            queue_offsets = batch.queue_offset if is_batch else units.queue_offsets[found]
+            for row in _rows_of_batch(batch, name, queue_offsets.tolist(), phy_offsets):
+                is_behind = not is_batch or row.queue_offset is None or row.queue_offset >= first
+                if is_behind and (tags is None or row.tags in tags):
+                    yield row
     if missing:
         reasons.append(f"{queue.directory}: {describe_missing(missing)}")
 
 
-def read_records(log: CommitLog, name: QueueId, phy_offsets: np.ndarray) -> tuple[MessageBatch, np.ndarray]:
-    """Read the messages of a queue. Return them, and which of the physical offsets lead to them, int64[m]."""
-    batch, statuses = log.find_messages(phy_offsets, columns=COLUMNS)
-    rows = rows_in_queue(batch, *name)
-    return batch.take(rows), np.flatnonzero(statuses == 0)[rows]
+def read_records(
+    log: CommitLog, name: QueueId, phy_offsets: np.ndarray, *, containers: bool
+) -> tuple[MessageBatch, np.ndarray]:
+    """Read the messages of a queue. Return them, and which of the physical offsets leads to each, int64[m].
+
+    Parameters: containers: whether the record of an inner batch is one message.
+    """
+    batch, statuses = log.find_messages(phy_offsets, columns=COLUMNS, containers=containers)
+    rows, found = rows_in_queue(batch, *name), np.flatnonzero(statuses == 0)
+    own = batch.take(rows)
+    if containers:
+        return own, found[rows]
+    order = np.argsort(phy_offsets[found], kind="stable")
+    return own, found[order[np.searchsorted(phy_offsets[found], own.phy_offset, sorter=order)]]
 
 
 def _rows_of_batch(

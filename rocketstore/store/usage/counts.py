@@ -9,14 +9,12 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
-from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import text_list
 from rocketstore.messages.rows import Rows
 from rocketstore.preview import Preview
 from rocketstore.store.overview.summary import collect_error
-from rocketstore.store.readable_store import ReadableStore
 from rocketstore.store.usage.group_counter import WIDTHS, GroupCounter, Tally
 from rocketstore.store.usage.message_usage import count_scan
 from rocketstore.text_values import find_similar, format_count
@@ -94,22 +92,16 @@ def parse_groupings(by: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def count_messages(
-    store: ReadableStore,
-    by: Sequence[str],
-    scan: Scan,
-    message_filter: MessageFilter = NO_CONDITIONS,
-    zone: tzinfo | None = UTC,
-) -> Counts:
+def count_messages(by: Sequence[str], scan: Scan, zone: tzinfo | None = UTC) -> Counts:
     """Count the messages of a scan. Damaged ranges of the log are named among the reasons.
 
-    Parameters: scan: made with the arguments that ``scan_options`` returns. message_filter: conditions of the messages,
-    also of those in inner batches. zone: of hours and days; None for that of this machine.
+    Parameters: scan: made with the arguments that ``scan_options`` returns. zone: of hours and days; None for that of
+    this machine.
     """
     counter = GroupCounter(by, zone)
     reasons: list[str] = []
     with collect_error(reasons):
-        count_scan(store, counter, scan, reasons, message_filter)
+        count_scan(counter, scan, reasons)
     return make_counts(by, counter, reasons)
 
 

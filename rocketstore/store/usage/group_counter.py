@@ -39,23 +39,31 @@ class GroupCounter:
 
     def __init__(self, by: Sequence[str], zone: tzinfo | None = UTC) -> None:
         """Parameters: by: names of ``COLUMNS``. A time is the begin of the minute, hour or day in ``zone``, ms."""
-        self.columns = tuple(dict.fromkeys([*(COLUMNS[name] for name in by), "size"]))
+        self.columns = tuple(dict.fromkeys([*(COLUMNS[name] for name in by), "size", "phy_offset"]))
+        self._last_phy_offset = -1
         self._codecs = [codec_of(name, zone) for name in by]
         self._found: dict[tuple[Any, ...], Tally] = {}
 
-    def add(self, batch: MessageBatch, counts: np.ndarray | None = None) -> None:
-        """Add the messages of a batch. Parameters: counts: messages of each record, int64[n]; None for one each."""
+    def add(self, batch: MessageBatch) -> None:
+        """Add the messages of a batch. The bytes of an inner batch count with the first of its messages."""
         if not len(batch):
             return
         codes = [codec.codes(batch) for codec in self._codecs]
         group_numbers, rows = group_rows(codes, len(batch))
-        sizes = np.bincount(group_numbers, batch.size).astype(np.int64).tolist()
-        weights = np.ones(len(batch), np.int64) if counts is None else counts
-        messages = np.bincount(group_numbers, weights).astype(np.int64).tolist()
+        sizes = np.bincount(group_numbers, self._sizes_of_records(batch)).astype(np.int64).tolist()
+        messages = np.bincount(group_numbers).tolist()
         columns = [code[rows].tolist() for code in codes]
         for values, count, size in zip(zip(*columns, strict=True), messages, sizes, strict=True):
             known = self._found.get(values, Tally(0, 0))
             self._found[values] = Tally(known.messages + count, known.size + size)
+
+    def _sizes_of_records(self, batch: MessageBatch) -> np.ndarray:
+        """Return the bytes of the records, int64[n]; 0 for a message in the same record as the message before it."""
+        places = np.ma.getdata(batch.phy_offset)
+        is_first = np.diff(places, prepend=self._last_phy_offset) != 0
+        is_first |= np.ma.getmaskarray(batch.phy_offset)
+        self._last_phy_offset = int(places[-1])
+        return np.where(is_first, batch.size, 0)
 
     def groups(self) -> dict[tuple[Any, ...], Tally]:
         """Return the tally of each group by its values, in the order of the names."""

@@ -16,14 +16,9 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, INT_MIN
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.inner_batches import count_batch_messages, messages_of
-from rocketstore.log.message_filter import NO_CONDITIONS, MessageFilter
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
-from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.preview import Preview, first_of
 from rocketstore.progress import Progress
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
@@ -265,77 +260,33 @@ def chosen_queues(store: ReadableStore, topics: frozenset[str] | None) -> list[Q
 def count_from_log(
     store: ReadableStore, by: str, topics: frozenset[str] | None, zone: tzinfo | None, progress: Progress
 ) -> Counted:
-    """Count the records of the log. Damaged ranges of the log are left out, and are among the reasons."""
+    """Count the messages of the log. Damaged ranges of the log are left out, and are among the reasons."""
     counter = GroupCounter([by] if by != "queue" else ["topic", "queue"], zone)
     reasons: list[str] = []
     with collect_error(reasons):
-        scan = store.commit_log.scan(topic=topics, progress=progress, **scan_options(counter))
-        count_scan(store, counter, scan, reasons)
+        options = scan_options(counter)
+        count_scan(counter, store.commit_log.scan(topic=topics, progress=progress, **options), reasons)
     tallies = {(*values, None) if by == "tag" else values: tally for values, tally in counter.groups().items()}
     return Counted(tallies, [], reasons)
 
 
 def scan_options(counter: GroupCounter) -> dict[str, Any]:
     """Return the arguments of a scan whose messages will be counted."""
-    return {"columns": columns_to_count(counter), "on_corrupt": "skip", "threads": min(os.cpu_count() or 1, THREADS)}
+    threads = min(os.cpu_count() or 1, THREADS)
+    return {"columns": [*counter.columns], "on_corrupt": "skip", "threads": threads, "containers": False}
 
 
-def columns_to_count(counter: GroupCounter) -> list[str]:
-    """Return the columns that ``count_batch`` needs."""
-    return list(dict.fromkeys([*counter.columns, "sys_flag", "phy_offset"]))
-
-
-def count_scan(
-    store: ReadableStore,
-    counter: GroupCounter,
-    scan: Scan,
-    reasons: list[str],
-    message_filter: MessageFilter = NO_CONDITIONS,
-) -> None:
-    """Add the messages of a scan that meet conditions to a counter. Damaged ranges are among the reasons.
+def count_scan(counter: GroupCounter, scan: Scan, reasons: list[str]) -> None:
+    """Add the messages of a scan to a counter. Damaged ranges are among the reasons.
 
     Raises: StoreError, OSError, ValueError.
     """
-    quiet = message_filter.of_scan(scan.adapted(warns=False), has_containers=False)
+    quiet = scan.adapted(warns=False)
     for batch in quiet:
-        count_batch(store, counter, batch, message_filter)
+        counter.add(batch)
     reasons += [
         f"{part.error}: the messages from byte {part.begin} to {part.end} are not counted" for part in quiet.skipped
     ]
-
-
-def count_batch(
-    store: ReadableStore, counter: GroupCounter, batch: MessageBatch, message_filter: MessageFilter = NO_CONDITIONS
-) -> None:
-    """Add the messages of a batch of records to a counter: the messages of an inner batch that meet conditions."""
-    counts = messages_of_records(store, batch, message_filter)
-    if counts is not None and not counts.all():
-        rows = np.flatnonzero(counts)
-        batch, counts = batch.take(rows), counts[rows]
-    counter.add(batch, counts)
-
-
-def messages_of_records(store: ReadableStore, batch: MessageBatch, message_filter: MessageFilter) -> np.ndarray | None:
-    """Return the number of messages of each record, int64[n]; None if no record is an inner batch."""
-    batches = np.flatnonzero(batch.sys_flag & INNER_BATCH)
-    if not len(batches):
-        return None
-    counts = np.ones(len(batch), np.int64)
-    offsets = batch.phy_offset[batches].tolist()
-    if message_filter.choices:
-        counts[batches] = count_chosen(store.commit_log, offsets, message_filter)
-    else:
-        counts[batches] = [count_batch_messages(store.commit_log, offset) for offset in offsets]
-    return counts
-
-
-def count_chosen(log: CommitLog, phy_offsets: Sequence[int], message_filter: MessageFilter) -> np.ndarray:
-    """Return the number of messages of each inner batch that meet conditions, int64[n]."""
-    records = [log.find_message(offset) for offset in phy_offsets]
-    inner = [[] if record is None else messages_of(log, record) for record in records]
-    chosen = message_filter.find_rows([message for messages in inner for message in messages])
-    owners = np.repeat(np.arange(len(inner)), [*map(len, inner)])
-    return np.bincount(owners[chosen], minlength=len(inner))
 
 
 # ---- from the queues ---------------------------------------------------------------------------------------
