@@ -51,8 +51,9 @@ def files_in(directory):
 @pytest.mark.parametrize("name", [RICH, "cut-5.3.3", "batch-5.5.0"])
 def test_a_table_is_what_a_scan_gives(form, name, tmp_path):
     with rocketstore.open(golden(name)) as store:
-        scan = store.scan(columns=[*message_fields(), "body_error"])
-        assert read(export(name, tmp_path / f"out.{form}", "--containers")).equals(scan.to_arrow())
+        for containers, options in ((False, ()), (True, ("--containers",))):
+            scan = store.scan(columns=[*message_fields(), "body_error"], containers=containers)
+            assert read(export(name, tmp_path / f"out.{form}", "--force", *options)).equals(scan.to_arrow())
     assert files_in(tmp_path) == [f"out.{form}"]
 
 

@@ -143,7 +143,7 @@ def test_inner_batches_behind_plain_messages_of_their_topic_need_its_type_from_t
 def test_with_bodies_as_they_were_stored_the_files_have_the_same_bytes(name, tmp_path, broker_conf):
     pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow, from the extra 'arrow'")
     with rocketstore.open(golden(name)) as store:
-        table = store.scan(columns=list(MESSAGE_FIELDS)).to_arrow()
+        table = store.scan(columns=list(MESSAGE_FIELDS), containers=True).to_arrow()
     pq.write_table(table, tmp_path / "in.parquet")
     made = import_(tmp_path / "in.parquet", tmp_path / "store", "--keep-times", "--broker-conf", broker_conf(name))
     if name.startswith("cut"):  # offsets begin at 0
