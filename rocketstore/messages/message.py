@@ -233,8 +233,11 @@ class Message(MessageSlots):
 
     @property
     def keys(self) -> list[str]:
-        found = own_field(self, "keys")
-        return MessageKeys(self._find_field("keys") if found is None else found, self.to_dict)
+        keys: Any = own_field(self, "keys") if has_fields(self, "keys") else self._find_field("keys")
+        if keys is not None:  # else they were removed
+            keys = MessageKeys(keys, self.to_dict)
+        shown: list[str] = keys
+        return shown
 
     @keys.setter
     def keys(self, keys: list[str]) -> None:

@@ -192,9 +192,9 @@ def test_commands_and_options_are_completed():
     assert complete("config", "") == ["check", "repair"]
     assert {"info", "ls", "cat", "config"} < {*complete("")}
     assert complete("--ver") == ["--version"]
-    assert complete("cat", "STORE", "--t") == ["--tiered", "--tier", "--topic", "--tag", "--tail", "--tz"]
+    assert complete("cat", "STORE", "--t") == ["--tiered", "--tier", "--topic", "--tag", "--tail", "--template", "--tz"]
     # --topic and --tag may be repeated.
-    unused = ["--tiered", "--tier", "--topic", "--tag", "--tz"]
+    unused = ["--tiered", "--tier", "--topic", "--tag", "--template", "--tz"]
     assert complete("cat", "STORE", "--topic", "T", "--tail", "2", "--t") == unused
     assert complete("cat", "STORE", "-f", "--fo") == ["--format"]
     assert complete("config", "check", "--l") == ["--limit"]

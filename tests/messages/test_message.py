@@ -652,3 +652,10 @@ def test_a_batch_that_was_read_is_batched_again(tmp_path):
 def test_what_cannot_be_in_a_batch_is_refused(message, error):
     with pytest.raises(error):
         Message.batch("B", [Message("B", b"x"), message])
+
+
+def test_keys_that_were_removed_stay_removed():
+    message = Message("T", b"", keys=["secret"])
+    message.keys = None
+    assert message.keys is None
+    assert message.to_dict()["keys"] is None
