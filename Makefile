@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels standalone check-tag github-release check-rocketmq docs docs-archive build clean
+.PHONY: demo test test-all test-connect test-cluster test-spark soak bench lint house sanitize wheel wheels standalone check-tag github-release check-rocketmq docs docs-archive build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -35,24 +35,47 @@ demo: build
 test: export ROCKETSTORE_SEED ?= 1
 test: build
 	@$(SAY_JAVA)
-	$(RUN) $(PYTEST) -m "not slow and not interop$(NO_JAVA)" $(ARGS)
+	$(RUN) $(PYTEST) -m "not slow and not interop and not cluster$(NO_JAVA)" $(ARGS)
 
 # The workers that have Spark and RocketMQ wait for them much of the time.
 test-all: export WORKERS := 3
 test-all: build $(VENV)/docs
 	@$(SAY_JAVA)
-	$(RUN) $(PYTEST) -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
+	$(RUN) $(PYTEST) -m "not cluster$(NO_JAVA)" $(ARGS)
 	$(if $(NO_JAVA),,$(MAKE) test-connect)
+	$(if $(NO_JAVA),,$(MAKE) test-cluster SESSIONS=cluster TESTS="$(CLUSTER_PART)")
 	$(MAKE) sanitize
 
 # The tests of Spark once more, through Spark Connect.
 test-connect: build $(VENV)/connect
-	ROCKETSTORE_SPARK=connect $(RUN) $(PYTEST) -m spark $(ARGS)
+	ROCKETSTORE_SPARK=connect $(RUN) $(PYTEST) -m "spark and not cluster" $(ARGS)
+
+# The tests of Spark once more on a cluster of this machine: a standalone master with two workers, the executors of a
+# driver (local-cluster), and the standalone cluster through Spark Connect. The workers have the wheel in an environment of
+# their own, which is also packed. The part is of test-all, and takes ten minutes.
+SESSIONS := cluster local-cluster connect-cluster
+TESTS := tests
+CLUSTER_PART := $(addprefix tests/spark/test_spark_,cluster.py read.py tables.py)
+WORKER := $(CURDIR)/build/cluster/environment
+
+test-cluster: build $(VENV)/connect $(WORKER).tar.gz
+	for session in $(SESSIONS); do \
+		ROCKETSTORE_SPARK=$$session ROCKETSTORE_WORKER_PYTHON=$(WORKER)/bin/python \
+			ROCKETSTORE_WORKER_ARCHIVE=$(WORKER).tar.gz $(RUN) $(PYTEST) -m spark $(TESTS) $(ARGS) || exit; \
+	done
+
+$(WORKER).tar.gz: $(PACKAGE) | $(VENV)/pip
+	rm -rf build/cluster
+	$(RUN) -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir build/cluster .
+	$(PYTHON) -m venv $(WORKER)
+	$(WORKER)/bin/pip --disable-pip-version-check install --quiet --no-compile \
+		"$$(ls build/cluster/*.whl)[arrow,codecs,pandas,remote,rocksdb]" pytest hypothesis s3fs
+	tar -C $(WORKER) -czf $@ .
 
 # PySpark itself leaves sockets open in some releases.
 test-spark: $(SPARK:%=build/spark-%/installed)
 	for release in $(SPARK); do for session in classic connect; do \
-		ROCKETSTORE_SPARK=$$session PYTHONSAFEPATH=1 build/spark-$$release/bin/python $(PYTEST) -q -m spark \
+		ROCKETSTORE_SPARK=$$session PYTHONSAFEPATH=1 build/spark-$$release/bin/python $(PYTEST) -q -m "spark and not cluster" \
 			-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS) || exit; \
 	done; done
 

@@ -23,6 +23,7 @@ from rocketstore import CommitLog, StoreConfig, rebuild
 from rocketstore import open as open_store
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.spark import build_index, register, select_phy_offset
+from rocketstore.spark import read as fast_read
 
 READ_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_READ_SIZE", str(1 << 30)))
 BUILD_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_BUILD_SIZE", str(8 << 30)))
@@ -95,7 +96,7 @@ def test_read_all_columns_against_parquet(pairs, spark, store, scratch):
     root, messages = store
     everything = read(spark, root)
     parquet = scratch / "read.parquet"
-    everything.write.option("compression", "none").parquet(str(parquet))
+    everything.write.option("compression", "none").mode("overwrite").parquet(str(parquet))
     theirs = spark.read.parquet(str(parquet))
     totals = [F.bit_xor(F.xxhash64(*theirs.columns)), F.count("body")]
     assert theirs.agg(*totals).first() == everything.agg(*totals).first()
@@ -107,6 +108,28 @@ def test_read_all_columns_against_parquet(pairs, spark, store, scratch):
         lambda: seconds_of(lambda: drain(theirs)),
         "Parquet",
         goal=0.6,
+    )
+
+
+@pytest.mark.parametrize(("columns", "name", "goal"), [(None, "all", 0.85), (SEVEN, "seven", 0.8)])
+@pytest.mark.parametrize("verify_crc", [None, False])
+def test_fast_read_against_parquet(pairs, spark, store, scratch, columns, name, goal, verify_crc):
+    """By ``rocketstore.spark.read``, with the default checks, and without checks of the CRC as Parquet does."""
+    root, messages = store
+    ours = fast_read(spark, root, columns=columns, maxPartitionBytes=PARTITION, verifyCrc=verify_crc)
+    parquet = scratch / "read.parquet"
+    if not parquet.exists():
+        read(spark, root).write.option("compression", "none").parquet(str(parquet))
+    theirs = spark.read.parquet(str(parquet)).select(*ours.columns)
+    totals = [F.bit_xor(F.xxhash64(*theirs.columns)), F.count("body")]
+    assert theirs.agg(*totals).first() == ours.agg(*totals).first()
+    pairs(
+        f"Spark: read {name} columns by spark.read{'' if verify_crc is None else ', no CRC'}",
+        messages,
+        lambda: drain(ours),
+        lambda: seconds_of(lambda: drain(theirs)),
+        "Parquet",
+        goal=goal if verify_crc is False else None,
     )
 
 

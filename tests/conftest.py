@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from support import brokers
+from support import brokers, spark_cluster
 from support.spark_settings import QUICK
 from support.stores import GOLDEN, extract
 
@@ -36,6 +36,8 @@ def pytest_itemcollected(item):
         item.add_marker("broker")
     if "spark" in item.fixturenames:
         item.add_marker("spark")
+    if "cluster" in item.fixturenames:
+        item.add_marker("cluster")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -87,15 +89,33 @@ def golden_index(tmp_path_factory):
     return directory / "broker-5.5.0" / "index"
 
 
+SPARK = os.environ.get("ROCKETSTORE_SPARK", "classic")
+MASTERS = {"classic": "local[2]", "connect": "local[2]", "local-cluster": "local-cluster[2,1,1024]"}
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """One local Spark session of two cores for the whole run; with ROCKETSTORE_SPARK=connect through Spark Connect."""
+def cluster(tmp_path_factory):
+    """A cluster of Spark, with ROCKETSTORE_SPARK=cluster or connect-cluster."""
+    if SPARK not in ("cluster", "connect-cluster"):
+        pytest.skip("needs a cluster of Spark: make test-cluster")
+    found = spark_cluster.Cluster(tmp_path_factory.mktemp("cluster"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(request, tmp_path_factory):
+    """One Spark session of two cores for the whole run.
+
+    ROCKETSTORE_SPARK says where: classic in this process, connect through Spark Connect, cluster on a standalone
+    cluster, connect-cluster on it through Spark Connect, local-cluster on executors that the driver starts.
+    """
     pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("needs Java 17")
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_cluster.worker_python() if "cluster" in SPARK else sys.executable
     scratch = tmp_path_factory.mktemp("spark")
     os.environ["FSSPEC_CONFIG_DIR"] = str(scratch / "fsspec")  # where tests may say how workers reach a server
     settings = {
@@ -107,10 +127,16 @@ def spark(tmp_path_factory):
         "spark.local.dir": str(scratch / "local"),
         "spark.driver.extraJavaOptions": f"{QUICK['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={scratch}",
     }
-    is_remote = os.environ.get("ROCKETSTORE_SPARK") == "connect"
-    if is_remote:
+    master = MASTERS.get(SPARK)
+    if "cluster" in SPARK:
+        found = None if master else request.getfixturevalue("cluster")
+        settings |= spark_cluster.settings()
+        os.environ.update(spark_cluster.variables())
+        master = master or found.url
+    builder = SparkSession.builder.master(master)
+    if SPARK.startswith("connect"):
         os.environ["SPARK_TESTING"] = "1"  # the server takes any free port
-    builder = SparkSession.builder.remote("local[2]") if is_remote else SparkSession.builder.master("local[2]")
+        builder = builder.remote(master) if master.startswith("local") else builder.config("spark.api.mode", "connect")
     with warnings.catch_warnings():  # Connect's server has these settings, and its session cannot have them again
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)
         session = builder.config(map=settings).getOrCreate()
