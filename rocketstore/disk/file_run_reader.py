@@ -199,6 +199,8 @@ class FileRunReader:
     def _list_once(self) -> list[RunFile]:
         found: dict[int, RunFile] = {}
         missing = []
+        # To make a path takes longer than all else of a file.
+        known = {file.file_from_offset: file for file in self.files} if len(self.directories) == 1 else {}
         for directory in self.directories:
             try:
                 with scandir(directory) as entries:
@@ -206,8 +208,9 @@ class FileRunReader:
                         if is_offset_name(entry.name) and entry.is_file():
                             start = int(entry.name)
                             with contextlib.suppress(FileNotFoundError):  # the file has just expired
-                                size = entry.stat().st_size
-                                found.setdefault(start, RunFile(start, directory / entry.name, size, identity(entry)))
+                                size, before = entry.stat().st_size, known.get(start)
+                                path = directory / entry.name if before is None or is_remote(directory) else before.path
+                                found.setdefault(start, RunFile(start, path, size, identity(entry)))
             except FileNotFoundError as error:
                 missing.append(error)
         if len(missing) == len(self.directories):
@@ -345,6 +348,9 @@ class FileRunReader:
             rows = slice(*offsets.searchsorted((file.file_from_offset, file.end_offset)).tolist())
             if rows.start < rows.stop:
                 yield file, rows, offsets[rows] - file.file_from_offset
+
+    def read_parts_ahead(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read ranges of offsets of remote files, many at once, if reads are sparing. Local files are not read."""
 
     def limit_to(self, begin: int, end: int) -> None:
         """Read only blocks with bytes from ``begin`` to before ``end``, if the files are remote."""

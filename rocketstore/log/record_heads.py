@@ -19,7 +19,6 @@ from rocketstore.kernels.layout import (
 
 BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
 HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
-CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")
 
 
 def find_record_end(data: bytes, place: int) -> int:
@@ -55,14 +54,32 @@ def read_store_timestamps(file_run: FileRunReader, phy_offsets: Sequence[int]) -
     return [_store_timestamp_of(head, offset) for head, offset in zip(heads, phy_offsets, strict=True)]
 
 
+def read_sizes(file_run: FileRunReader, phy_offsets: Sequence[int]) -> list[int | None]:
+    """Return the sizes, bytes, of the records at physical offsets. Their heads are read, many at once.
+
+    Returns: None for an offset without the head of a record. Raises: OSError.
+    """
+    heads = file_run.pread_many(phy_offsets, HEAD_SIZE)
+    return [
+        read_field(head, RECORD_HEAD, "size") if _is_head(head, offset) else None
+        for head, offset in zip(heads, phy_offsets, strict=True)
+    ]
+
+
+def _is_head(head: bytes, phy_offset: int) -> bool:
+    """Return whether bytes are the head of the record at a physical offset."""
+    if len(head) < MIN_RECORD:
+        return False
+    size, magic, offset = (read_field(head, RECORD_HEAD, name) for name in ("size", "magic", "phy_offset"))
+    return size >= MIN_RECORD and magic in RECORD_MAGICS and offset == phy_offset
+
+
 def _store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
     """Return the store time in the head of a record, epoch ms; None if no record with this offset has that head.
 
     Source: MessageDecoder.decode.
     """
-    if len(head) < MIN_RECORD:
+    if not _is_head(head, phy_offset):
         return None
-    size, magic, offset, sys_flag = (read_field(head, RECORD_HEAD, name) for name in CHECKED_FIELDS)
-    if size < MIN_RECORD or magic not in RECORD_MAGICS or offset != phy_offset:
-        return None
+    sys_flag = read_field(head, RECORD_HEAD, "sys_flag")
     return read_field(head, record_head(sys_flag), "store_timestamp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -316,6 +317,7 @@ class RecordReader:
             if status != OK and place != seen and self._is_partial(window):
                 seen = place
                 if sum(place) - offset < size:
+                    first = size = max(size, self._span(offset))
                     continue
                 if status in (CUT, BLANK) or (status == HALF and size == first):  # what the bytes behind it may change
                     size = self._larger(size, offset)
@@ -326,13 +328,13 @@ class RecordReader:
 
     def _span(self, offset: int) -> int:
         """Return how many bytes to read at an offset at once if the file is not mapped."""
-        return min(SPAN, self.file_run.span(offset))
+        span = self.file_run.span(offset)
+        return SPAN if span == LONG_MAX else span
 
     def _larger(self, size: int, offset: int) -> int:
         """Return how many bytes to read of a record, or of a blank, after ``size`` bytes were too few."""
-        if size >= SPAN or size * 16 <= self.file_run.span(offset):
-            return size * 16
-        return max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
+        span = self.file_run.span(offset)
+        return size * 16 if size * 16 <= span else max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
 
     def _length_at(self, offset: int) -> int:
         """Read the length field of the record, the entry or the blank at an offset, bytes."""
@@ -353,7 +355,7 @@ class RecordReader:
 
     def _fills(self, file: RunFile, offset: int) -> bool:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
-        return self.file_run.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
+        return self.file_run.span(offset) < LONG_MAX and self._length_at(offset) >= file.end_offset - offset
 
     def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX, *, passes_zeros: bool = False) -> int:
         """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends.
@@ -418,9 +420,9 @@ class RecordReader:
 
         These are the files that a broker reads after a clean stop.
         """
-        last = self.last_begun_file()
-        begins = [begin for file in self.file_run.files if (begin := self.begin_in(file)) <= last]
-        return min(begins[-count:], default=0)
+        files, last = self.file_run.files, self.last_begun_file()
+        at = bisect.bisect_right(files, last, key=self.begin_in)
+        return self.begin_in(files[max(at - count, 0)]) if at else 0
 
     # ---- searches ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """SparseSearch: finds where the messages of a remote log end, with a few small reads.
 
-The last file of a log has 1 GiB, and the end may be anywhere in it. It is found by halving, as in a sorted list: a
-small read at a place finds a record, or other bytes, or only zeros, which are behind the end.
+The last file of a log has 1 GiB, and the end may be anywhere in it. It is found as in a sorted list: small reads at
+some places find records, or other bytes, or only zeros, which are behind the end. The reads of a step run at the same
+time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from rocketstore.log.log_end import SoundEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK, RecordReader
 
 PROBE = 16 << 10  # bytes to read at a place that may be behind the end
+WAYS = 4  # parts into which a range is split: it is probed at all places between them at the same time
 FAR_PROBE = 4 << 10  # bytes to read at a place far behind the end
 BEHIND = 64 << 10  # bytes from the end on that are all searched for records behind damage
 
@@ -90,31 +92,33 @@ class SparseSearch:
         return found.end
 
     def _narrow(self, low: int, high: int) -> tuple[int, int]:
-        """Halve a range until it is short. Return where one of its records begins, and a bound of the log's end."""
+        """Narrow a range until it is short. Return where one of its records begins, and a bound of the log's end."""
         record = occupied = low
-        step = PROBE
-        while occupied + step < high:  # from the front, since most often the log has grown a little
-            found, is_used = self._probe(occupied + step, high)
-            if not is_used:
-                high = occupied + step
-                break
-            record = record if found is None else found
-            occupied, step = max(occupied + step, record), 2 * step
+        step, count, is_front = PROBE, 1, True
+        while is_front and occupied + step < high:  # from the front, since most often the log has grown a little
+            places = [at for i in range(count) if (at := occupied + (step << i)) < high]
+            record, occupied, bound = self._probe_in_order(places, record, occupied, high)
+            is_front, high = bound == high, bound
+            step, count = step << count, 2 * count
         while high - occupied > PROBE:
-            middle = (occupied + high) // 2
-            found, is_used = self._probe(middle, high)
-            if is_used:
-                record = record if found is None else found
-                occupied = max(middle, record)
-            else:
-                high = middle
+            places = [occupied + (high - occupied) * i // WAYS for i in range(1, WAYS)]
+            record, occupied, high = self._probe_in_order(places, record, occupied, high)
         return self._last_record(record, occupied), high
 
-    def _probe(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
-        """Read a few bytes. Return where a record begins in them, or None, and whether any byte is not zero."""
-        data = self._log.file_run.pread(place, min(size, high - place))
-        found = self._find_in(data, place) if data else None
-        return found, found is not None or any(data)
+    def _probe_in_order(self, places: list[int], record: int, occupied: int, high: int) -> tuple[int, int, int]:
+        """Probe places at the same time. Return the last record, where bytes are in use, and a bound of the log's end.
+
+        Parameters: places: ascending. record, occupied, high: as they were known before.
+        """
+        found = self._log.file_run.pread_many(places, PROBE)
+        for place, data in zip(places, found, strict=True):
+            data = data[: high - place]
+            at = self._find_in(data, place) if data else None
+            if at is None and not any(data):
+                return record, occupied, place
+            record = record if at is None else max(at, record)
+            occupied = max(occupied, place, record)
+        return record, occupied, high
 
     def _find_in(self, data: bytes, place: int) -> int | None:
         """Find where a record begins in bytes of the log that begin at ``place``; it may continue behind them."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rocketstore.disk.ranges import ranges_from_end
-from rocketstore.disk.storage import is_remote
+from rocketstore.disk.storage import is_remote, sparing_reads
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.index.key_lookup import IndexPart, IndexParts, KeyIndex, KeySpan
+from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -23,6 +24,7 @@ from rocketstore.query.index_holes import FileId, IndexHoles, hashes_at
 MAX_KEPT = 10_000  # cached answers about parts of the log
 MOST_SEARCHED = 64  # files for the entries of one message; two have them after a full file
 MAX_FILES = 64  # index files that a view keeps open
+LAST_COLUMNS = ("topic", "phy_offset", "size", "keys", "uniq_key")
 LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
 
 
@@ -84,6 +86,7 @@ class Coverage:
     def __init__(self, log: CommitLog, index: KeyIndex | None) -> None:
         self.log, self.index = log, index
         self._places: dict[tuple[Any, ...], int | None] = {}
+        self._lasts: dict[int, Message] = {}  # the last messages of index files, by physical offset
         self._split: dict[FileId, bool] = {}  # by full file: whether its last message lacks items
         self._tagged: dict[FileId, int] = {}  # physical offset: the tags of messages before it are indexed
         self._untagged: dict[FileId, int] = {}  # physical offset: no message of the file before it has tags
@@ -102,18 +105,24 @@ class Coverage:
         """Return the reasons why the index may lack messages, for keys or for tags."""
         if self.index is None:
             return ["the store has no index"]
-        self.index.check_file_sizes()
+        with sparing_reads(self.log.directories[0]):
+            return self._find_reasons(self.index, index_type)
+
+    def _find_reasons(self, index: KeyIndex, index_type: str | None) -> list[str]:
+        index.check_file_sizes()
         what = "tags" if index_type == "T" else "keys"
-        files = self.index.files
+        files = index.files
         found = (((file.path.name, file.identity), span_in(file, self.log)) for file in files)
         spans = _Spans({file: span for file, span in found if span is not None})
-        reasons = [str(error) for error in self.index.damaged.values()]
+        self._read_last_messages(span.last for span in spans.values())
+        end = self._find_log_end()
+        reasons = [str(error) for error in index.damaged.values()]
         reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
-            for begin, end in self._gaps(files, spans, index_type)
+            for begin, end in self._gaps(files, spans, end, index_type)
             if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
-        reasons += self._find_reached_end(files, spans, index_type)
+        reasons += self._find_reached_end(files, spans, end, index_type)
         untagged: list[str] = []
         if index_type == "T":
             untagged = [name for name, _ in (file for file in spans if not self._has_tags(file, files, spans))]
@@ -129,25 +138,47 @@ class Coverage:
             reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
         return reasons
 
-    def _gaps(self, files: IndexParts, spans: _Spans, index_type: str | None) -> list[tuple[int, int]]:
+    def _find_log_end(self) -> int:
+        """Return where the log ends. Of a remote log it is found with few reads."""
+        return self.log.look().end if is_remote(self.log.directories[0]) else self.log.max_phy_offset
+
+    def _read_last_messages(self, phy_offsets: Iterable[int]) -> None:
+        """Read the last messages of index files, many at once, and keep what is needed of them."""
+        new = sorted({offset for offset in phy_offsets if offset not in self._lasts})
+        if not new:
+            return
+        if len(self._lasts) > MAX_KEPT:
+            self._lasts.clear()  # the newest file has another last message each time
+        batch, statuses = self.log.find_messages(np.array(new, np.int64), columns=LAST_COLUMNS)
+        rows = iter(batch)
+        for offset, status in zip(new, statuses.tolist(), strict=True):
+            if status == OK:
+                self._lasts[offset] = next(rows)
+
+    def _gaps(self, files: IndexParts, spans: _Spans, log_end: int, index_type: str | None) -> list[tuple[int, int]]:
+        """Return the parts of the log between index files that may have messages without entries."""
         gaps, place = [], self.log.min_phy_offset
         firsts = [span.first for span in spans.values()][1:]
         for (file, span), following in zip_longest(spans.items(), firsts):
             gaps.append((place, span.first))
-            last = span.last
             # If the next file begins with the same message, the next file covers it.
-            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, spans))
-            place = max(place, last + is_covered)
-        gaps.append((place, self.log.max_phy_offset))
+            is_covered = span.last != following and (index_type == "T" or not self._is_split(file, files, spans))
+            place = max(place, self._end_of(span.last) if is_covered else span.last)
+        gaps.append((place, log_end))
         return [(begin, end) for begin, end in gaps if begin < end]
 
-    def _find_reached_end(self, files: IndexParts, spans: _Spans, index_type: str | None) -> list[str]:
+    def _end_of(self, phy_offset: int) -> int:
+        """Return where the last message of an index file ends; an offset in its record if it cannot be read."""
+        message = self._lasts.get(phy_offset)
+        return phy_offset + (1 if message is None else message.size)
+
+    def _find_reached_end(self, files: IndexParts, spans: _Spans, end: int, index_type: str | None) -> list[str]:
         """Return a reason if the index reaches behind the log's end, and the last message lacks its entries.
 
         A broker that cut its log adds no entries until the log has passed the old end.
         Source: IndexService.buildIndex, which returns early for a message before the end of the newest file.
         """
-        reached, end = max((span.last for span in spans.values()), default=-1), self.log.max_phy_offset
+        reached = max((span.last for span in spans.values()), default=-1)
         last = self._place(last_indexable, self.log.min_phy_offset, end, index_type) if reached >= end else None
         message = None if last is None else self.log.find_message(last)
         if message is None:
@@ -164,7 +195,7 @@ class Coverage:
         if file not in self._split:
             part = files.find(file[0])
             is_full = part is not None and part.is_write_full
-            message = self.log.find_message(spans[file].last) if is_full else None
+            message = self._lasts.get(spans[file].last) if is_full else None
             if message is None:
                 return False
             self._split[file] = not self._has_entries(message, keys_of(message), files, spans)

@@ -5,7 +5,7 @@ The broker had ``messageIndexEnable`` off for a while, or an older release, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,12 +14,14 @@ import numpy as np
 from rocketstore.index.key_lookup import IndexPart, IndexParts, KeySpan
 from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import LOOK_BACK
 from rocketstore.messages.message_batch import MessageBatch
 
 FileId = tuple[str, object]  # name and identity of an index file
 MAX_COMPARED = 32 << 20  # bytes of the log whose messages are all compared with the index, in one call
 SAMPLES = 128  # places that are compared in one call, in all files whose part of the log is larger
 SAMPLE = 1 << 16  # bytes of the log
+READ_AT_ONCE = 16  # samples of a remote log
 COMPARED, SAMPLED = 4096, 64  # messages that are compared at once, and in one sample
 
 
@@ -55,8 +57,13 @@ class IndexHoles:
         sampled = {file for file, (begin, end) in rest.items() if end - begin > MAX_COMPARED // len(rest)}
         for file, (begin, end) in rest.items():
             parts = _samples(begin, end, SAMPLES // len(sampled)) if file in sampled else [(begin, end)]
-            for part in parts:
-                self._compare(file, _files_between(files, spans, *part), *part, is_sample=file in sampled)
+            for some in (parts[at : at + READ_AT_ONCE] for at in range(0, len(parts), READ_AT_ONCE)):
+                if file in sampled:
+                    self.log.file_run.read_parts_ahead(
+                        [(max(at - LOOK_BACK[0], 0), to + LOOK_BACK[0]) for at, to in some]
+                    )
+                for part in some:
+                    self._compare(file, _files_between(files, spans, *part), *part, is_sample=file in sampled)
 
     def hole(self, file: FileId, index_type: str | None) -> Hole | None:
         """Return which messages in a file's part of the log lack items of keys, or of tags; None if no item is missing.
@@ -125,10 +132,10 @@ def _codes(offsets: np.ndarray, phy_offsets: np.ndarray, hashes: np.ndarray) -> 
     return codes
 
 
-def _samples(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield the begin and end of samples at equal distances. They include the first and the last bytes of the part."""
+def _samples(begin: int, end: int, count: int) -> list[tuple[int, int]]:
+    """Return the begin and end of samples at equal distances. They include the first and the last bytes of the part."""
     bounds = np.linspace(begin, max(begin, end - SAMPLE), max(count, 2)).astype(np.int64).tolist()
-    yield from ((at, min(at + SAMPLE, following)) for at, following in pairwise([*bounds, end]))
+    return [(at, min(at + SAMPLE, following)) for at, following in pairwise([*bounds, end])]
 
 
 def _files_between(files: IndexParts, spans: Mapping[FileId, KeySpan], begin: int, end: int) -> list[IndexPart]:

@@ -29,9 +29,7 @@ os.register_at_fork(after_in_child=renew_all)
 class BlockSource(Protocol):
     """A file from which blocks are read: a RemotePath."""
 
-    def version(self) -> tuple[object, ...]: ...
-
-    def list_time(self) -> float: ...
+    def content_version(self) -> tuple[object, ...]: ...
 
     def pread(self, begin: int, end: int) -> bytes: ...
 
@@ -41,18 +39,25 @@ class Blocks:
 
     def __init__(self) -> None:
         ALL_BLOCKS.add(self)
-        self.is_sparing = False  # whether readers of this store fetch only the requested bytes
+        self._sparing = 0  # the number of blocks of code that ask for sparing reads, in all threads
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
         """Have the readers of this store fetch only the requested bytes until the end of a ``with`` block."""
-        before, self.is_sparing = self.is_sparing, True
+        with self._lock:
+            self._sparing += 1
         try:
             yield
         finally:
-            self.is_sparing = before
+            with self._lock:
+                self._sparing -= 1
+
+    @property
+    def is_sparing(self) -> bool:
+        """Whether readers of this store fetch only the requested bytes."""
+        return self._sparing > 0
 
     def get(self, path: BlockSource, size: int, number: int, origin: int = 0) -> bytes:
         """Return a block of the first ``size`` bytes of a file.
@@ -83,7 +88,7 @@ class Blocks:
     def _read(self, path: BlockSource, size: int, number: int, origin: int, run: Any) -> Future[bytes]:
         begin = origin + number * BLOCK
         end = min(begin + BLOCK, size)
-        key = *path.version(), path.list_time(), begin, end
+        key = *path.content_version(), begin, end
         new: Future[bytes] = Future()
         try:  # begins before the block is kept: Ctrl-C may come at once
             with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.limits import LONG_MAX
 
 AHEAD = 3  # blocks to read ahead of a sequential reader
@@ -22,8 +23,10 @@ HEAD = 16 << 10  # bytes of an entry to read before its size is known
 MOST = 1 << 20  # bytes of neighbouring entries to read at once
 AT_ONCE = 64  # ranges in one request to the file system
 LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
-MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
-KEPT_WINDOWS = 16  # windows of sparing reads
+MAX_SPAN = 8 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
+LEAST_LEFT = 4 << 10  # bytes that a kept window must have behind an offset, so that these are read there
+KEPT_WINDOWS = 64  # windows of sparing reads
+KEPT_BYTES = 32 << 20  # of these windows together, and of the kept entries together
 
 
 def open_file_run(
@@ -39,11 +42,16 @@ def open_file_run(
 
 
 class ReadWindow(NamedTuple):
-    """Bytes of a run that were read. begin: the offset of the first byte; window: the same bytes for kernels."""
+    """Bytes of a run that were read.
+
+    Attributes: begin: the offset of the first byte. window: the same bytes for kernels. version: of the file, when the
+    bytes were read.
+    """
 
     begin: int
     data: bytes
     window: Window
+    version: tuple[object, ...]
 
     @property
     def end(self) -> int:
@@ -58,16 +66,19 @@ class RemoteFileRunReader(FileRunReader):
 
     part: tuple[int, int] | None = None  # (begin, end) of the offsets that blocks cover; None: whole files
     _windows: Sequence[ReadWindow] = ()  # of sparing reads, the last used one first
-    _windows_at: Sequence[float] = ()  # when the directories were listed before these reads
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._entries: dict[int, ReadWindow] = {}  # that were read last, by offset
+        self._entry_bytes = 0
+        super().__init__(*args, **options)
 
     def refresh(self) -> None:
-        """List the directories again, if the last list is not recent."""
+        """List the directories again, if the last list is not recent. Raises: ValueError for a local directory."""
         if self.is_planned:
             return
+        for directory in self.directories:
+            remote(directory)
         self._list()
-        listed_at = [remote(directory).listed_at for directory in self.directories]
-        if listed_at != self._windows_at:
-            self._windows, self._windows_at = [], listed_at
 
     @property
     def _is_sparing(self) -> bool:
@@ -76,13 +87,16 @@ class RemoteFileRunReader(FileRunReader):
     def span(self, offset: int) -> int:
         if not self._is_sparing:
             return LONG_MAX
-        windows = self._windows
-        if windows and windows[0].begin <= offset <= windows[0].end:
-            return max(min(2 * len(windows[0].data), MAX_SPAN), LEAST_SPAN)
+        for window in self._windows:
+            if window.begin <= offset <= window.end - LEAST_LEFT:
+                return window.end - offset
+        last = self._windows[0] if self._windows else None
+        if last is not None and last.begin <= offset <= last.end:
+            return max(min(2 * len(last.data), MAX_SPAN), LEAST_SPAN)
         return LEAST_SPAN
 
     def forget(self) -> None:
-        self._windows, self.part = [], None
+        self._windows, self._entries, self._entry_bytes, self.part = [], {}, 0, None
         for directory in map(remote, self.directories):
             directory.forget()
             directory.blocks.clear()
@@ -98,6 +112,9 @@ class RemoteFileRunReader(FileRunReader):
             return None
         try:
             if self._is_sparing:
+                kept = self._find_kept(file, offset)
+                if kept is not None and (kept.end == file.end_offset or any(kept.data[-4:])):
+                    return kept.window  # else zeros behind the entry may be those of a half written one
                 return self._read_window(file, offset, min(offset + size, file.end_offset)).window
             return self._window(file, offset, size, until if use in ("sequential", "exact") else 0)
         except FileNotFoundError:  # the file expired since it was listed
@@ -126,17 +143,50 @@ class RemoteFileRunReader(FileRunReader):
         file = self.find(offset)
         return b"" if file is None else self._bytes(file, offset, min(offset + size, file.end_offset))
 
+    def read_parts_ahead(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read ranges of offsets in bytes, many at once. Sparing reads find their bytes then.
+
+        The end of a file is the end of a range. Parameters: ranges: at most half of ``KEPT_WINDOWS``.
+        """
+        wanted = []
+        for begin, end in ranges:
+            file = self.find(begin)
+            if self._is_sparing and file is not None:
+                end = min(end, file.end_offset)
+                if self._find_window(file, begin, end) is None:
+                    wanted.append((file, begin, end))
+        parts = [(remote(file.path), begin - file.file_from_offset, end - file.file_from_offset)
+                 for file, begin, end in wanted]  # fmt: skip
+        for (file, begin, _), data in zip(wanted, read_parts(parts), strict=True):
+            self._keep_window(file, begin, data)
+
     def _read_window(self, file: RunFile, begin: int, end: int) -> ReadWindow:
         """Return a kept window that has the bytes from ``begin`` to before ``end``, or read them."""
-        for window in self._windows:
-            if window.begin <= begin and end <= window.end:
-                self._windows = [window, *(other for other in self._windows if other is not window)]
-                return window
+        window = self._find_window(file, begin, end)
+        if window is not None:
+            self._windows = [window, *(other for other in self._windows if other is not window)]
+            return window
         first = begin - file.file_from_offset
-        data = remote(file.path).pread(first, first + end - begin)
-        window = ReadWindow(begin, data, Window(Buffer(data, file.path), begin))
-        self._windows = [window, *self._windows[: KEPT_WINDOWS - 1]]
-        return window
+        return self._keep_window(file, begin, remote(file.path).pread(first, first + end - begin))
+
+    def _find_window(self, file: RunFile, begin: int, end: int) -> ReadWindow | None:
+        """Return a kept window that has the bytes from ``begin`` to before ``end``; None without one."""
+        found = (window for window in self._windows if window.begin <= begin and end <= window.end)
+        window = next(found, None)
+        return window if window is not None and window.version == remote(file.path).content_version() else None
+
+    def _keep_window(self, file: RunFile, begin: int, data: bytes) -> ReadWindow:
+        """Keep bytes of a file, in place of the window that was used least recently."""
+        version = remote(file.path).content_version()
+        new = ReadWindow(begin, data, Window(Buffer(data, file.path), begin), version)
+        kept, room = [new], KEPT_BYTES - len(data)
+        for window in self._windows[: KEPT_WINDOWS - 1]:
+            room -= len(window.data)
+            if room < 0:
+                break
+            kept.append(window)
+        self._windows = kept
+        return new
 
     def _window(self, file: RunFile, offset: int, size: int, until: int) -> Window:
         path, start = remote(file.path), file.file_from_offset
@@ -197,25 +247,59 @@ class RemoteFileRunReader(FileRunReader):
         """
         self._require_open()
         groups: list[tuple[RunFile, list[int]]] = []  # file and rows
+        windows: dict[Window, int] = {}  # with their numbers
+        window_of = np.full(len(offsets), -1, np.int32)
         begin = last = 0
         for row in np.argsort(offsets, kind="stable").tolist():
             offset = int(offsets[row])
             file = self.find(offset)
             if file is None:
                 continue
+            kept = self._find_entry(file, offset, find_end)
+            if kept is not None:
+                window_of[row] = windows.setdefault(kept, len(windows))
+                continue
             if not groups or groups[-1][0] is not file or offset > last + HEAD or offset > begin + MOST:
                 groups.append((file, []))
                 begin = offset
             groups[-1][1].append(row)
             last = offset
-        windows: list[Window] = []
-        window_of = np.full(len(offsets), -1, np.int32)
         for at in range(0, len(groups), AT_ONCE):
             part = groups[at : at + AT_ONCE]
             for (file, rows), data in zip(part, self._read_groups(part, offsets, find_end), strict=True):
-                window_of[rows] = len(windows)
-                windows.append(Window(Buffer(data, file.path), int(offsets[rows[0]])))
-        return windows, window_of
+                places = offsets[rows].tolist()
+                window = self._keep_entries(file, places, data)
+                window_of[rows] = windows.setdefault(window, len(windows))
+        return list(windows), window_of
+
+    def _find_entry(self, file: RunFile, offset: int, find_end: FindEnd) -> Window | None:
+        """Return kept bytes that have a complete entry; None without them."""
+        kept = self._find_kept(file, offset)
+        if kept is not None:
+            return kept.window
+        head_end = min(offset + MIN_RECORD, file.end_offset)
+        if not self._is_sparing or (found := self._find_window(file, offset, head_end)) is None:
+            return None
+        end = find_end(found.data, offset - found.begin)
+        return found.window if end == 0 or found.begin + end <= found.end or found.end == file.end_offset else None
+
+    def _find_kept(self, file: RunFile, offset: int) -> ReadWindow | None:
+        """Return the bytes of an entry that was read before; None without them."""
+        kept = self._entries.get(offset)
+        return kept if kept is not None and kept.version == remote(file.path).content_version() else None
+
+    def _keep_entries(self, file: RunFile, offsets: Sequence[int], data: bytes) -> Window:
+        """Keep entries for the next call, since a query verifies a message before it is read as a row.
+
+        Parameters: data: bytes with the entries, from the first offset on.
+        """
+        version = remote(file.path).content_version()
+        kept = ReadWindow(offsets[0], data, Window(Buffer(data, file.path), offsets[0]), version)
+        if self._entry_bytes + len(data) > KEPT_BYTES:
+            self._entries, self._entry_bytes = {}, 0
+        self._entries |= dict.fromkeys(offsets, kept)
+        self._entry_bytes += len(data)
+        return kept.window
 
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
         self._require_open()

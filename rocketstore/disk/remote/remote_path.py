@@ -259,7 +259,12 @@ class RemotePath:
         """Return when its directory was listed last if only a new list can show a change of the file, else 0."""
         entry = self._entry or {}
         at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
-        return 0.0 if at_rest else self._lists.begin_of(self.path.rpartition("/")[0])
+        is_shown = at_rest or first_of(entry, VERSION) is not None
+        return 0.0 if is_shown else self._lists.begin_of(self.path.rpartition("/")[0])
+
+    def content_version(self) -> tuple[object, ...]:
+        """Return a value that stays the same only while the bytes of the file stay the same."""
+        return *self.version(), self.list_time()
 
     @property
     def reading(self) -> Entry:
