@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.disk.remote.read_parts import read_parts
+from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.layout import INDEX_HEADER, struct_of
 from rocketstore.text_values import datetime_or_none
 
 HEADER: struct.Struct = struct_of(INDEX_HEADER)
+AT_ONCE = 64  # headers of remote files
 
 
 class IndexHeader(NamedTuple):
@@ -52,6 +56,15 @@ def unpack_header(data: bytes | memoryview) -> IndexHeader:
 def read_header(path: StorePath) -> IndexHeader:
     """Read the header of an index file. Bytes that the file does not have yet are read as zeros."""
     return unpack_header(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0"))
+
+
+def read_headers(paths: Sequence[StorePath]) -> list[IndexHeader]:
+    """Read the headers of index files as ``read_header`` does; of remote files, many at once and nothing else."""
+    if not all(map(is_remote, paths)):
+        return [read_header(path) for path in paths]
+    parts = [(path, 0, min(HEADER.size, path.stat().st_size)) for path in paths if is_remote(path)]
+    found = (data for at in range(0, len(parts), AT_ONCE) for data in read_parts(parts[at : at + AT_ONCE]))
+    return [unpack_header(data.ljust(HEADER.size, b"\0")) for data in found]
 
 
 def write_header(view: memoryview, header: IndexHeader) -> None:

@@ -68,6 +68,11 @@ class EndFinder:
         """Return whether the end of the log is known, so that bytes behind it are no part of the log."""
         return self.find_log_state() != StoreState.CRASHED
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether the driver of a distributed job found the end, so that it is not searched for here."""
+        return self._planned is not None
+
     def find_begin(self) -> int:
         """Return the physical offset from which the end is searched for, where a file begins; 0 of a planned log."""
         if self._planned is not None:

@@ -100,7 +100,8 @@ class QueueEndFinder:
         is_right = known_files is files and known.end == known.run_end <= run_end
         if is_right and known.run_end == run_end:
             return run_end
-        if is_remote(self.run.directory):  # a walk over the log would fetch all of it: check the last unit's record
+        if is_remote(self.run.directory) and not self.commit_log.end_finder.is_planned:
+            # A walk over the log would fetch all of it: check the record of the last unit.
             end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
         else:
             end = self._find_bounded_end(run_end, known.end if is_right else 0, state)

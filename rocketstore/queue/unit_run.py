@@ -37,7 +37,8 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for its end
-READ_UNITS = 4096  # units read at once where the end is searched: behind the units the rest of a file is one hole
+READ_UNITS = 4096  # units of the first read where the end is searched: behind the units, a file is one hole
+MOST_READ_UNITS = 65536  # of a later read, which has twice as many units as the one before
 HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed
 BEGIN = operator.itemgetter(0)
 Span = tuple[int, int]  # positions: where the units of one file begin and end
@@ -56,6 +57,7 @@ def find_invalid_unit(
 
     Parameters: read: returns the bytes at a position, at most a given number. Mapped memory is not used: on a full
     tmpfs, reading a hole through a mapping kills the process. begin, end: positions in one file.
+    units_read: of the first read.
     Returns: ``end`` if all units are valid; where the bytes end if the file is shorter.
     """
     while begin < end:
@@ -65,6 +67,7 @@ def find_invalid_unit(
         begin += count * unit_size
         if count < n or n == 0:
             break
+        units_read = max(units_read, min(2 * units_read, MOST_READ_UNITS))
     return begin
 
 

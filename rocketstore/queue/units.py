@@ -87,7 +87,7 @@ class ConsumeQueueUnits(Previewed):
         return ConsumeQueueUnits(offsets, *columns, *batches)
 
     def where(self, wanted: np.ndarray) -> ConsumeQueueUnits:
-        """Return some of the units. Parameters: wanted: bool[n]."""
+        """Return some of the units. Parameters: wanted: bool[n], or the numbers of units, int[k]."""
         columns = (column[wanted] for column in (self.phy_offsets, self.sizes, self.tags_codes))
         batches = (None if column is None else column[wanted] for column in self._batch_columns)
         return ConsumeQueueUnits(self.queue_offsets[wanted], *columns, *batches)

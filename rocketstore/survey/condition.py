@@ -63,7 +63,7 @@ def find_condition(places: AnyPlaces) -> StoreCondition:
         is_locked = is_held(places.lock)
     unfinished = (places.write_intent.name,) if places.write_intent.name in names else ()
     evidence = StateEvidence(places.abort.name in names, is_locked, read_checkpoint(places), unfinished)
-    if not any(list_files(directory) for directory in places.log_directories):
+    if not any(has_files(directory) for directory in places.log_directories):
         state = StoreState.NEW
     return StoreCondition(time.time_ns() // 1_000_000, state, evidence)
 
@@ -80,6 +80,13 @@ def list_files(directory: StorePath) -> FileSizes | None:
     with contextlib.suppress(OSError), scandir(directory) as entries:
         return frozenset((entry.name, size_of(entry)) for entry in entries if entry.is_file())
     return None
+
+
+def has_files(directory: StorePath) -> bool:
+    """Return whether a directory has a file; False if it cannot be listed."""
+    with contextlib.suppress(OSError), scandir(directory) as entries:
+        return any(entry.is_file() for entry in entries)
+    return False
 
 
 def size_of(entry: Any) -> int:

@@ -101,7 +101,7 @@ def test_a_task_of_a_table_of_a_remote_store_lists_nothing(made, table):
     assert rows == expected
     for part in parts:
         for place in part.parts:
-            directory = place.path if table == "index" else place.plan.directory
+            directory = place.file.path if table == "index" else place.plan.directory
             assert is_remote(directory)
             assert directory.fs.lists == []
 

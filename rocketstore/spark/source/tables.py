@@ -12,21 +12,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.storage import is_remote
-from rocketstore.disk.store_path import StorePath
+from rocketstore.disk.storage import is_remote, sparing_reads
 from rocketstore.errors import StoreError
-from rocketstore.index.geometry import IndexGeometry
-from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_chunk import LogChunk
-from rocketstore.log.log_end import LogView
+from rocketstore.log.log_end import LogView, StoreState
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, plan_queue
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, QueuePlan, plan_queue
 from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.queue.units import ConsumeQueueUnits
+from rocketstore.spark.source.index_files import IndexFilePlan, plan_index_files
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
@@ -36,19 +35,21 @@ from rocketstore.tier.tier_queue import TierQueue, TierUnits
 
 OffsetsSpan = tuple[int | None, int | None, int | None, int | None]
 NO_SPAN: OffsetsSpan = None, None, None, None  # of a queue that has a consumer but no message
-UNITS = 1 << 22  # units that one task reads
+UNITS = 1 << 22  # units that one task reads, or more of them if that makes more than TASKS tasks
 QUEUES = 500  # queues that one task opens
+TASKS = 500
+CUT_QUEUE = "the queue was cut, or this machine does not see its newest units yet"
+FEW_UNITS = 4096  # of a remote queue, that are read without reading ahead
 
 
 class IndexTablePart(NamedTuple):
     """An index file, and the items to read.
 
-    Attributes: items: the number of items when the query was planned. limit: a physical offset in bytes; items that
-    point there or later belong to a write that is not committed.
+    Attributes: file: the plan of the file. items: the number of items when the query was planned. limit: a physical
+    offset in bytes; items that point there or later belong to a write that is not committed.
     """
 
-    path: StorePath
-    geometry: IndexGeometry
+    file: IndexFilePlan
     items: int
     limit: int
 
@@ -56,13 +57,14 @@ class IndexTablePart(NamedTuple):
 class UnitsPart(NamedTuple):
     """Units of a queue to read.
 
-    Attributes: plan: of the queue's files, or of units in tiered storage. begin, end: queue offsets.
+    Attributes: plan: of the queue's files, or of units in tiered storage. bounds: the first queue offset and the end;
+    None for all units of the planned files, whose begin and end the task finds. units: how many there are at most.
     """
 
     queue: QueueId
     plan: AnyQueuePlan | TierUnits
-    begin: int
-    end: int
+    bounds: tuple[int, int] | None
+    units: int
 
 
 class OffsetsPart(NamedTuple):
@@ -111,7 +113,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             log = self.choose_log_files(store)
             return [TablePart(parts, log) for parts in self.plan(store)]
 
-    def find_view(self, log: CommitLog) -> LogView | None:
+    def find_view(self, store: MessageStore, log: CommitLog) -> LogView | None:
         """Return the view of the log by which tasks end queues; None if the ends do not depend on the log."""
         return None
 
@@ -120,7 +122,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         log = store.find_commit_log()
         if log is None:
             return None
-        return LogChunk.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(log))
+        return LogChunk.of(log, log.min_phy_offset, log.min_phy_offset + 1, view=self.find_view(store, log))
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
         """Yield the parts that each task reads."""
@@ -154,21 +156,26 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 class ConsumeQueueReader(TableReader):
     """Reads the units of queues, from the first unit that points to a message. A batch is one unit."""
 
+    def find_view(self, store: MessageStore, log: CommitLog) -> LogView | None:
+        return find_queue_view(log) if are_ends_planned(store) else None
+
     def plan(self, store: MessageStore) -> Iterator[list[UnitsPart]]:
+        plan_parts = parts_of_files if are_ends_planned(store) else parts_of_queue
+        found = [part for name in self.queues(store) for part in plan_parts(store, name)]
+        most = max(UNITS, sum(part.units for part in found) // TASKS)
         parts: list[UnitsPart] = []
         units = 0
-        for name in self.queues(store):
-            for part in parts_of_queue(store, name):
-                parts.append(part)
-                units += part.end - part.begin
-                if units >= UNITS or len(parts) == QUEUES:
-                    yield parts
-                    parts, units = [], 0
+        for part in found:
+            if parts and (units >= most or len(parts) == QUEUES):
+                yield parts
+                parts, units = [], 0
+            parts.append(part)
+            units += part.units
         if parts:
             yield parts
 
     def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for name, plan, first, last in parts:
+        for name, plan, bounds, _ in parts:
             if isinstance(plan, TierUnits):
                 for tiered in plan.read(self.options.batch_size):
                     yield {"topic": name.topic, "queueId": name.queue_id, **columns_of_tier(tiered)}, len(tiered)
@@ -176,20 +183,74 @@ class ConsumeQueueReader(TableReader):
             queue = queues.open(plan)
             if queue is None:  # it was deleted after the query was planned
                 continue
-            require_units(queue, last)
-            most = self.options.batch_size
-            step = last - first if queue.has_gaps else most
-            for start in range(first, last, step):
-                units = queue[start : min(start + step, last)]
-                own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began earlier is in the place before
-                for rows in (own[at : at + most] for at in range(0, len(own), most)):
+            first, last = find_bounds(queue, plan) if bounds is None else bounds
+            if bounds is not None:
+                require_units(queue, last)
+            is_small = last - first <= FEW_UNITS
+            with sparing_reads(queue.directory) if is_small else contextlib.nullcontext():
+                for units in self.read_units(queue, first, last):
                     columns = {
-                        "queueOffset": units.queue_offsets[rows],
-                        "phyOffset": units.phy_offsets[rows],
-                        "size": units.sizes[rows],
-                        "tagsCode": units.tags_codes[rows],
+                        "queueOffset": units.queue_offsets,
+                        "phyOffset": units.phy_offsets,
+                        "size": units.sizes,
+                        "tagsCode": units.tags_codes,
                     }
-                    yield {"topic": name.topic, "queueId": name.queue_id, **columns}, len(rows)
+                    yield {"topic": name.topic, "queueId": name.queue_id, **columns}, len(units)
+
+    def read_units(self, queue: StoredQueue, first: int, last: int) -> Iterator[ConsumeQueueUnits]:
+        """Yield the units of a range of queue offsets, in batches."""
+        most = self.options.batch_size
+        step = last - first if queue.has_gaps else most
+        for start in range(first, last, step or 1):
+            units = queue[start : min(start + step, last)]
+            own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began earlier is in the place before
+            yield from (units.where(own[at : at + most]) for at in range(0, len(own), most))
+
+
+def are_ends_planned(store: MessageStore) -> bool:
+    """Return whether tasks find where queues end, by the driver's view of the log.
+
+    Beside a running broker only the log's records show which units are old, and tasks do not have these records.
+    """
+    log = store.find_commit_log()
+    return not store.tiered and (log is None or log.reader.find_store_state() != StoreState.RUNNING)
+
+
+def find_queue_view(log: CommitLog) -> LogView | None:
+    """Return the view of the log by which tasks end queues; None if the end of the log is not known."""
+    if is_remote(log.directories[0]):
+        return None if log.reader.find_store_state() == StoreState.CRASHED else log.look()
+    view = log.look(again=True)
+    return None if view.queue_end == LONG_MAX else view
+
+
+def parts_of_files(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
+    """Yield the part of a queue without reading it. Yield several parts of a large queue, as ``parts_of_queue``."""
+    local = store.log_queue(*queue)
+    plan = plan_queue(local) if isinstance(local, ConsumeQueue) else None
+    if not isinstance(plan, QueuePlan):
+        yield from parts_of_queue(store, queue)
+        return
+    room = sum(file.size for file in plan.files) // local.unit_size
+    if room > UNITS:
+        yield from parts_of_queue(store, queue)
+    elif room:
+        yield UnitsPart(queue, plan, None, room)
+
+
+def find_bounds(queue: StoredQueue, plan: AnyQueuePlan) -> tuple[int, int]:
+    """Return the first queue offset of a queue that was planned by its files, and the end.
+
+    Raises: StoreError if the last of these files is missing.
+    """
+    with sparing_reads(queue.directory):
+        first, last = offset_range(queue)
+    if isinstance(queue, ConsumeQueue) and isinstance(plan, QueuePlan):
+        planned, files = plan.files[-1], queue.run.files
+        if not files or files[-1].file_from_offset < planned.file_from_offset:
+            problem = f"the queue ends at {last}, before its planned end in {planned.path.name}"
+            raise StoreError(f"{queue.directory}: {problem}: {CUT_QUEUE}")
+    return first, last
 
 
 def parts_of_queue(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
@@ -199,13 +260,13 @@ def parts_of_queue(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
             if isinstance(tier, TierQueue):
                 for begin in range(tier.min_queue_offset, tier.max_queue_offset, UNITS):
                     units = tier.plan(begin, begin + UNITS)
-                    yield UnitsPart(queue, units, units.begin, units.end)
+                    yield UnitsPart(queue, units, (units.begin, units.end), units.end - units.begin)
     local = open_local_queue(store, queue)
     if local is not None:
         start, most = max(local.min_queue_offset, 0), local.max_queue_offset
         while start < most:
             end = min(end_of_place(local, start), most)
-            yield UnitsPart(queue, plan_units(local, start, end), start, end)
+            yield UnitsPart(queue, plan_units(local, start, end), (start, end), end - start)
             start = end
 
 
@@ -236,8 +297,7 @@ def require_units(queue: StoredQueue, last: int) -> None:
     most = queue.max_queue_offset
     if most < last and queue.min_queue_offset < last:
         problem = f"the queue ends at {most}, before the planned end {last}"
-        hint = "the queue was cut, or this machine does not see its newest units yet"
-        raise StoreError(f"{queue.directory}: {problem}: {hint}")
+        raise StoreError(f"{queue.directory}: {problem}: {CUT_QUEUE}")
 
 
 def end_of_place(queue: StoredQueue, start: int) -> int:
@@ -276,11 +336,8 @@ class OffsetsReader(TableReader):
                 groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
         return groups
 
-    def find_view(self, log: CommitLog) -> LogView | None:
-        if is_remote(log.directories[0]):
-            return None
-        view = log.look(again=True)
-        return None if view.queue_end == LONG_MAX else view
+    def find_view(self, store: MessageStore, log: CommitLog) -> LogView | None:
+        return find_queue_view(log)
 
     @property
     def wants_groups(self) -> bool:
@@ -315,10 +372,11 @@ def span_of(queue: StoredQueue | None) -> OffsetsSpan:
     """Return the begin and the end of a queue, and the begin and the end of its records in the log."""
     if queue is None:
         return NO_SPAN
-    least, most = offset_range(queue)
-    if least >= most:
-        return least, most, None, None
-    first, last = queue[least], queue[most - 1]
+    with sparing_reads(queue.directory):
+        least, most = offset_range(queue)
+        if least >= most:
+            return least, most, None, None
+        first, last = queue[least], queue[most - 1]
     return least, most, first.phy_offset, last.phy_offset + last.size
 
 
@@ -329,17 +387,16 @@ class IndexReader(TableReader):
         return None
 
     def plan(self, store: MessageStore) -> Iterator[list[IndexTablePart]]:
-        index = store.index
-        files = [] if index is None else [(file, len(file)) for file in index.files]
+        files = plan_index_files(store)
         limit = find_limit(store)  # read after the lengths, so that a write that begins later is beyond the lengths
-        for file, length in files:
-            if length > 0:
-                yield [IndexTablePart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
+        for file, header in files:
+            if header.index_count > 1:
+                yield [IndexTablePart(file, header.index_count - 1, limit)]
 
     def columns(self, queues: PlannedQueues, parts: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for path, (slots, index_num), planned, limit in parts:
-            with IndexFile.open(path, hash_slot_num=slots, index_num=index_num, _is_known=True) as file:
-                begin, total = file.header.begin_timestamp, min(len(file), planned)
+        for plan, planned, limit in parts:
+            with plan.open() as file:
+                begin, total = file.header.begin_timestamp, min(len(file), file.index_num - 1, planned)
                 for start in range(1, total + 1, self.options.batch_size):
                     items = file.items(start, min(start + self.options.batch_size, total + 1))
                     rows = np.flatnonzero(items["phy_offset"] < limit)
@@ -354,7 +411,7 @@ class IndexReader(TableReader):
                         "storeTimeApprox": times(begin + 1000 * time_diffs.astype(np.int64)),
                     }
                     if len(rows):
-                        yield {"file": path.name, **columns}, len(rows)
+                        yield {"file": file.path.name, **columns}, len(rows)
 
 
 def find_limit(store: MessageStore) -> int:
