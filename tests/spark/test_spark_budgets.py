@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 import time
+import zlib
 from collections import Counter
 from dataclasses import replace
 
@@ -22,13 +23,14 @@ from support.spark_reads import limits, reader_of
 
 import rocketstore
 from rocketstore import CommitLog, Message, RemotePath, StoreConfig
+from rocketstore.disk.storage import sparing_reads
 from rocketstore.log import sparse_search
 from rocketstore.log.record_heads import read_store_timestamps
 from rocketstore.spark.source.messages import MessagesReader
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
 from rocketstore.spark.source.stream import RocketStoreStreamReader
-from rocketstore.spark.source.tables import IndexReader
+from rocketstore.spark.source.tables import TABLE_READERS, IndexReader
 
 BEGIN = 1_700_000_000_000
 DAY = 86_400_000
@@ -125,6 +127,74 @@ def test_a_trigger_of_a_stream_reads_little_more_than_its_data(tmp_path):
         stream.stop()
 
 
+class TaggedFileSystem(CountedFileSystem):
+    """Lists files with a tag of their version, as S3 does."""
+
+    protocol = "tagged"
+
+    def ls(self, path, detail=False, **options):
+        found = super().ls(path, detail, **options)
+        for entry in found if detail else ():
+            if entry["type"] == "file":
+                with open(entry["name"], "rb") as file:  # noqa: PTH123
+                    entry["ETag"] = str(zlib.crc32(file.read()))
+        return found
+
+
+@pytest.mark.skipif(limits is None, reason="limits of a stream need pyspark 4.2")
+@pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": "500"}, {"maxBytesPerTrigger": "64k"}], ids=str)
+def test_an_idle_trigger_of_a_stream_costs_one_list(tmp_path, monkeypatch, options):
+    monkeypatch.setattr("rocketstore.disk.remote.remote_path.LISTED", 0.0)
+    with rocketstore.open(tmp_path, "a", config=SMALL) as store:
+        put(store, 50)
+        path = RemotePath(TaggedFileSystem(), str(tmp_path))
+        stream = reader_at(path, RocketStoreStreamReader, startingOffsets="earliest", **options)
+        at, rows = stream.initialOffset(), 0
+        for new in (0, 3, 0):
+            put(store, new)
+            while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
+                rows += len(offsets_of(stream, stream.partitions(at, end)))
+                at = end
+            path.fs.lists.clear()
+            path.fs.reads.clear()
+            for _ in range(3):
+                assert stream.latestOffset(at, stream.getDefaultReadLimit()) == at
+            assert (len(path.fs.lists), len(path.fs.reads)) == (3, 0)
+        assert rows == 53
+        stream.stop()
+
+
+@pytest.mark.skipif(limits is None, reason="limits of a stream need pyspark 4.2")
+def test_a_batch_of_many_messages_is_found_with_less_than_a_read_for_each_mebibyte(large):
+    path = counted(large)
+    stream = reader_at(path, RocketStoreStreamReader, startingOffsets="earliest", maxOffsetsPerTrigger="28000")
+    at = stream.initialOffset()
+    path.fs.reads.clear()
+    end = stream.latestOffset(at, stream.getDefaultReadLimit())
+    assert end["phyOffset"] > 28 * MIB
+    assert len(path.fs.reads) <= 28
+    assert path.fs.bytes_read <= 2 * end["phyOffset"]
+    stream.stop()
+
+
+def test_damage_in_a_remote_log_is_walked_over_in_large_reads(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
+        put(store, 12_000)
+    with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(MIB)
+        file.write(b"n" * 8 * MIB)
+    path = counted(tmp_path)
+    reader = reader_at(path, mode="DROPMALFORMED", maxPartitionBytes="4m")
+    parts = reader.partitions()
+    assert len(path.fs.reads) <= 60
+    local = reader_of(tmp_path, mode="DROPMALFORMED", maxPartitionBytes="4m")[0]
+    assert offsets_of(reader, parts) == offsets_of(local, local.partitions())
+    with sparing_reads(path), rocketstore.open(path) as store:
+        path.fs.reads.clear()
+        assert len(list(store.commit_log.scan(on_corrupt="skip", columns=["phy_offset"]))) > 0
+        assert len(path.fs.reads) <= 40
+
+
 class WaitingFileSystem(CountedFileSystem):
     """Each read takes a while; knows how many were under way at most."""
 
@@ -187,6 +257,86 @@ def test_the_time_in_the_head_of_a_record_is_that_of_the_record(tmp_path, sys_fl
     with CommitLog.open(counted(tmp_path) / "commitlog") as log:
         assert read_store_timestamps(log.file_run, offsets) == [BEGIN + i for i in range(9)]
         assert read_store_timestamps(log.file_run, [offsets[1] + 1, 4090, 1 << 40]) == [None] * 3
+
+
+def table_reader(path, table):
+    return reader_at(path, TABLE_READERS[table], table=table)
+
+
+def rows_of_parts(reader, parts):
+    """The rows that tasks read, and the file systems that they used."""
+    sent = pickle.loads(pickle.dumps(parts))
+    rows = [row for part in sent for batch in reader.read(part) for row in batch.to_pylist()]
+    return rows, {id(fs): fs for part in sent for place in part.parts for fs in [fs_of(place)]}.values()
+
+
+def fs_of(place):
+    return (place.file.path if hasattr(place, "file") else place.plan.directory).fs
+
+
+def test_a_plan_of_the_index_reads_only_headers(tmp_path):
+    config = replace(CONFIG, max_hash_slot_num=5000, max_index_num=20_001)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        for begin in range(0, 50_000, 10_000):
+            store.put_messages([Message("T", b"x", keys=[f"k{i}"]) for i in range(begin, begin + 10_000)])
+    files = {file.name for file in (tmp_path / "index").iterdir()}
+    assert len(files) > 2
+    for kept in (True, False):
+        if not kept:  # then only the file itself shows its geometry
+            for saved in tmp_path.glob("rocketstore*.json"):
+                saved.unlink()
+        path = counted(tmp_path)
+        reader = table_reader(path, "index")
+        parts = reader.partitions()
+        reads = [(begin, end) for name, begin, end in path.fs.reads if name in files]
+        assert reads == [(0, 40)] * len(files)
+        rows, _ = rows_of_parts(reader, parts)
+        local = reader_of(tmp_path, table="index")[0]
+        assert rows == [row for part in local.partitions() for batch in local.read(part) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("table", ["consumequeue", "offsets"])
+def test_a_remote_queue_of_few_messages_costs_one_small_read(tmp_path, table):
+    with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
+        store.put_messages([Message(f"T{i % 10}", b"x", queue_id=i // 10) for i in range(40)])
+    path = counted(tmp_path)
+    reader = table_reader(path, table)
+    parts = reader.partitions()
+    assert not [name for name, _, _ in path.fs.reads if name == f"{0:020}" and len(path.fs.reads) > 30]
+    rows, systems = rows_of_parts(reader, parts)
+    assert len(rows) == 40
+    reads = [read for fs in systems for read in fs.reads]
+    assert len(reads) <= 40
+    assert sum(end - begin for _, begin, end in reads) <= 40 * 100_000
+
+
+def test_a_large_remote_queue_is_read_about_once(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
+        for _ in range(4):
+            store.put_messages([Message("T", b"x", queue_id=0)] * 25_000)
+    reader = table_reader(counted(tmp_path), "consumequeue")
+    rows, systems = rows_of_parts(reader, reader.partitions())
+    assert [row["queueOffset"] for row in rows] == list(range(100_000))
+    reads = [read for fs in systems for read in fs.reads]
+    assert len(reads) <= 10
+    assert sum(end - begin for _, begin, end in reads) <= 6_000_000 + 2 * 2_000_000 + MIB
+
+
+def test_the_plan_of_queues_does_not_read_them_or_ask_for_each_log_file(tmp_path, calls):
+    costs = {}
+    for files in (4, 400):
+        root = tmp_path / str(files)
+        with rocketstore.open(root, "a", config=SMALL) as store:
+            store.put_messages([Message(f"T{i % 50}", bytes(3000), queue_id=0) for i in range(max(files, 50))])
+        reader = reader_of(root, table="consumequeue")[0]
+        reader.partitions()
+        calls.clear()
+        parts = reader.partitions()
+        costs[files] = calls["stat"] + calls["open"] + calls["lstat"]
+        assert len(parts) == 4  # of 50 queues of 300,000 units at most
+        assert sum(len(part.parts) for part in parts) == 50
+    assert costs[4] <= 50 * 8 + 100
+    assert costs[400] <= costs[4] + 50
 
 
 # ---- the end of a remote log -------------------------------------------------------------------------------
@@ -310,7 +460,7 @@ def test_a_task_of_a_remote_store_lists_nothing(tmp_path):
         reader = reader_at(path, kind, table=table)
         for part in reader.partitions():
             sent = pickle.loads(pickle.dumps(part))
-            fs = (sent.log.directories[0] if table == "messages" else sent.parts[0][0]).fs
+            fs = (sent.log.directories[0] if table == "messages" else sent.parts[0].file.path).fs
             assert sum(batch.num_rows for batch in reader.read(sent)) > 0
             assert fs is not path.fs
             assert fs.lists == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rocketstore.dataset.dataset_reader import find_phy_offsets
+from rocketstore.disk.storage import sparing_reads
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import BROKER, MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -37,11 +37,12 @@ from rocketstore.messages.message import MAX_BATCH
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.query.other_logs import OtherLog, choose_rows_of_log
+from rocketstore.spark.source.keys import KeysPart, find_keys, find_ranges, plan_keys
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.source.plan import (
     Range,
     begin_of,
-    find_committed_end,
+    find_committed_view,
     open_planned,
     parts_of,
     planning,
@@ -56,7 +57,6 @@ from rocketstore.text_values import wrong_unit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_PLANNED = 1 << 22  # records that are read one by one: 20 bytes of each are sent to tasks
-NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
 LOG_APPEND_TIME = 1  # the value of Kafka's timestampType
 COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # the columns that RowFilter needs
@@ -68,7 +68,8 @@ class LogPart(InputPartition):  # type: ignore[misc]
 
     Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
     offset of a stream contains. They replace the options of the user. rows: the choice of messages; None for all.
-    plan: how the ranges are read; None if they are read completely.
+    plan: how the ranges are read; None if they are read completely. are_found: whether an index found the ranges, which
+    end within their last records then.
     """
 
     ranges: list[Range]
@@ -76,6 +77,7 @@ class LogPart(InputPartition):  # type: ignore[misc]
     starting: dict[str, Any] = field(default_factory=dict)
     rows: RowChoice | None = None
     plan: ReadPlan | None = None
+    are_found: bool = False
 
 
 @dataclass
@@ -92,27 +94,37 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         self.given = self.options = options
         self.table = table
 
-    def partitions(self) -> list[LogPart | OtherLogsPart]:
+    def partitions(self) -> list[LogPart | KeysPart | OtherLogsPart]:
         with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
             rows = choose_rows_of_log(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
             parts = [replace(part, rows=rows) for part in self.plan(store)]
             return [*parts, *plan_other_logs(store, self.options)]
 
-    def plan(self, store: MessageStore) -> list[LogPart]:
+    def plan(self, store: MessageStore) -> Sequence[LogPart | KeysPart]:
         options, log = self.options, store.commit_log
-        end = find_committed_end(store, again=True)
+        view = find_committed_view(store, again=True)
+        end = view.records_end
         begin = begin_of(store, options, end)
         if options.ending_phy_offset is not None:
             end = min(end, options.ending_phy_offset)
         found = find_keys(store, options, begin, end)
         if found is not None:
-            return [part_of(log, found)] if found else []
+            return [replace(part_of(log, ranges), are_found=True) for ranges in found]
+        looked_up = plan_keys(store, options, view, begin, end)
+        if looked_up is not None:
+            return [own for part in looked_up for own in self.parts_with_keys(log, part)]
         # self.given does not have the times of filters. Skipping files assumes that clocks are almost right, but the
         # answer of a filter must be exact.
         parts = [part_of(log, [part]) for part in parts_of(log, self.given, begin, end)]
         plan = plan_by_queues(store, options, begin, end)
         return parts if plan is None else planned_parts(parts, plan)
+
+    def parts_with_keys(self, log: CommitLog, part: KeysPart | Range) -> list[LogPart | KeysPart]:
+        """Return the parts for a lookup of keys. A range that no index file covers is read completely."""
+        if isinstance(part, KeysPart):
+            return [part]
+        return [part_of(log, [own]) for own in parts_of(log, self.given, *part)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
@@ -181,27 +193,7 @@ def planned_parts(parts: list[LogPart], plan: ReadPlan) -> list[LogPart]:
     return found
 
 
-# ---- keys ------------------------------------------------------------------------------------------------
-
-
-def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -> list[Range] | None:
-    """Return the ranges of the messages with the selected keys, by the index.
-
-    Return None if the index may be incomplete, or if the options do not name the topics.
-    """
-    if options.keys is None or options.topics is None:
-        return None
-    offsets = find_phy_offsets(store, options.topics, list(options.keys), containers=options.containers)
-    if offsets is None:
-        return None
-    ranges: list[list[int]] = []
-    for offset in offsets.tolist():
-        if begin <= offset < end:
-            if ranges and offset - ranges[-1][1] < NEAR:
-                ranges[-1][1] = offset + 1
-            else:
-                ranges.append([offset, offset + 1])
-    return [(start, stop) for start, stop in ranges]
+# ---- parts -----------------------------------------------------------------------------------------------
 
 
 def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
@@ -254,14 +246,29 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
                     bounds, row_filter = (chunk.begin, chunk.end), RowFilter(options, log)
                     yield from read_range(log, options, table, row_filter, *bounds, bad_bodies, other.adapt)
     elif isinstance(part, LogPart):
-        options = replace(options, **part.starting)
         with part.log.open_part() as log:
-            row_filter = RowFilter(options, log)
-            adapt = functools.partial(adapt_to_part, part)
-            for begin, end in part.ranges:
-                stop = end if part.plan is None else part.plan.find_end(end)
-                yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, adapt, stop)
+            yield from read_ranges(log, replace(options, **part.starting), table, part, bad_bodies)
+    elif isinstance(part, KeysPart):
+        with part.log.open() as log, sparing_reads(log.directories[0]):
+            found = LogPart(find_ranges(options, part, log), part.log, rows=part.rows, are_found=True)
+            if found.ranges != [(part.log.begin, part.log.end)]:
+                yield from read_ranges(log, options, table, found, bad_bodies)
+                found.ranges = []
+        if found.ranges:
+            yield from read_part(options, table, replace(found, are_found=False))
     bad_bodies.warn()
+
+
+def read_ranges(
+    log: CommitLog, options: ReadOptions, table: TableSchema, part: LogPart, bad_bodies: BadBodies
+) -> Iterator[pa.RecordBatch]:
+    """Read the ranges of a part."""
+    row_filter = RowFilter(options, log)
+    adapt = functools.partial(adapt_to_part, part)
+    for begin, end in part.ranges:
+        stop = end if part.plan is None else part.plan.find_end(end)
+        is_split = not part.are_found
+        yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, adapt, stop, is_split=is_split)
 
 
 def adapt_to_part(part: LogPart, scan: Scan) -> Scan:
@@ -280,8 +287,14 @@ def read_range(
     bad_bodies: BadBodies,
     adapt: Callable[[Scan], Scan],
     stop: int | None = None,
+    *,
+    is_split: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a range. Parameters: stop: where the last bytes end that the scan reads of it; None for ``end``."""
+    """Read a range.
+
+    Parameters: stop: where the last bytes end that the scan reads of it; None for ``end``. is_split: whether a record
+    should begin at ``end``.
+    """
     scan = adapt(new_scan(log, options, table, row_filter, begin, end))
     reported = 0
     try:
@@ -296,7 +309,7 @@ def read_range(
     bad_bodies.add_all(scan.bad_bodies)
     if scan.skipped:
         check_begin(options, log, begin)
-    if scan.position > end != options.ending_phy_offset and log.reader.begins_record(end):
+    if is_split and scan.position > end != options.ending_phy_offset and log.reader.begins_record(end):
         raise wrong_split(options, end)
     if scan.has_expired:
         report_loss(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")

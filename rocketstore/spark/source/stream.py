@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.csrc import crc32
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
@@ -57,6 +58,7 @@ except ImportError:  # PySpark 4.1 has no limits of a batch
 
 
 Offset = dict[str, Any]
+LAST_FILES = 3  # of a log, that a broker may be writing: it makes two files ahead
 MARKED = 1 << 12  # bytes of a record that a mark covers
 CUT = "the log was cut, or belongs to another store"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +87,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self.options = options
         self.table = table
         self.target: int | None = None
+        self._known_end: tuple[object, int] | None = None  # of a remote log, and the versions of its last files
 
     @lazy_property
     def store(self) -> MessageStore:
@@ -94,8 +97,20 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def end(self) -> int:
         """Return where the log ends now. With Trigger.AvailableNow, return at most the end when the query began."""
-        end = find_committed_end(self.store)
+        end = self._find_end()
         return end if self.target is None else min(end, self.target)
+
+    def _find_end(self) -> int:
+        """Return where the log ends. A remote log is only listed as long as its last files stay the same."""
+        if not is_remote(self.store.path):
+            return find_committed_end(self.store)
+        log = self.store.commit_log
+        log.refresh()
+        files = log.file_run.files
+        seen = len(files), [file.path.content_version() for file in files[-LAST_FILES:] if is_remote(file.path)]
+        if self._known_end is None or self._known_end[0] != seen:
+            self._known_end = seen, find_committed_end(self.store)
+        return self._known_end[1]
 
     @in_plan
     def initialOffset(self) -> Offset:
@@ -115,7 +130,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         begin = place_of(start)
         if end < begin:
             report_loss(self.options, f"the log ends at {end}, before the query's position {begin}: {CUT}")
-        elif not isinstance(limit, ReadAllAvailable):
+        elif end > begin and not isinstance(limit, ReadAllAvailable):
             end = self.limited(replace(self.options, **starting_of(start)), begin, end)
         if end == begin:
             return start

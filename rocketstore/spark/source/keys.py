@@ -1,0 +1,216 @@
+"""Find the messages of keys by the index: on the driver for a local store, in tasks for a remote one.
+
+A lookup needs a complete index file, which has 420 MB. So the driver of a remote store reads only the headers of the
+index files, and each task looks the keys up in some of them. A task that finds that its files may lack items reads its
+part of the log completely.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from rocketstore.dataset.dataset_reader import MAX_SCAN, find_phy_offsets
+from rocketstore.disk.storage import is_remote
+from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_file_list import IndexFileList, ListedIndexFile
+from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.key_lookup import KeySpan
+from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_chunk import LogChunk
+from rocketstore.log.log_end import LogView
+from rocketstore.log.record_heads import read_sizes
+from rocketstore.log.scan import RowChoice
+from rocketstore.query.coverage import IndexView
+from rocketstore.query.index_holes import IndexHoles
+from rocketstore.query.query_messages import query_messages
+from rocketstore.spark.source.index_files import IndexFilePlan, plan_index_files
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.plan import Range
+from rocketstore.store.message_store import MessageStore
+
+NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
+RANGES = 1024  # of messages that one task reads by their offsets
+
+
+@dataclass
+class KeysPart(InputPartition):  # type: ignore[misc]
+    """A part of the log of a remote store, in which a task finds the messages of keys by the index.
+
+    Attributes: log: the files of the part. index: the index files with items of its messages, oldest first. spans: the
+    messages with items in each of these files. rows: as of ``LogPart``.
+    """
+
+    log: LogChunk
+    index: Sequence[IndexFilePlan]
+    spans: Sequence[KeySpan]
+    rows: RowChoice | None = None
+
+
+class CoveredRange(NamedTuple):
+    """A range of the log, and the index files that have items of its messages; no files: the index does not cover it.
+
+    Attributes: begin, end: physical offsets where records begin. files, spans: as of ``KeysPart``.
+    """
+
+    begin: int
+    end: int
+    files: Sequence[IndexFilePlan] = ()
+    spans: Sequence[KeySpan] = ()
+
+
+# ---- on the driver ---------------------------------------------------------------------------------------
+
+
+def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -> list[list[Range]] | None:
+    """Find the messages with the selected keys by the index. Return the ranges that each task reads.
+
+    Return None if the index may be incomplete, if the options do not name the topics, or if the store is remote.
+    """
+    if options.keys is None or options.topics is None or are_keys_found_in_tasks(store):
+        return None
+    offsets = find_phy_offsets(store, options.topics, list(options.keys), containers=options.containers)
+    if offsets is None:
+        return None
+    ranges = join_near([offset for offset in offsets.tolist() if begin <= offset < end])
+    most = min(RANGES, max(-(-len(ranges) // options.min_partitions), 1))
+    return [ranges[at : at + most] for at in range(0, len(ranges), most)]
+
+
+def are_keys_found_in_tasks(store: MessageStore) -> bool:
+    """Return whether tasks look keys up: in a remote store. A log of DLedger has bytes between its records."""
+    return is_remote(store.path) and not store.commit_log.reader.framing
+
+
+def join_near(offsets: Sequence[int]) -> list[Range]:
+    """Return ranges with the records at physical offsets, which ascend."""
+    ranges: list[Range] = []
+    for offset in offsets:
+        if ranges and offset - ranges[-1][1] < NEAR:
+            ranges[-1] = ranges[-1][0], max(ranges[-1][1], offset + 1)
+        else:
+            ranges.append((offset, offset + 1))
+    return ranges
+
+
+def plan_keys(
+    store: MessageStore, options: ReadOptions, view: LogView, begin: int, end: int
+) -> list[KeysPart | Range] | None:
+    """Plan the lookup of keys in a remote store. Return parts with index files, and ranges that no index file covers.
+
+    Return None if the log must be read completely, because there is no index, or if the options do not name the topics.
+    """
+    if options.keys is None or options.topics is None or not are_keys_found_in_tasks(store):
+        return None
+    if not options.containers and store.may_have_inner_batches(options.topics):
+        return None  # no index has the keys of messages in inner batches
+    try:
+        files = plan_index_files(store)
+    except (CorruptFileError, UnsupportedFormatError, ValueError):
+        return None
+    log = store.commit_log
+    parts: list[KeysPart | Range] = []
+    for covered in find_covered(log, files, view.records_end):
+        first, stop = max(covered.begin, begin), min(covered.end, end)
+        if first >= stop:
+            continue
+        if covered.files:
+            parts.append(KeysPart(LogChunk.of(log, first, stop, whole_to=stop, view=view), *covered[2:]))
+        else:
+            parts.append((first, stop))
+    return parts if any(isinstance(part, KeysPart) for part in parts) else None
+
+
+def find_covered(
+    log: CommitLog, files: Sequence[tuple[IndexFilePlan, IndexHeader]], end: int
+) -> Iterator[CoveredRange]:
+    """Split the log from its begin to ``end`` by the index files that cover it.
+
+    Only the first and the last message of each index file are read, of these only their heads. A file is left out if
+    one of them is no record, or if it reaches behind the end of the log: a broker that cut its log adds no items before
+    the log has passed its old end.
+    Source: IndexService.buildIndex.
+    """
+    spans = [(KeySpan(header.begin_phy_offset, header.end_phy_offset), plan)
+             for plan, header in files if header.index_count > 1]  # fmt: skip
+    least = log.min_phy_offset
+    spans = sorted((pair for pair in spans if least <= pair[0].last < end and pair[0].first <= pair[0].last),
+                   key=lambda pair: pair[0])  # fmt: skip
+    ends = find_record_ends(log, {span.last for span, _ in spans})
+    known = {least, *ends.values()}  # most files begin where the one before ends
+    begins = known | set(find_record_ends(log, {span.first for span, _ in spans if span.first > least} - known))
+    place = least
+    group: CoveredRange | None = None
+    for span, plan in spans:
+        if span.last not in ends or (span.first > least and span.first not in begins):
+            continue
+        if group is not None and span.first < group.spans[-1].last:  # a copy of messages, in several files
+            files_of, spans_of = (*group.files, plan), (*group.spans, span)
+            group = CoveredRange(group.begin, max(group.end, ends[span.last]), files_of, spans_of)
+        else:
+            if group is not None:
+                yield group
+                place = group.end
+            first = max(span.first, place)
+            if place < first:
+                yield CoveredRange(place, first)
+            group = CoveredRange(first, max(ends[span.last], first), (plan,), (span,))
+    if group is not None:
+        yield group
+        place = group.end
+    if place < end:
+        yield CoveredRange(place, end)
+
+
+def find_record_ends(log: CommitLog, phy_offsets: Collection[int]) -> dict[int, int]:
+    """Return where the records at physical offsets end. An offset without the head of a record is left out."""
+    places = sorted(phy_offsets)
+    sizes = zip(places, read_sizes(log.file_run, places), strict=True)
+    return {place: place + size for place, size in sizes if size is not None}
+
+
+# ---- in tasks --------------------------------------------------------------------------------------------
+
+
+def find_ranges(options: ReadOptions, part: KeysPart, log: CommitLog) -> list[Range]:
+    """Return the ranges of a part in which messages of the keys may be; all of the part if its index lacks items."""
+    begin, end = part.log.begin, part.log.end
+    try:
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(plan.open()) for plan in part.index]
+            offsets = find_in_files(options, log, files, part.spans)
+    except (OSError, StoreError, ValueError):  # a file is damaged, or was deleted after the query was planned
+        return [(begin, end)]
+    if offsets is None:
+        return [(begin, end)]
+    # The items of the last message of a file may be in the next file, which may be lost: read the message itself.
+    offsets |= {span.last for span in part.spans}
+    return join_near(sorted(offset for offset in offsets if begin <= offset < end))
+
+
+def find_in_files(
+    options: ReadOptions, log: CommitLog, files: Sequence[IndexFile], spans: Sequence[KeySpan]
+) -> set[int] | None:
+    """Return the physical offsets of the messages with the keys; None if the files may lack items of their messages."""
+    listed = [ListedIndexFile(file.path, file.identity, file) for file in files]
+    by_name = IndexFileList(listed, lambda entry: files[listed.index(entry)])
+    names = {(file.path.name, file.identity): span for file, span in zip(files, spans, strict=True)}
+    holes = IndexHoles(log)
+    holes.compare(by_name, names)
+    if any(holes.hole(name, None) is not None for name in names):
+        return None
+    view = IndexView(log, None, [], list(reversed(files)))
+    found: set[int] = set()
+    for topic in options.topics or ():
+        keys = list(options.keys or ())
+        answer = query_messages(view, topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, None, MAX_SCAN, 1)
+        if not answer.complete.all():
+            return None
+        found.update(answer.phy_offsets.tolist())
+    return found
