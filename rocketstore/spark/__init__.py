@@ -20,8 +20,9 @@ from rocketstore.spark.lookup.query_messages import query_messages
 from rocketstore.spark.lookup.udfs import hash_keys, select_phy_offset
 from rocketstore.spark.source.data_source import register
 from rocketstore.spark.source.read import read
+from rocketstore.spark.source.stream_lag import StreamLag, stream_lag
 
 del pandas, pyarrow, pyspark
 
-__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages", "read"]
-__all__ += ["rebuild_consume_queue", "register", "select_phy_offset", "write_index"]
+__all__ = ["BuildReport", "StreamLag", "build_index", "hash_keys", "query_messages", "read"]
+__all__ += ["rebuild_consume_queue", "register", "select_phy_offset", "stream_lag", "write_index"]

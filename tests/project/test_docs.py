@@ -271,7 +271,7 @@ def java():
 
 
 # Each of these has a test of its own, in this file or in test_standalone.py.
-ELSEWHERE = "lake.md", "spark-large.md", "body-formats.md", "install-offline.md", "mqadmin.md"
+ELSEWHERE = "lake.md", "spark-large.md", "spark-recipes.md", "body-formats.md", "install-offline.md", "mqadmin.md"
 HOW_TO = sorted(page.name for page in (DOCS / "how-to").glob("*.md"))
 
 
@@ -539,11 +539,14 @@ def test_the_code_of_the_readme_and_of_the_pages_about_spark_runs(started, tmp_p
     """Each page is a program of its own. They share one JVM, whose start takes longest, but no session."""
     readme = tmp_path / "readme"
     readme.mkdir()
-    large = shutil.copytree(started / "demo", tmp_path / "large" / "demo").parent
+    large, recipes = (
+        shutil.copytree(started / "demo", tmp_path / name / "demo").parent for name in ("large", "recipes")
+    )
     programs = {
         readme: python_of(TREE / "README.md"),
         started: python_of(DOCS / "spark.md"),
         large: program_of(DOCS / "how-to" / "spark-large.md"),
+        recipes: program_of(DOCS / "how-to" / "spark-recipes.md"),
     }
     run_with_spark(programs, environment)
     with rocketstore.open(readme / "copy") as store:

@@ -126,8 +126,15 @@ def test_every_option_is_read():
         ("startingOffsets", '{"T":{"0":-1}}', "would read nothing"),
         ("endingOffsets", "earliest", "would read nothing"),
         ("endingOffsets", '{"T":{"0":-2}}', "would read nothing"),
-        ("startingTimestamp", "2024-01-01", "integer"),
-        ("startingTimestamp", str(2**63), "integer"),
+        ("startingTimestamp", "1763712000", "looks like seconds: give epoch milliseconds"),
+        ("endingTimestamp", "2024-13-01", "is no time"),
+        ("startingTimestamp", str(2**63), "is no time"),
+        ("startingOffsetsByTimestamp", '{"T":{"0":1763712000}}', "looks like seconds"),
+        ("startingOffsetsByTimestamp", '{"T":5}', 'must be JSON like {"topic": {"0": 1763712000000}}'),
+        ("startingOffsetsByTimestamp", '{"T":{"0":5,"00":9}}', "topic 'T' has a queue twice: 0, 00"),
+        ("maxPartitionBytes", "128", "must be at least 1k: a number without a unit is a number of bytes"),
+        ("maxTriggerDelay", "15", "must be a number with a unit, such as 30s, 15m or 2h"),
+        ("includeProperties", "yes", "option includeProperties='yes'"),
         ("minPartitions", "0", "at least 1"),
         ("maxPartitionBytes", "1x", "number of bytes"),
         ("maxPartitionBytes", "0", "number of bytes"),
@@ -175,6 +182,29 @@ def test_timestamps_precede_offsets_as_in_kafka_s_source():
     options = parse(startingOffsets="latest", startingTimestamp="1", endingOffsets="latest", endingTimestamp="2")
     assert options == parse(startingTimestamp="1", endingTimestamp="2")
     assert parse(startingTimestamp="1", endingOffsets="latest").ending_offsets == StartingOffsets(-1, {})
+
+
+def test_times_may_be_iso_8601_and_are_utc_without_a_zone():
+    options = parse(startingTimestamp="2026-11-21T08:00:00", endingTimestamp="2026-11-21 10:00+01:00")
+    assert (options.starting_timestamp, options.ending_timestamp) == (1_795_248_000_000, 1_795_251_600_000)
+    times = parse(startingOffsetsByTimestamp='{"T":{"0":"2026-11-21T08:00:00","1":5}}').starting_offsets_by_timestamp
+    assert times == {"T": {0: 1_795_248_000_000, 1: 5}}
+
+
+def test_times_of_queues_precede_offsets_and_follow_one_time_for_all():
+    times = '{"T":{"0":5}}'
+    options = parse(startingOffsets='{"T":{"0":1}}', startingOffsetsByTimestamp=times)
+    assert (options.starting_offsets, options.starting_offsets_by_timestamp) == (None, {"T": {0: 5}})
+    assert parse(startingTimestamp="7", startingOffsetsByTimestamp=times) == parse(startingTimestamp="7")
+    with pytest.raises(ValueError, match="option startingOffsetsByTimestamp: queue 0 of 'T' is not among the selected"):
+        parse(subscribe="U", startingOffsetsByTimestamp=times)
+
+
+def test_a_delay_has_a_unit_and_only_streams_have_it():
+    options = parse(streaming=True, minOffsetsPerTrigger="10", maxTriggerDelay="2 m")
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay) == (10, 120_000)
+    with pytest.raises(ValueError, match="option minOffsetsPerTrigger: only streams have it"):
+        parse(minOffsetsPerTrigger="10")
 
 
 @pytest.mark.parametrize("tags", ["*", "", " * "])

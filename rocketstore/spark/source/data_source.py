@@ -88,8 +88,9 @@ def register(spark: SparkSession) -> None:
     | keys | words of KEYS, or UNIQ_KEY, separated by spaces | all | order-7 order-8 |
     | startingOffsets | earliest, latest (streams only), or JSON: topic to id to offset | see below | {"T": {"0": 7}} |
     | endingOffsets | latest, or JSON as in startingOffsets | latest | {"Orders": {"0": 42}} |
-    | startingTimestamp | store time, epoch ms, inclusive | all | 1763712000000 |
-    | endingTimestamp | store time, epoch ms, exclusive | all | 1763798400000 |
+    | startingOffsetsByTimestamp | JSON: topic to id to store time | null | {"T": {"0": 1763712000000}} |
+    | startingTimestamp | store time, epoch ms or ISO 8601, inclusive | all | 2026-11-21T08:00:00 |
+    | endingTimestamp | store time, epoch ms or ISO 8601, exclusive | all | 1763798400000 |
     | exactTimes | true or false: read every file of the log | false | true |
     | startingPhyOffset | physical offset of a record, bytes, inclusive | all | 0 |
     | endingPhyOffset | physical offset of a record, bytes, exclusive | all | 1073741824 |
@@ -114,16 +115,20 @@ def register(spark: SparkSession) -> None:
     | maxBytesPerTrigger | size of the log in a batch of a stream | all | 1g |
     | maxOffsetsPerTrigger | messages in a batch of a stream | all | 100000 |
     | maxFilesPerTrigger | files of the log in a batch of a stream | all | 1 |
+    | minOffsetsPerTrigger | messages for which a batch of a stream waits | null | 1000 |
+    | maxTriggerDelay | the longest that a batch waits for them | 15m | 30s |
     | maxHashSlotNum | of the index, with maxIndexNum | from the files | 5000000 |
     | maxIndexNum | of the index, with maxHashSlotNum | from the files | 20000000 |
 
     Give only one of subscribe, subscribePattern and assign. Do not give assign with queueIds, or columns with
-    includeHeaders. Only batch queries have ending options. Only streams have max...PerTrigger, from
-    PySpark 4.2 on.
+    includeHeaders. Only batch queries have ending options. Only streams have max...PerTrigger, minOffsetsPerTrigger and
+    maxTriggerDelay, from PySpark 4.2 on; with PySpark 4.1 they raise an error.
 
     Without a starting option, a batch query begins at earliest and a stream at latest. In the offsets of queues, -2
     means earliest and -1 latest. A queue that startingOffsets leaves out begins at earliest. A queue that endingOffsets
-    leaves out ends at latest. A timestamp takes precedence over the offsets of the same side. With a timestamp, the
+    leaves out ends at latest. A timestamp takes precedence over the offsets of the same side, and
+    startingOffsetsByTimestamp over startingOffsets. It begins each queue at its first message of a store time or later,
+    as a broker finds it by a binary search. A time without a zone is UTC. With a timestamp, the
     query skips files of the log whose first messages, and those of their neighbours, are more than a day outside the
     times. It then logs a warning with the assumption: within a file, no clock was wrong by a day or more. With
     exactTimes=true, the query reads every file. A filter by the column is always exact.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -44,12 +44,13 @@ class KeysPart(InputPartition):  # type: ignore[misc]
     """A part of the log of a remote store, in which a task finds the messages of keys by the index.
 
     Attributes: log: the files of the part. index: the index files with items of its messages, oldest first. spans: the
-    messages with items in each of these files. rows: as of ``LogPart``.
+    messages with items in each of these files. starting, rows: as of ``LogPart``.
     """
 
     log: LogChunk
     index: Sequence[IndexFilePlan]
     spans: Sequence[KeySpan]
+    starting: dict[str, Any] = field(default_factory=dict)
     rows: RowChoice | None = None
 
 

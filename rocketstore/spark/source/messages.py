@@ -37,6 +37,7 @@ from rocketstore.messages.message import MAX_BATCH
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.query.other_logs import OtherLog, choose_rows_of_log
+from rocketstore.spark.source.checks import warn_joined_keys, warn_unmatched_topics
 from rocketstore.spark.source.keys import KeysPart, find_keys, find_ranges, plan_keys
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.source.plan import (
@@ -50,6 +51,7 @@ from rocketstore.spark.source.plan import (
     split,
     times_of,
     warn_elsewhere,
+    with_offsets_of_times,
 )
 from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, TableColumn, TableSchema
 from rocketstore.store.message_store import MessageStore
@@ -67,9 +69,9 @@ class LogPart(InputPartition):  # type: ignore[misc]
     """Ranges of the log that one task reads.
 
     Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
-    offset of a stream contains. They replace the options of the user. rows: the choice of messages; None for all.
-    plan: how the ranges are read; None if they are read completely. are_found: whether an index found the ranges, which
-    end within their last records then.
+    driver found, or that the offset of a stream contains. They replace the options of the user. rows: the choice of
+    messages; None for all. plan: how the ranges are read; None if they are read completely. are_found: whether an index
+    found the ranges, which end within their last records then.
     """
 
     ranges: list[Range]
@@ -90,19 +92,29 @@ class OtherLogsPart(InputPartition):  # type: ignore[misc]
 class MessagesReader(DataSourceReader):  # type: ignore[misc]
     """Reads the messages that are in the log when the query is planned."""
 
-    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+    def __init__(self, options: ReadOptions, table: TableSchema, *, checks_names: bool = True) -> None:
+        """Parameters: checks_names: whether to warn of names in the options that the store does not have."""
         self.given = self.options = options
         self.table = table
+        self.checks_names = checks_names
 
     def partitions(self) -> list[LogPart | KeysPart | OtherLogsPart]:
         with open_planned("spark read", self.options) as store, planning(store):
             warn_elsewhere(store, self.options)
+            if self.checks_names:
+                warn_unmatched_topics(store, self.given)
             rows = choose_rows_of_log(dict.fromkeys(store.find_compacted_queues(), LONG_MAX))
-            parts = [replace(part, rows=rows) for part in self.plan(store)]
+            options, starting = self.options, {}
+            if options.starting_offsets_by_timestamp is not None:
+                options = with_offsets_of_times(store, options)
+                starting = {"starting_offsets": options.starting_offsets}
+            parts = [replace(part, rows=rows, starting=starting) for part in self.plan(store, options)]
+            if not any(isinstance(part, LogPart) and part.are_found for part in parts):
+                warn_joined_keys(options)
             return [*parts, *plan_other_logs(store, self.options)]
 
-    def plan(self, store: MessageStore) -> Sequence[LogPart | KeysPart]:
-        options, log = self.options, store.commit_log
+    def plan(self, store: MessageStore, options: ReadOptions) -> Sequence[LogPart | KeysPart]:
+        log = store.commit_log
         view = find_committed_view(store, again=True)
         end = view.records_end
         begin = begin_of(store, options, end)
@@ -249,6 +261,7 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         with part.log.open_part() as log:
             yield from read_ranges(log, replace(options, **part.starting), table, part, bad_bodies)
     elif isinstance(part, KeysPart):
+        options = replace(options, **part.starting)
         with part.log.open() as log, sparing_reads(log.directories[0]):
             found = LogPart(find_ranges(options, part, log), part.log, rows=part.rows, are_found=True)
             if found.ranges != [(part.log.begin, part.log.end)]:

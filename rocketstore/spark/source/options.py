@@ -13,13 +13,16 @@ from rocketstore.disk.storage import URI, find_matches, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.messages.arguments import split_tags
-from rocketstore.text_values import find_similar, parse_integer, parse_size
+from rocketstore.text_values import find_similar, parse_integer, parse_size, parse_time
 
 LATEST, EARLIEST = -1, -2  # the numbers that Spark's Kafka source uses in JSON
 TABLES = ("messages", "consumequeue", "index", "offsets")
 STYLES = ("rocketmq", "kafka")
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 ONE_BROKER = "a store belongs to one broker"
+TIMES = 'JSON like {"topic": {"0": 1763712000000}}'
+LEAST_PARTITION = 1 << 10  # bytes
+DURATION = re.compile("([0-9]{1,12}) ?(ms|s|m|h)")
 OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
 OTHER_WORDS = {
     "topic": "subscribe",
@@ -30,6 +33,16 @@ OTHER_WORDS = {
     "since": "startingTimestamp",
     "until": "endingTimestamp",
 }  # the keywords of Python and of the command line
+NO_TABLES = (
+    "Tables of CREATE TABLE and saveAsTable cannot be read, since Spark does not pass their options to queries: use "
+    "CREATE TEMPORARY VIEW name USING rocketstore OPTIONS (path '/data/store')"
+)
+PRECEDING = (
+    ("startingTimestamp", "startingOffsets"),
+    ("startingTimestamp", "startingOffsetsByTimestamp"),
+    ("startingOffsetsByTimestamp", "startingOffsets"),
+    ("endingTimestamp", "endingOffsets"),
+)  # the first takes precedence over the second, as in Spark's Kafka source
 ALIASES = {"includeproperties": "includeheaders"}
 
 
@@ -114,6 +127,25 @@ def byte_size(text: str) -> int:
     if size < 1:
         raise ValueError("must be a number of bytes, at least 1")
     return size
+
+
+def partition_size(text: str) -> int:
+    size = byte_size(text)
+    if size < LEAST_PARTITION:
+        raise ValueError("must be at least 1k: a number without a unit is a number of bytes")
+    return size
+
+
+def point_in_time(text: str) -> int:
+    return parse_time(text.strip())
+
+
+def duration(text: str) -> int:
+    """Parse a duration, as milliseconds: a number and a unit."""
+    match = DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError("must be a number with a unit, such as 30s, 15m or 2h")
+    return int(match[1]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[match[2]]
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -203,6 +235,17 @@ def offsets(text: str) -> StartingOffsets:
     return StartingOffsets(EARLIEST, queues, next(iter(brokers), None))
 
 
+@partial(like, TIMES)
+def times_of_queues(text: str) -> dict[str, dict[int, int]]:
+    """Parse {"topic": {"queue id": time}}. A time is epoch milliseconds, or a text for ``point_in_time``."""
+    times: dict[str, dict[int, int]] = {}
+    for topic, of_topic in json.loads(text, object_pairs_hook=each_once).items():
+        times[topic] = {queue_id(number(name)): point_in_time(str(when)) for name, when in of_topic.items()}
+        if len(times[topic]) < len(of_topic):
+            raise ValueError(f"topic {topic!r} has a queue twice: {', '.join(of_topic)}")
+    return times
+
+
 def ending(text: str) -> StartingOffsets:
     found: StartingOffsets = offsets(text)
     return found if text.lower() == "earliest" else found._replace(default=LATEST)
@@ -235,8 +278,9 @@ class ReadOptions:
     keys: tuple[str, ...] | None = option(words)
     starting_offsets: StartingOffsets | None = option(offsets)
     ending_offsets: StartingOffsets | None = option(ending)
-    starting_timestamp: int | None = option(number)
-    ending_timestamp: int | None = option(number)
+    starting_offsets_by_timestamp: dict[str, dict[int, int]] | None = option(times_of_queues)
+    starting_timestamp: int | None = option(point_in_time)
+    ending_timestamp: int | None = option(point_in_time)
     exact_times: bool = option(boolean, False)
     starting_phy_offset: int | None = option(number)
     ending_phy_offset: int | None = option(number)
@@ -244,12 +288,14 @@ class ReadOptions:
     include_headers: bool = option(boolean, False)
     schema_style: str = option(choice(*STYLES), "rocketmq")
     min_partitions: int = option(positive, 1)
-    max_partition_bytes: int = option(byte_size, 1 << 30)
+    max_partition_bytes: int = option(partition_size, 1 << 30)
     batch_size: int = option(positive, 16384)
     max_batch_bytes: int = option(byte_size, 16 << 20)
     max_offsets_per_trigger: int | None = option(positive)
     max_bytes_per_trigger: int | None = option(byte_size)
     max_files_per_trigger: int | None = option(positive)
+    min_offsets_per_trigger: int | None = option(positive)
+    max_trigger_delay: int = option(duration, 900_000)
     fail_on_data_loss: bool = option(boolean, True)
     mode: str = option(choice(*MODES), "FAILFAST")
     verify_crc: bool | None = option(boolean)
@@ -273,9 +319,7 @@ class ReadOptions:
         Raises: ValueError that names the option that is unknown, malformed, or contradicts another option.
         """
         if "provider" in options:  # an option that CREATE TABLE adds
-            raise ValueError(
-                "CREATE TABLE: Spark does not pass the options of a table to queries: use CREATE TEMPORARY VIEW"
-            )
+            raise ValueError(NO_TABLES)
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
@@ -286,17 +330,19 @@ class ReadOptions:
             try:
                 given[known] = FIELDS[known].metadata["parse"](text)
             except ValueError as error:
-                raise ValueError(f"option {known}={text!r}: {error}") from None
+                shown = known if name.lower() == known.lower() else name
+                raise ValueError(f"option {shown}={text!r}: {error}") from None
         given = with_paths(given)
         if "path" not in given:
-            raise ValueError("option path: give the directory of a store, as in load('/data/store')")
-        for edge in ("starting", "ending"):
-            if f"{edge}Timestamp" in given:  # takes precedence, as in Spark's Kafka source
-                given.pop(f"{edge}Offsets", None)
+            raise ValueError(f"option path: give the directory of a store, as in load('/data/store'). {NO_TABLES}")
+        for better, name in PRECEDING:
+            if better in given:
+                given.pop(name, None)
         check(given, streaming)
         self = cls(**{FIELDS[name].name: value for name, value in given.items()})
         self._check_offsets("startingOffsets", self.starting_offsets)
         self._check_offsets("endingOffsets", self.ending_offsets)
+        self._check_queues("startingOffsetsByTimestamp", self.starting_offsets_by_timestamp or {})
         return self
 
     @property
@@ -305,7 +351,9 @@ class ReadOptions:
         return self.tiered or self.tier is not None
 
     def _check_offsets(self, name: str, offsets: StartingOffsets | None) -> None:
-        queues = {} if offsets is None else offsets.queues
+        self._check_queues(name, {} if offsets is None else offsets.queues)
+
+    def _check_queues(self, name: str, queues: Mapping[str, Mapping[int, int]]) -> None:
         for topic, id in ((topic, id) for topic, ids in queues.items() for id in ids):
             if not self.wants(topic, id):
                 raise ValueError(f"option {name}: queue {id} of {topic!r} is not among the selected queues")
@@ -351,6 +399,7 @@ OF_TABLES = {
     "offsets": OF_ALL_TABLES | OF_QUEUES | OF_OTHER_LOGS | {"leftovers"},
 }
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
+OF_STREAMS |= {"minOffsetsPerTrigger", "maxTriggerDelay"}
 OF_ONE_STORE = {"brokerName", "tier", "startingPhyOffset", "endingPhyOffset"}
 OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset", "plan"}
 EXCLUSIVE = (

@@ -19,11 +19,12 @@ from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import LogView
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.logger import logger
-from rocketstore.queue.queue_source import offset_range
-from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.queue.queue_source import StoredQueue, offset_range
+from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.store.message_store import MessageStore
 from rocketstore.survey.formats import find_elsewhere
 
+MAX_TASKS = 100_000
 Range = tuple[int, int]  # begin and end, physical offsets in bytes
 
 
@@ -89,6 +90,39 @@ def find_committed_view(store: MessageStore, *, again: bool = False) -> LogView:
 def find_committed_end(store: MessageStore, *, again: bool = False) -> int:
     """Return the physical offset where the log ends now, as ``find_committed_view`` does."""
     return find_committed_view(store, again=again).records_end
+
+
+# ---- offsets of times ------------------------------------------------------------------------------------
+
+
+def with_offsets_of_times(store: MessageStore, options: ReadOptions) -> ReadOptions:
+    """Return options with the queue offsets of ``startingOffsetsByTimestamp`` as ``startingOffsets``.
+
+    A queue begins at its first message of that store time or later, or at its end without one. A queue that the store
+    does not have begins at its earliest message.
+    Raises: UnsupportedFormatError if the queues are in RocksDB, without its extra; CorruptFileError.
+    """
+    times = options.starting_offsets_by_timestamp
+    if times is None:
+        return options
+    queues: dict[str, dict[int, int]] = {topic: {} for topic in times}
+    for topic, of_topic in times.items():
+        for queue_id, timestamp in of_topic.items():
+            with contextlib.suppress(KeyError):
+                queue = store.log_queue(topic, queue_id)
+                queues[topic][queue_id] = find_offset_of_time(store, queue, timestamp, options)
+    offsets = StartingOffsets(EARLIEST, queues)
+    return replace(options, starting_offsets=offsets, starting_offsets_by_timestamp=None)
+
+
+def find_offset_of_time(store: MessageStore, queue: StoredQueue, timestamp: int, options: ReadOptions) -> int:
+    """Return the queue offset of the first message of a store time, epoch ms, or later; the end without one."""
+    found, end = queue.get_offset_by_time(timestamp, exact_times=options.exact_times), queue.max_queue_offset
+    if not queue.min_queue_offset <= found < end:
+        return found
+    unit = queue[found]
+    stored = store.commit_log.pickup_store_timestamp(unit.phy_offset, unit.size)  # -1 for a damaged record
+    return end if 0 <= stored < timestamp else found  # a broker's search ends at the last message
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------
@@ -222,6 +256,10 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
     files = files_of_time(log, options, begin, end)
     total = sum(stop - start for start, stop in files)
     most = min(options.max_partition_bytes, -(-total // options.min_partitions))
+    if total // max(most, 1) > MAX_TASKS:
+        name = "maxPartitionBytes" if most == options.max_partition_bytes else "minPartitions"
+        tasks = f"{total // most:,} tasks of {most:,} bytes of the log"
+        raise ValueError(f"option {name}: makes {tasks}, and Spark plans at most some {MAX_TASKS:,} well: make fewer")
     return [part for start, stop in files for part in split(log, start, stop, most)]
 
 

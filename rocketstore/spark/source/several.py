@@ -69,9 +69,9 @@ class SeveralReader(DataSourceReader):  # type: ignore[misc]
     def reader_of(self, options: ReadOptions) -> StoreReader:
         """Return the reader of one store. Parameters: options: of this store."""
         if options.table != "messages":
-            reader: StoreReader = TABLE_READERS[options.table](options, self.table)
+            reader: StoreReader = TABLE_READERS[options.table](options, self.table, checks_names=False)
             return reader
-        return MessagesReader(options, self.table)
+        return MessagesReader(options, self.table, checks_names=False)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, StorePart):  # for a query without parts, Spark passes a part of its own type
@@ -99,6 +99,6 @@ class SeveralPushdownReader(SeveralReader):
         return True
 
     def reader_of(self, options: ReadOptions) -> StoreReader:
-        reader = PushdownReader(options, self.table)
+        reader = PushdownReader(options, self.table, checks_names=False)
         reader.pushFilters(self.filters)
         return reader

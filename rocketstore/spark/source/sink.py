@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.spark.build.directories import sweep
 from rocketstore.spark.build.tasks import attempt_name
+from rocketstore.spark.source.options import NAMES as READ_NAMES
 from rocketstore.spark.source.options import number
 from rocketstore.spark.source.plan import naming_options
 from rocketstore.state.lock_file import is_held
@@ -35,9 +36,14 @@ from rocketstore.survey.places import LocalPlaces
 from rocketstore.survey.requirements import begin_entry, places_to_lock
 from rocketstore.survey.sizes import saved_config
 from rocketstore.survey.survey import survey_store
+from rocketstore.text_values import find_similar
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
+NO_TABLES = (
+    "CREATE TABLE AS SELECT cannot write a store, since Spark does not pass the options of the table: use "
+    "df.write.format('rocketstore').mode('append').save('/data/store')"
+)
 BROKER_NAME = "brokerName"  # a column of the table of messages that is not a field of a message
 COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 
@@ -172,7 +178,7 @@ def known_options(options: Mapping[str, str | None], names: Mapping[str, str]) -
     given = {}
     for name, text in options.items():
         if name.lower() not in names:
-            raise ValueError(f"option {name!r} is unknown: the options of writing are {', '.join(names.values())}")
+            raise ValueError(f"option {name!r} {explain_unknown(name, names.values())}")
         if text is not None:  # option(name, None) means that the option is not given
             given[names[name.lower()]] = text
     return given
@@ -181,6 +187,8 @@ def known_options(options: Mapping[str, str | None], names: Mapping[str, str]) -
 def plan_sink(schema: Any, given: dict[str, str]) -> StoreSink:
     """Check the columns and the store of a write. Parameters: given: options without those of transactions."""
     path = given.pop("path", "")
+    if not path:
+        raise ValueError(f"option path: give the directory of a store, as in save('/data/store'). {NO_TABLES}")
     root = local_path(path)
     if not (path.startswith("file:/") or Path(path).is_absolute()):
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
@@ -198,6 +206,18 @@ def plan_sink(schema: Any, given: dict[str, str]) -> StoreSink:
     with naming_options():
         config = survey.find_sized_config()
     return StoreSink(survey.local_places, names, config, store_timestamp)
+
+
+def explain_unknown(name: str, known: Collection[str]) -> str:
+    """Return why an option is none of writing, with the most similar one. Parameters: known: the options of writing."""
+    if name.lower() in READ_NAMES:
+        return (
+            "is an option of reading. INSERT INTO a view writes with the options of the view: give it a schema, and no "
+            "option but path, or use df.write.format('rocketstore').mode('append').save(path)"
+        )
+    meant = find_similar(name, known)
+    hint = f"did you mean {meant}? " if meant else ""
+    return f"is unknown: {hint}the options of writing are {', '.join(known)}"
 
 
 def store_timestamp_of(text: str) -> StoreTimestamp:

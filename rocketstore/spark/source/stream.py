@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -29,6 +31,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.scan import Scan
+from rocketstore.spark.source.checks import warn_joined_keys, warn_unmatched_topics
 from rocketstore.spark.source.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.spark.source.plan import (
@@ -41,6 +44,7 @@ from rocketstore.spark.source.plan import (
     report_loss,
     require_start,
     warn_elsewhere,
+    with_offsets_of_times,
 )
 from rocketstore.spark.source.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
@@ -80,19 +84,27 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
         limits = options.max_bytes_per_trigger, options.max_offsets_per_trigger, options.max_files_per_trigger
-        if SupportsTriggerAvailableNow is None and any(limits):
-            raise ValueError("options max...PerTrigger: need PySpark 4.2 or newer")
-        if options.starting_offsets is None and options.starting_timestamp is options.starting_phy_offset is None:
+        if SupportsTriggerAvailableNow is None and any((*limits, options.min_offsets_per_trigger)):
+            raise ValueError("options max...PerTrigger and minOffsetsPerTrigger: need PySpark 4.2 or newer")
+        given = options.starting_offsets, options.starting_offsets_by_timestamp, options.starting_timestamp
+        if all(value is None for value in (*given, options.starting_phy_offset)):
             options = replace(options, starting_offsets=StartingOffsets(LATEST, {}))
         self.options = options
         self.table = table
         self.target: int | None = None
+        self._planned_end: int | None = None  # of the last batch
+        self._planned_at = -math.inf  # seconds of the monotonic clock, when a batch was planned last
+        self._counted = 0, 0, 0  # messages that were counted for the next batch: their begin, their end, their number
+        self._newest: tuple[int, int | None] | None = None  # an end of the log, and the store time of the last message
         self._known_end: tuple[object, int] | None = None  # of a remote log, and the versions of its last files
 
     @lazy_property
     def store(self) -> MessageStore:
         store = MessageStore.of_entry("spark stream", self.options.path, leftovers=self.options.leftovers)
         warn_elsewhere(store, self.options)
+        with planning(store):
+            warn_unmatched_topics(store, self.options)
+        warn_joined_keys(self.options)
         return store
 
     def end(self) -> int:
@@ -114,7 +126,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @in_plan
     def initialOffset(self) -> Offset:
-        options, end = self.options, self.end()
+        options, end = with_offsets_of_times(self.store, self.options), self.end()
         require_start(self.store, options, end)
         begin = begin_of(self.store, options, end)
         if options.starting_timestamp is not None:
@@ -130,16 +142,30 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         begin = place_of(start)
         if end < begin:
             report_loss(self.options, f"the log ends at {end}, before the query's position {begin}: {CUT}")
-        elif end > begin and not isinstance(limit, ReadAllAvailable):
-            end = self.limited(replace(self.options, **starting_of(start)), begin, end)
+        elif end > begin:
+            options = replace(self.options, **starting_of(start))
+            if self._must_wait(options, begin, end):
+                end = begin
+            elif not isinstance(limit, ReadAllAvailable):
+                end = self.limited(options, begin, end)
+        self._planned_end = end
         if end == begin:
             return start
+        self._planned_at = time.monotonic()
         planned = {name: value for name, value in start.items() if name != "begin"}
         return moved(self.store.commit_log, planned, end) | {"begin": planned}
 
     @in_plan
     def reportLatestOffset(self) -> Offset:
-        return {"v": 1, "phyOffset": self.end()}
+        """Return where the log ends, for the progress of a query. ``stream_lag`` reads it."""
+        end = self.end()
+        planned = end if self._planned_end is None else self._planned_end
+        found = {"v": 1, "phyOffset": end, "lagBytes": max(end - planned, 0)}
+        if self._newest is None or self._newest[0] != end:
+            last = record_before(self.store.commit_log, end)
+            stored = None if last is None else self.store.commit_log.reader.read_store_timestamp(last)
+            self._newest = end, stored
+        return found | {"newestStoreTimestamp": self._newest[1]}
 
     def getDefaultReadLimit(self) -> Any:
         """Return one of the limits, since Spark supports only one at a time. ``latestOffset`` applies all of them."""
@@ -193,6 +219,23 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             self.store.close()
 
     # ---- limits -------------------------------------------------------------------------------------------
+
+    def _must_wait(self, options: ReadOptions, begin: int, end: int) -> bool:
+        """Return whether the next batch must wait for more messages, as ``minOffsetsPerTrigger`` says.
+
+        It does not wait with Trigger.AvailableNow, nor longer than ``maxTriggerDelay`` after the last batch.
+        """
+        least = options.min_offsets_per_trigger
+        delay = time.monotonic() - self._planned_at
+        if least is None or self.target is not None or 1000 * delay >= options.max_trigger_delay:
+            return False
+        known_begin, place, count = self._counted
+        if known_begin != begin or place > end:
+            place, count = begin, 0
+        if place < end and count < least:  # the messages before ``place`` are counted already
+            count += sum(map(len, self._wanted(options, max(place, self.store.commit_log.min_phy_offset), end, least)))
+        self._counted = begin, end, count
+        return count < least
 
     def limited(self, options: ReadOptions, begin: int, end: int) -> int:
         """Return where a batch that begins at ``begin`` ends by all limits. It has at least one record."""

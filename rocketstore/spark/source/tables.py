@@ -25,6 +25,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, QueuePlan, plan_queue
 from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.queue.units import ConsumeQueueUnits
+from rocketstore.spark.source.checks import warn_unmatched_topics
 from rocketstore.spark.source.index_files import IndexFilePlan, plan_index_files
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
@@ -96,9 +97,11 @@ class TablePart(InputPartition):  # type: ignore[misc]
 class TableReader(DataSourceReader):  # type: ignore[misc]
     """Reads a table. The driver splits it into parts, and each task reads some of them."""
 
-    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+    def __init__(self, options: ReadOptions, table: TableSchema, *, checks_names: bool = True) -> None:
+        """Parameters: checks_names: as for ``MessagesReader``."""
         self.options = options
         self.table = table
+        self.checks_names = checks_names
 
     @property
     def config(self) -> StoreConfig:
@@ -110,6 +113,8 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         store = open_planned("spark table", options, self.config)
         with naming_options(), store, planning(store):
             warn_elsewhere(store, options)
+            if self.checks_names:
+                warn_unmatched_topics(store, options)
             log = self.choose_log_files(store)
             return [TablePart(parts, log) for parts in self.plan(store)]
 
