@@ -13,6 +13,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
+from rocketstore.queue.unit_run import UnitRun
 
 
 @dataclass(frozen=True)
@@ -49,4 +50,16 @@ class FileQueues:
                     commit_log=self.find_log(),
                     _mappings=self.mappings,
                 )
+        return None
+
+    def list_files(self, topic: str, queue_id: int) -> tuple[type[ConsumeQueue], UnitRun] | None:
+        """List the files of a queue, which is not opened. Return its kind and its units; None if it is missing.
+
+        Raises: OSError; CorruptFileError for a file of a wrong size.
+        """
+        for kind, directory in self.directories.items() if is_file_name(topic) else ():
+            run = kind.run_type(directory / topic / str(queue_id), self.sizes[kind], self.mappings)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                run.list_files()
+                return kind, run
         return None

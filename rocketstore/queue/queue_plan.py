@@ -16,6 +16,7 @@ from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.rocks_consume_queue import RocksConsumeQueue
 from rocketstore.queue.rocks_queues import RocksQueues
+from rocketstore.queue.unit_run import UnitRun
 
 
 class QueuePlan(NamedTuple):
@@ -36,6 +37,11 @@ class QueuePlan(NamedTuple):
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
         return cls(type(queue), queue.directory, queue.mapped_file_size, list(files[first:last]))
+
+    @classmethod
+    def of_run(cls, kind: type[ConsumeQueue], run: UnitRun) -> Self:
+        """Plan all units of a queue whose files are listed. Parameters: kind: of the queue."""
+        return cls(kind, run.directory, run.file_run.mapped_file_size, list(run.files))
 
     def open(self, log: Any) -> ConsumeQueue:
         """Open the queue. Parameters: log: as for ``ConsumeQueue.open``."""

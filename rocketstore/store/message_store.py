@@ -75,6 +75,7 @@ from rocketstore.query.query_other_logs import (
 from rocketstore.query.read_few import OnWrongCrc
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.queue_source import Boundary, StoredQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
@@ -490,6 +491,10 @@ class MessageStore(MessageTables, Previewed, Closable):
         Raises: as ``consume_queue``.
         """
         return self._complete_queues().open_log_queue(QueueId(topic, operator.index(queue_id)))
+
+    def find_file_queues(self) -> FileQueues | None:
+        """Return the queues whose units lead into the commit log, in files; None if they are in a RocksDB."""
+        return self._complete_queues().find_file_queues()
 
     def describe_missing_units(self) -> list[str]:
         """Return a problem if the queues are in RocksDB, and lack the last messages of the log.

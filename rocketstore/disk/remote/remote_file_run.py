@@ -15,11 +15,11 @@ from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.limits import LONG_MAX
 
 AHEAD = 3  # blocks to read ahead of a sequential reader
 HEAD = 16 << 10  # bytes of an entry to read before its size is known
+LEAST_HEAD = 96  # bytes by which an entry and its size are recognised
 MOST = 1 << 20  # bytes of neighbouring entries to read at once
 AT_ONCE = 64  # ranges in one request to the file system
 LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
@@ -277,7 +277,7 @@ class RemoteFileRunReader(FileRunReader):
         kept = self._find_kept(file, offset)
         if kept is not None:
             return kept.window
-        head_end = min(offset + MIN_RECORD, file.end_offset)
+        head_end = min(offset + LEAST_HEAD, file.end_offset)
         if not self._is_sparing or (found := self._find_window(file, offset, head_end)) is None:
             return None
         end = find_end(found.data, offset - found.begin)

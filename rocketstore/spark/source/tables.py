@@ -22,6 +22,7 @@ from rocketstore.log.log_chunk import LogChunk
 from rocketstore.log.log_end import LogView, StoreState
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.file_queues import FileQueues
 from rocketstore.queue.queue_plan import AnyQueuePlan, PlannedQueues, QueuePlan, plan_queue
 from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.queue.units import ConsumeQueueUnits
@@ -165,8 +166,8 @@ class ConsumeQueueReader(TableReader):
         return find_queue_view(log) if are_ends_planned(store) else None
 
     def plan(self, store: MessageStore) -> Iterator[list[UnitsPart]]:
-        plan_parts = parts_of_files if are_ends_planned(store) else parts_of_queue
-        found = [part for name in self.queues(store) for part in plan_parts(store, name)]
+        files = store.find_file_queues() if are_ends_planned(store) else None
+        found = [part for name in self.queues(store) for part in parts_of_files(store, files, name)]
         most = max(UNITS, sum(part.units for part in found) // TASKS)
         parts: list[UnitsPart] = []
         units = 0
@@ -229,15 +230,15 @@ def find_queue_view(log: CommitLog) -> LogView | None:
     return None if view.queue_end == LONG_MAX else view
 
 
-def parts_of_files(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
-    """Yield the part of a queue without reading it. Yield several parts of a large queue, as ``parts_of_queue``."""
-    local = store.log_queue(*queue)
-    plan = plan_queue(local) if isinstance(local, ConsumeQueue) else None
-    if not isinstance(plan, QueuePlan):
-        yield from parts_of_queue(store, queue)
-        return
-    room = sum(file.size for file in plan.files) // local.unit_size
-    if room > UNITS:
+def parts_of_files(store: MessageStore, files: FileQueues | None, queue: QueueId) -> Iterator[UnitsPart]:
+    """Yield the part of a queue without reading it. Yield several parts of a large queue, as ``parts_of_queue``.
+
+    Parameters: files: None if the driver must find where queues end.
+    """
+    listed = None if files is None else files.list_files(*queue)
+    plan = None if listed is None else QueuePlan.of_run(*listed)
+    room = 0 if plan is None else sum(file.size for file in plan.files) // plan.kind.unit_size
+    if plan is None or room > UNITS:
         yield from parts_of_queue(store, queue)
     elif room:
         yield UnitsPart(queue, plan, None, room)
