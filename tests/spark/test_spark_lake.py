@@ -58,7 +58,7 @@ assert sorted(map(str, table.collect())) == sorted(2 * list(map(str, messages.co
 def package_of(kind):
     """The package for this release of PySpark that the page names; None without one."""
     names = re.findall(r"`((?:io\.delta|org\.apache\.iceberg):[\w.:-]+)`", PAGE.read_text(encoding="utf-8"))
-    return next((name for name in names if kind in name and f"-{RELEASE}_" in name.replace("_2.13", "_")), None)
+    return next((name for name in names if kind in name and f"{RELEASE}_2.13" in name), None)
 
 
 @pytest.mark.slow
