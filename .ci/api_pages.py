@@ -98,11 +98,12 @@ INTERNAL = {
     "Message": "of_fields",
     "MessageBatch": "stored_columns to_put",
     "MessageStore": (
-        "find_commit_log find_compacted_queues describe_missing_units formats is_bounded leave_out_compacted "
+        "find_commit_log find_compacted_queues find_file_queues describe_missing_units formats is_bounded "
+        "leave_out_compacted "
         "find_other_sources query_keys of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
     ),
     "PutMessagesResult": "join of",
-    "RemotePath": "error forget hold_lists list_time listed_at named reading require_all version",
+    "RemotePath": "content_version error forget hold_lists list_time named reading require_all version",
     "Scan": "adapted joined_with log with_rows without_phy_offsets",
     "StoreCheckpoint": "clear",
     "StoreConfig": "commit_log_paths require_usable",

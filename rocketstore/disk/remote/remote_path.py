@@ -186,11 +186,6 @@ class RemotePath:
             return False
         return True
 
-    @property
-    def listed_at(self) -> float:
-        """When the directory was listed last, seconds of the monotonic clock; 0 if it was not."""
-        return self._lists.begin_of(self.path)
-
     def forget(self) -> None:
         """List the directory again at its next use, because it has changed."""
         self._lists.forget(self.path)
