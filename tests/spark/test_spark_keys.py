@@ -125,3 +125,20 @@ def test_many_messages_of_a_key_are_read_in_several_tasks(tmp_path, monkeypatch)
         assert len(parts) == tasks
         assert all(isinstance(part, LogPart) for part in parts)
         assert len(offsets_of(reader, parts)) == 100
+
+
+def test_a_query_by_key_verifies_and_returns_a_message_with_one_read(tmp_path):
+    config = replace(CONFIG, mapped_file_size_commit_log=16 << 20, max_hash_slot_num=5000, max_index_num=5001)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        store.put_messages([Message("T", bytes(1000), keys=[f"k{i}"]) for i in range(9000)])
+    path = counted(tmp_path)
+    with rocketstore.open(path) as store:
+        store.query_messages("T", ["k1"])
+        of_log = [end - begin for name, begin, end in path.fs.reads if len(name) == 20]
+        assert len(of_log) <= 60  # 9 MiB of log: they find its end, and compare its messages with the index
+        path.fs.reads.clear()
+        found = store.query_messages("T", ["k7", "k1500", "k3000"])
+        assert found.messages.keys.to_pylist() == [["k7"], ["k1500"], ["k3000"]]
+        begins = [begin for name, begin, _ in path.fs.reads if len(name) == 20]
+        assert sorted(begin for begin in begins if begin in found.phy_offsets) == sorted(found.phy_offsets)
+        assert len(begins) <= 15  # the others look for new records at the end of the log

@@ -36,6 +36,8 @@ from rocketstore import CorruptFileError, StoreConfig, StoreError
 from rocketstore.log import end_finder, record_reader
 from rocketstore.spark import register
 from rocketstore.spark.source import messages
+from rocketstore.spark.source import options as source_options
+from rocketstore.spark.source import plan as source_plan
 from rocketstore.spark.source.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
@@ -60,6 +62,13 @@ ON_REQUEST = [
     "damaged",
     "properties",
 ]
+
+
+@pytest.fixture(autouse=True)
+def partitions_of_a_few_bytes(monkeypatch):
+    """Small logs are split everywhere. Of users, sizes that are not for a log are refused."""
+    monkeypatch.setattr(source_options, "LEAST_PARTITION", 1)
+    monkeypatch.setattr(source_plan, "MAX_TASKS", 1 << 20)
 
 
 @pytest.fixture(
