@@ -241,7 +241,7 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
     [
         ({"path": "relative"}, "must be the absolute path"),
         ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
-        ({}, "option path='': must be the absolute path"),
+        ({}, "option path: give the directory of a store, as in save"),
         (
             {"path": "/x", "topics": "T"},
             "option 'topics' is unknown: the options of writing are path, storeTimestamp, ",
