@@ -2,9 +2,7 @@
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -313,32 +311,6 @@ def test_a_record_that_ends_in_zeros_is_copied_too(tmp_path):
         file.write(data + record)
     with rocketstore.open(root) as store:
         assert find_zero_ended_record(store.commit_log, end) == len(record)
-
-
-COPY = """
-import sys, rocketstore
-rocketstore.copy(sys.argv[1], sys.argv[2])
-print("done", flush=True)
-"""
-
-
-def test_a_killed_copy_begins_anew(root, tmp_path, seed):
-    draw = random.Random(seed)
-    new = tmp_path / "new"
-    for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", COPY, root, new], stdout=subprocess.PIPE)
-        deadline = time.monotonic() + 20
-        while not (new / "rocketstore-copy").exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(draw.random() * 0.05)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        if not (new / "rocketstore-copy").exists():
-            shutil.rmtree(new, ignore_errors=True)
-    rocketstore.copy(root, new)
-    assert rocketstore.diff(root, new).same
-    check(new)
 
 
 # ---- other formats, other places -----------------------------------------------------------------------------
