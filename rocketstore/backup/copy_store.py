@@ -16,12 +16,13 @@ import numpy as np
 from rocketstore.backup.config_files import ConfigFiles, config_of_topics, limit_offsets, read_config_files
 from rocketstore.backup.copy_report import CopiedFile, CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
-from rocketstore.backup.held_files import HeldFile, find_files, hold_files, many_descriptors
+from rocketstore.backup.held_files import find_files, hold_files, many_descriptors
 from rocketstore.backup.part_of_log import PartOfLog
 from rocketstore.backup.remote_target import RemoteTarget
 from rocketstore.compare.diff import compare_copy
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
+from rocketstore.disk.held_file import HeldFile
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import is_remote, local_path, names_in, to_path

@@ -6,8 +6,9 @@ import contextlib
 import time
 from pathlib import Path
 
-from rocketstore.backup.held_files import Count, hold_files
+from rocketstore.backup.held_files import hold_files
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
+from rocketstore.disk.held_file import Count
 from rocketstore.disk.rocksdb.linked_files import CURRENT, MAX_CURRENT, read_stamp
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.store_path import StorePath

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.backup.held_files import Count, HeldFile
 from rocketstore.config import StoreConfig
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import ZEROS, sync
+from rocketstore.disk.held_file import Count, HeldFile
 from rocketstore.disk.positioned_write import write_at
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.backup.copy_report import CopiedFile
-from rocketstore.backup.held_files import CHUNK, HeldFile
 from rocketstore.disk.durable import ZEROS
+from rocketstore.disk.held_file import CHUNK, HeldFile
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import names_in
 from rocketstore.errors import StoreError

@@ -18,7 +18,7 @@ from rocketstore.convert.convert import (
     require_readable,
     target_config,
 )
-from rocketstore.convert.copy_files import copy_file, copy_tree
+from rocketstore.convert.copy_files import copy_tree
 from rocketstore.convert.copy_log import IdFinder, NewLog, read_pieces
 from rocketstore.convert.finish_store import finish_store
 from rocketstore.convert.left_out import describe_lost_timers, describe_other_data, describe_uncommitted
@@ -28,6 +28,7 @@ from rocketstore.convert.stale_ids import StaleId, describe_stale_ids
 from rocketstore.convert.timers import copy_timers
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.disk.durable import make_directory, replace_file
+from rocketstore.disk.held_file import copy_file
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.topic_lives import first_names
 from rocketstore.kernels.queue_id import QueueId

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.convert.copy_files import copy_file
 from rocketstore.convert.offset_map import OffsetMap
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.held_file import copy_file
 from rocketstore.disk.holes import data_ranges
 from rocketstore.survey.places import LocalPlaces
 
