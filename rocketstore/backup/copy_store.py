@@ -5,15 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from rocketstore.backup.config_files import ConfigFiles, config_of_topics, limit_offsets, read_config_files
+from rocketstore.backup.copy_plan import (
+    CopiedDatabase,
+    CopyChoice,
+    LogPlan,
+    choose_needed,
+    divide_files,
+    find_begin,
+    find_databases,
+    find_log_files,
+    find_other_files,
+    first_offset,
+    hold_new_files,
+    plan_log,
+)
 from rocketstore.backup.copy_report import CopiedFile, CopyReport, count_parts
 from rocketstore.backup.databases import copy_database
 from rocketstore.backup.held_files import find_files, hold_files, many_descriptors
@@ -22,45 +32,37 @@ from rocketstore.backup.remote_target import RemoteTarget
 from rocketstore.compare.diff import compare_copy
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory, replace_file, sync_path
-from rocketstore.disk.held_file import HeldFile
-from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.disk.held_file import Count, HeldFile
 from rocketstore.disk.remote.remote_path import RemotePath
-from rocketstore.disk.storage import is_remote, local_path, names_in, to_path
+from rocketstore.disk.storage import is_remote, local_path, to_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.dispatch.dispatch_begin import find_dispatch_begin
 from rocketstore.errors import StoreError
 from rocketstore.java_text import parse_boolean
-from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.commit_log import OK
-from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
-from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.file_times import choose_files, describe_skipped
 from rocketstore.log.log_end import StoreState
-from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.arguments import text_list
 from rocketstore.progress import Progress, Report, show_progress
-from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
-from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.queue_source import offset_range
 from rocketstore.recovery.recover import recover
 from rocketstore.root_places import COPY_WORK
-from rocketstore.salvage.new_root import COPIED, new_root, require_outside
+from rocketstore.salvage.new_root import is_part_of_store, new_directory, require_outside
 from rocketstore.state.abort import make_abort
-from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
+from rocketstore.state.checkpoint import FILE_SIZE
 from rocketstore.state.rocksdb import is_rocksdb
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.known_names import require_known_topics
-from rocketstore.survey.condition import read_checkpoint
+from rocketstore.survey.condition import find_store_state, read_checkpoint
 from rocketstore.survey.owners import lock_owner_of
-from rocketstore.survey.places import LocalPlaces, StorePlaces
+from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.survey import Survey
 from rocketstore.survey.unfinished import describe_unfinished
 from rocketstore.text_values import Time, ms_or_none
 
 INDEX_IN_COPY = "index-only-in-b"  # a key of a message without an item in the index of the store
-WAIT_SECONDS, WAITS = 0.1, 10  # for a record that a broker is writing
+# What a broker completes that finds a store after a crash: the last units and items, which are not in the copy.
+COMPLETED_LATER = {"index-only-in-a", "units-only-in-a", "queue-only-in-a"}
+NO_PROCESS = b"0"  # in the file ``abort``
 
 
 def copy(
@@ -80,6 +82,10 @@ def copy(
     of a record. Queues and index are cut there, and get the units and items that the broker had not written yet.
     Offsets of consumers behind the end of their queue are lowered. Holes stay holes. At the end, ``diff`` compares the
     copy with the store.
+
+    With DLedger's log, or with queues or topics in RocksDB, the copy of a store that was not stopped is a store after a
+    crash: it has the file ``abort``, and the broker that starts on it completes the queues. Of a running member of
+    DLedger, the entries are copied that are committed, up to those that are in the log when it is copied.
 
     Until ``new`` is complete, it has a directory ``rocketstore-copy``. If the process is killed, call ``copy`` again
     with the same ``new``: it begins anew. After an error ``new`` is as it was before.
@@ -143,19 +149,10 @@ def copy(
         require_outside(target, [local_path(survey.root), *map(local_path, survey.places.log_directories)])
     with lock_owner_of(target), many_descriptors(), contextlib.ExitStack() as stack:
         mode = 0o777 if is_remote(survey.root) else local_path(survey.root).stat().st_mode & 0o777 | 0o700
-        places = stack.enter_context(new_root(target, COPY_WORK, mode))
+        inside = stack.enter_context(new_directory(target, COPY_WORK, is_part_of_store, mode))
         shown = stack.enter_context(show_progress(progress, "copy"))
-        report = StoreCopy(survey, places, choice, shown).run()
+        report = copy_to_directory(survey, StorePlaces.of(inside), choice, shown)
     return replace(report, new=target)
-
-
-@dataclass(frozen=True)
-class CopyChoice:
-    """What is copied. Attributes: since: epoch milliseconds; None for all. topics: None for all. credentials."""
-
-    since: int | None
-    topics: frozenset[str] | None
-    credentials: bool
 
 
 def require_outside_remote(new: RemotePath, root: StorePath) -> None:
@@ -176,316 +173,204 @@ def copy_to_remote(survey: Survey, root: RemotePath, choice: CopyChoice, progres
     target = RemoteTarget(root)
     with many_descriptors(), tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         places = StorePlaces.of(Path(name))
-        report = StoreCopy(survey, places, choice, progress, target).run()
+        report = copy_to_directory(survey, places, choice, progress, target)
     return replace(report, new=root)
 
 
-class StoreCopy:
-    """Copies a store once, to a directory on this machine. A remote copy is completed in that directory first.
+def copy_to_directory(
+    survey: Survey, new: LocalPlaces, choice: CopyChoice, progress: Report, target: RemoteTarget | None = None
+) -> CopyReport:
+    """Copy a store to a directory on this machine, recover the copy, and compare it.
 
-    Attributes: old, new: the places of the store and of the directory. done, total: bytes, for ``progress``. files: of
-    the copy, so far. unstaged: files of the log that are not copied to the directory, but only to the remote root,
-    since recovery does not read them.
+    Parameters: new: the places of the directory. target: a remote root to which the directory is written then, with the
+    files of the log that recovery does not read; None without one.
     """
-
-    def __init__(
-        self,
-        survey: Survey,
-        places: LocalPlaces,
-        choice: CopyChoice,
-        progress: Report,
-        target: RemoteTarget | None = None,
-    ) -> None:
-        """Parameters: target: the remote root; None to leave the files in ``places``."""
-        self.survey, self.old, self.new = survey, survey.places, places
-        self.choice, self.since, self.topics = choice, choice.since, choice.topics
-        self.progress = progress
-        self.done = self.total = 0
-        self.files: list[CopiedFile] = []
-        self.target = target
-        self.unstaged: list[HeldFile] = []
-
-    def run(self) -> CopyReport:
-        """Copy, recover and compare."""
-        state = self.survey.look_again().state
-        config_files = read_config_files(self.old)
-        if self.topics is not None:
-            config_files = config_of_topics(config_files, self.topics)
-        checkpoint = read_checkpoint(self.old) if self.topics is None else None  # all is dispatched again
-        with contextlib.ExitStack() as stack:
-            store = stack.enter_context(MessageStore.of_survey(self.survey))
-            require_known_topics([store], self.topics or ())
-            if self.topics is None:
-                self._copy_databases(config_files)
-            log = store.commit_log
-            log.refresh()
-            held_log = hold_files(self._log_files(log), stack)
-            held = hold_files(self._other_files() if self.topics is None else self._files_of_topics(self.topics), stack)
-            begin, assumptions = self._find_begin(log)
-            end = find_copy_end(log, state)
-            held_log += self._hold_new_files(log, held_log, stack)
-            self.total = end - begin + sum(file.size for file in held)
-            staged_from = self._copy_log(log, held_log, begin, end)
-            for file in self._choose(held, begin):
-                self._copy(file, file.size)
-            self._write_config(config_files, checkpoint)
-            notes = self._recover(state)
-            limited = self._limit_offsets(config_files)
-            messages = self._compare(store, staged_from, end)
-            if self.target is not None:
-                self.files = self.target.write(self.new.root, self.unstaged)
-        left_out = () if self.choice.credentials else tuple(f"config/{name}" for name in config_files.others)
-        return CopyReport(
-            path=self.survey.root,
-            new=self.new.root,
-            min_phy_offset=begin,
-            max_phy_offset=end,
-            messages=messages,
-            parts=count_parts(self.files),
-            limited_offsets=limited,
-            left_out=left_out,
-            notes=(*assumptions, *notes, *self._notes()),
-        )
-
-    # ---- the files -----------------------------------------------------------------------------------------
-
-    def _log_files(self, log: CommitLog) -> Iterator[tuple[StorePath, str]]:
-        """Yield the files of the log. Files of DLedger's entries keep the names of their directories."""
-        dledger = self.survey.formats.is_dledger
-        for file in log.file_run.files:
-            parent = file.path.parent
-            is_entry = dledger and parent.parent != self.survey.root
-            name = f"{parent.parent.name}/{parent.name}" if is_entry else self.new.default_log.name
-            yield file.path, f"{name}/{file.path.name}"
-
-    def _other_files(self) -> Iterator[tuple[StorePath, str]]:
-        """Yield the files that are neither of the log, of the configuration nor of a RocksDB."""
-        old = self.old
-        parts = [*old.queue_parts, old.index, old.timer_log, old.compacted_queues, old.compacted_logs]
-        for part in parts:
-            if not is_rocksdb(part):
-                name = str(part)[len(str(old.root)) + 1 :]
-                yield from find_files(part, name)
-        for name in sorted(self.survey.names):
-            path = old.root / name
-            if name in COPIED or name.startswith(old.timer_wheel.name):
-                yield from find_files(path, name) if path.is_dir() else [(path, name)]
-            if name.startswith("dledger-"):
-                for child in sorted({*names_in(path)} - {"data"}):  # the entries are files of the log
-                    place = path / child
-                    yield from find_files(place, f"{name}/{child}") if place.is_dir() else [(place, f"{name}/{child}")]
-
-    def _files_of_topics(self, topics: Collection[str]) -> Iterator[tuple[StorePath, str]]:
-        """Yield the files of the queues of some topics."""
-        for part in self.old.queue_parts:
-            for topic in sorted(topics):
-                yield from find_files(part / topic, f"{part.name}/{topic}")
-
-    def _copy_databases(self, config_files: ConfigFiles) -> None:
-        """Copy each RocksDB, before the end of the log is known: its units lead to records that are copied."""
-        old = self.old
-        found = [(path, path.name) for path in (*old.queue_databases, old.rocksdb, old.pop_database)]
-        found += [(path, f"{old.config.name}/{name}") for name, path in config_files.databases.items()]
-        if self.choice.credentials:
-            found += [(path, f"{old.config.name}/{name}") for name, path in config_files.others.items()]
-        for path, name in found:
-            target = self.new.root / name
-            if is_rocksdb(path):
-                copy_database(path, target, self._count)
-            elif name.startswith(old.config.name):
-                self._copy_tree(path, name)
-
-    def _copy_tree(self, path: StorePath, name: str) -> None:
-        """Copy a file, or the files of a directory."""
-        with contextlib.ExitStack() as stack:
-            for file in hold_files(find_files(path, name) if path.is_dir() else [(path, name)], stack):
-                self._copy(file, file.size)
-
-    # ---- log and queues ------------------------------------------------------------------------------------
-
-    def _find_begin(self, log: CommitLog) -> tuple[int, list[str]]:
-        """Return the first physical offset that is copied, and the assumption by which files before it are left out."""
-        begin = log.min_phy_offset
-        if self.since is None:
-            return begin, []
-        end = log.max_phy_offset
-        chosen = choose_files(log, begin, end, self.since, LONG_MAX)
-        last = log.reader.last_begun_file()
-        first = min([part[0] for part in chosen.ranges] or [last])
-        return first, describe_skipped([part for part in chosen.skipped if part[0] < first])
-
-    def _find_staged_begin(self, log: CommitLog) -> int:
-        """Return the physical offset from which on recovery reads the log."""
-        point = StoreCheckpoint.open(self.old.checkpoint)
-        return find_dispatch_begin(log, point, self.survey.settings)
-
-    def _hold_new_files(self, log: CommitLog, files: list[HeldFile], stack: contextlib.ExitStack) -> list[HeldFile]:
-        """Open the files of the log that a writer made after ``files`` were opened."""
+    state = find_store_state(survey.places.abort, survey.places.lock)
+    config_files = read_config_files(survey.places)
+    if choice.topics is not None:
+        config_files = config_of_topics(config_files, choice.topics)
+    checkpoint = read_checkpoint(survey.places) if choice.topics is None else None  # all is dispatched again
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(MessageStore.of_survey(survey))
+        require_known_topics([store], choice.topics or ())
+        log = store.commit_log
         log.refresh()
-        known = {file.name for file in files}
-        return hold_files((found for found in self._log_files(log) if found[1] not in known), stack)
+        # Units lead to records that are in the log already: queues and index are copied before the log's end is known.
+        databases = find_databases(survey, config_files, choice)
+        held_log = hold_files(find_log_files(survey, new, log), stack)
+        held = hold_files(find_other_files(survey, choice.topics), stack)
+        begin, assumptions = find_begin(log, choice.since)
+        others = list(choose_needed(held, begin, choice.since))
+        total = log.max_phy_offset - begin + sum(file.size for file in others)
+        count = ByteCount(progress, total)
+        copied = copy_databases(databases, new, count)
+        copied += [copy_held(file, new, file.size, count) for file in others]
+        plan = plan_log(survey, log, state, begin, needs_all=target is None or choice.topics is not None)
+        held_log += hold_new_files(survey, new, log, held_log, stack)
+        files = divide_files(held_log, plan)
+        copied += copy_log(survey, log, files.staged, new, plan, choice.topics, count)
+        copied += write_config(survey.places, new, config_files, checkpoint)
+        notes = complete_copy(survey, new, choice, state)
+        limited = lower_offsets(survey, new, choice, config_files)
+        messages = compare_with_copy(survey, store, new, choice, plan)
+        if target is not None:
+            copied = target.write(new.root, files.unstaged)
+    return CopyReport(
+        path=survey.root,
+        new=new.root,
+        min_phy_offset=plan.begin,
+        max_phy_offset=plan.end,
+        messages=messages,
+        parts=count_parts(copied),
+        limited_offsets=limited,
+        left_out=() if choice.credentials else tuple(f"config/{name}" for name in config_files.others),
+        notes=(*assumptions, *notes, *describe_unwritten(survey)),
+    )
 
-    def _copy_log(self, log: CommitLog, files: list[HeldFile], begin: int, end: int) -> int:
-        """Copy the log from ``begin`` to ``end``, physical offsets. Files that were made ahead are left out.
 
-        Returns: the physical offset from which on the log is in the directory. Files before it are unstaged.
-        """
-        if self.topics is not None:
-            self._copy_part_of_log(log, files, begin, end, self.topics)
-            return begin
-        staged_from = begin if self.target is None else max(begin, self._find_staged_begin(log))
-        for file in files:
-            start = int(file.path.name)
-            if begin < start + file.size <= staged_from:
-                self.unstaged.append(file)
-            elif start < end and start + file.size > begin:
-                self._copy(file, min(end - start, file.size))
-        return staged_from
+class ByteCount:
+    """Counts the bytes that were copied, for a progress. ``total`` is an estimate of all bytes."""
 
-    def _copy_part_of_log(
-        self, log: CommitLog, files: list[HeldFile], begin: int, end: int, topics: Collection[str]
-    ) -> None:
-        """Copy the messages of some topics, and fillers in place of the others."""
-        part = PartOfLog(log, self.survey.settings, topics)
-        make_directory(self.new.default_log)
-        for file in files:
-            start = int(file.path.name)
-            if start < end and start + file.size > begin:
-                part.copy(file, self.new, end, self._count)
-                self.files.append(CopiedFile(file.name, file.size))
+    def __init__(self, report: Report, total: int) -> None:
+        self._report, self._total, self._done = report, total, 0
 
-    def _choose(self, files: list[HeldFile], begin: int) -> Iterator[HeldFile]:
-        """Yield the files that are copied: all but files of queues whose units all lead to offsets before ``begin``.
+    def __call__(self, size: int) -> None:
+        self._done += size
+        self._report(min(self._done, self._total), self._total)
 
-        The last file of a queue is always copied: it has the queue offset of the next message.
-        """
-        layouts = {self.new.queues(kind).name: UNIT if kind is ConsumeQueue else BATCH_UNIT for kind in QUEUE_KINDS}
-        last = {file.name.rpartition("/")[0]: file for file in files}  # of each directory
-        for file in files:
-            directory, _, name = file.name.rpartition("/")
-            layout = layouts.get(directory.partition("/")[0])
-            is_kept = self.since is None or last[directory] is file or not is_offset_name(name)
-            if is_kept or layout is None or reaches(file, layout, begin):
-                yield file
 
-    def _copy(self, file: HeldFile, end: int) -> None:
-        target = self.new.root / file.name
-        make_directory(target.parent)
-        file.copy_to(target, end, self._count)
-        self.files.append(CopiedFile(file.name, file.size))
+# ---- the files -----------------------------------------------------------------------------------------------
 
-    def _count(self, size: int) -> None:
-        self.done += size
-        self.progress(min(self.done, self.total), self.total)
 
-    # ---- small files ---------------------------------------------------------------------------------------
+def copy_held(file: HeldFile, new: LocalPlaces, end: int, count: Count) -> CopiedFile:
+    """Copy the bytes of a file before ``end``."""
+    target = new.root / file.name
+    make_directory(target.parent)
+    file.copy_to(target, end, count)
+    return CopiedFile(file.name, file.size)
 
-    def _write_config(self, config_files: ConfigFiles, checkpoint: bytes | None) -> None:
-        """Write the configuration and the checkpoint that were read before the first byte of the log was copied."""
-        make_directory(self.new.config)
-        for name, data in config_files.files.items():
-            source = self.old.config_file(name)
-            like = None if is_remote(source) or not source.exists() else local_path(source)
-            replace_file(self.new.config_file(name), data, like=like)
-            self.files.append(CopiedFile(f"{self.old.config.name}/{name}", len(data)))
-        if checkpoint is not None:
-            replace_file(self.new.checkpoint, checkpoint.ljust(FILE_SIZE, b"\0"))
-            self.files.append(CopiedFile(self.new.checkpoint.name, FILE_SIZE))
 
-    def _config_of_copy(self) -> StoreConfig | None:
-        """Return the configuration for the copy, whose log is in its root.
+def copy_databases(databases: Iterable[CopiedDatabase], new: LocalPlaces, count: Count) -> list[CopiedFile]:
+    """Copy RocksDBs, and directories of the configuration that have other files."""
+    copied = []
+    for path, name in databases:
+        if is_rocksdb(path):
+            target = new.root / name
+            copy_database(path, target, count)
+            copied += [CopiedFile(f"{name}/{each.name}", each.stat().st_size) for each in sorted(target.iterdir())]
+        else:
+            with contextlib.ExitStack() as stack:
+                found = find_files(path, name) if path.is_dir() else [(path, name)]
+                copied += [copy_held(file, new, file.size, count) for file in hold_files(found, stack)]
+    return copied
 
-        A copy of topics has no index yet, and may have no queue: the files of the store show the sizes of these files.
-        """
-        config = self.survey.given if self.topics is None else self.survey.sizes.config
-        if config is None:
+
+def copy_log(
+    survey: Survey,
+    log: CommitLog,
+    files: Iterable[HeldFile],
+    new: LocalPlaces,
+    plan: LogPlan,
+    topics: Collection[str] | None,
+    count: Count,
+) -> list[CopiedFile]:
+    """Copy files of the log up to the planned end; of some topics the messages, and fillers in place of the others."""
+    if topics is None:
+        return [copy_held(file, new, min(plan.end - first_offset(file), file.size), count) for file in files]
+    part = PartOfLog(log, survey.settings, topics)
+    make_directory(new.default_log)
+    copied = []
+    for file in files:
+        part.copy(file, new, plan.end, count)
+        copied.append(CopiedFile(file.name, file.size))
+    return copied
+
+
+def write_config(
+    old: AnyPlaces, new: LocalPlaces, config_files: ConfigFiles, checkpoint: bytes | None
+) -> list[CopiedFile]:
+    """Write the configuration and the checkpoint that were read before the first byte was copied."""
+    copied = []
+    make_directory(new.config)
+    for name, data in config_files.files.items():
+        source = old.config_file(name)
+        like = None if is_remote(source) or not source.exists() else local_path(source)
+        replace_file(new.config_file(name), data, like=like)
+        copied.append(CopiedFile(f"{old.config.name}/{name}", len(data)))
+    if checkpoint is not None:
+        replace_file(new.checkpoint, checkpoint.ljust(FILE_SIZE, b"\0"))
+        copied.append(CopiedFile(new.checkpoint.name, FILE_SIZE))
+    return copied
+
+
+# ---- the copy as a store -------------------------------------------------------------------------------------
+
+
+def config_of_copy(survey: Survey, choice: CopyChoice) -> StoreConfig | None:
+    """Return the configuration for the copy, whose log is in its root.
+
+    A copy of topics has no index yet, and may have no queue: the files of the store show the sizes of these files.
+    """
+    config = survey.given if choice.topics is None else survey.sizes.config
+    if config is None:
+        return None
+    return replace(config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+
+
+def complete_copy(survey: Survey, new: LocalPlaces, choice: CopyChoice, state: StoreState) -> tuple[str, ...]:
+    """Cut queues and index where the log ends, and complete them. Return notes.
+
+    Queues in RocksDB and DLedger's log are completed by a broker, if it finds that the store was not stopped.
+    """
+    formats = survey.formats
+    if formats.is_dledger or formats.queue_database is not None or formats.config_databases:
+        if state == StoreState.STOPPED:
+            return ()
+        replace_file(new.abort, NO_PROCESS)
+        return ("the copy is a store after a crash: a broker completes queues in RocksDB and DLedger's log on it",)
+    config = config_of_copy(survey, choice)
+    if state != StoreState.STOPPED or choice.topics is not None:
+        make_abort(new.abort)
+    elif not recover(new.root, config=config, dry_run=True).actions:
+        return ()  # sizes of files need not be known
+    report = recover(new.root, config=config)
+    new.abort.unlink(missing_ok=True)
+    new.lock.unlink(missing_ok=True)
+    sync_path(new.root)
+    return tuple(report.notes)
+
+
+def lower_offsets(survey: Survey, new: LocalPlaces, choice: CopyChoice, config_files: ConfigFiles) -> int:
+    """Lower offsets behind the ends of queues. Return their number."""
+    count = 0
+    with MessageStore.of_survey(begin_entry("copy", new.root, config_of_copy(survey, choice))) as store:
+
+        def find_end(topic: str, queue_id: int) -> int | None:
+            with contextlib.suppress(KeyError):
+                return offset_range(store.log_queue(topic, queue_id))[1]
             return None
-        return replace(config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
 
-    def _recover(self, state: StoreState) -> tuple[str, ...]:
-        """Cut queues and index where the log ends, and complete them. A broker does this itself for other formats."""
-        formats = self.survey.formats
-        if formats.is_dledger or formats.queue_database is not None or formats.config_databases:
-            return ("a broker completes queues in RocksDB and DLedger's log when it starts on the copy",)
-        config = self._config_of_copy()
-        if state != StoreState.STOPPED or self.topics is not None:
-            make_abort(self.new.abort)
-        elif not recover(self.new.root, config=config, dry_run=True).actions:
-            return ()  # sizes of files need not be known
-        report = recover(self.new.root, config=config)
-        self.new.lock.unlink(missing_ok=True)
-        sync_path(self.new.root)
-        return tuple(report.notes)
-
-    def _limit_offsets(self, config_files: ConfigFiles) -> int:
-        """Lower offsets behind the ends of queues. Return their number."""
-        count = 0
-        with MessageStore.of_survey(begin_entry("copy", self.new.root, self._config_of_copy())) as store:
-
-            def find_end(topic: str, queue_id: int) -> int | None:
-                with contextlib.suppress(KeyError):
-                    return offset_range(store.log_queue(topic, queue_id))[1]
-                return None
-
-            for name, data in config_files.files.items():
-                limited, number = limit_offsets(name, data, find_end)
-                if number:
-                    replace_file(self.new.config_file(name), limited)
-                    count += number
-        return count
-
-    def _compare(self, store: MessageStore, begin: int, end: int) -> int:
-        """Compare the copy with the store. Return how many messages of queues both have. Raises: StoreError."""
-        with MessageStore.of_survey(begin_entry("copy", self.new.root, self._config_of_copy())) as new:
-            report = compare_copy(store, new, begin, end, self.topics)
-        allowed = {INDEX_IN_COPY} if self.topics is not None else set()  # the index of the copy is built anew
-        if wrong := [difference for difference in report.differences if difference.kind not in allowed]:
-            first = wrong[0]
-            raise StoreError(f"{self.survey.root}: the copy differs: {first.kind} in {first.name}, from {first.begin}")
-        return report.messages
-
-    def _notes(self) -> Iterator[str]:
-        settings = self.survey.settings
-        if parse_boolean(settings.other.get("transientStorePoolEnable", "")):
-            yield "transientStorePoolEnable: acknowledged messages that were in no file yet are not in the copy"
+        for name, data in config_files.files.items():
+            limited, number = limit_offsets(name, data, find_end)
+            if number:
+                replace_file(new.config_file(name), limited)
+                count += number
+    return count
 
 
-def reaches(file: HeldFile, layout: np.dtype[Any], phy_offset: int) -> bool:
-    """Return whether the last unit of a queue's file leads to a physical offset or behind it, or is unwritten.
-
-    Parameters: layout: of a unit.
-    """
-    place = file.size - file.size % layout.itemsize - layout.itemsize
-    data = file.read(place, place + layout.itemsize) if place >= 0 else b""
-    return not any(data) or read_field(data, layout, "phy_offset") >= phy_offset
-
-
-def find_copy_end(log: CommitLog, state: StoreState) -> int:
-    """Return the end of the last complete record, a physical offset.
-
-    A record that ends in zeros may be half written. If it stays like that while a broker runs, and its CRC is right, it
-    is complete.
-    """
-    end = log.look(again=True).records_end
-    for _ in range(WAITS if state == StoreState.RUNNING else 0):
-        size = find_zero_ended_record(log, end)
-        if not size:
-            return end
-        time.sleep(WAIT_SECONDS)
-        later = log.look(again=True).records_end
-        if later == end:
-            continue
-        end = later
-    return end + find_zero_ended_record(log, end)
+def compare_with_copy(survey: Survey, store: MessageStore, new: LocalPlaces, choice: CopyChoice, plan: LogPlan) -> int:
+    """Compare the copy with the store. Return how many messages of queues both have. Raises: StoreError."""
+    with MessageStore.of_survey(begin_entry("copy", new.root, config_of_copy(survey, choice))) as copied:
+        report = compare_copy(store, copied, plan.staged_from, plan.end, choice.topics)
+    allowed = {INDEX_IN_COPY} if choice.topics is not None else set()  # the index of the copy is built anew
+    allowed |= COMPLETED_LATER if new.abort.exists() else set()
+    if wrong := [difference for difference in report.differences if difference.kind not in allowed]:
+        first = wrong[0]
+        raise StoreError(f"{survey.root}: the copy differs: {first.kind} in {first.name}, from {first.begin}")
+    return report.messages
 
 
-def find_zero_ended_record(log: CommitLog, offset: int) -> int:
-    """Return the size of a record that is complete if its zeros at the end are its own; 0 without such a record."""
-    place = log.reader.record_at(offset)
-    size = int.from_bytes(log.file_run.pread(place, 4), "big")
-    data = log.file_run.pread(place, size) if 0 < size <= LARGE_RECORD else b""
-    if not data:
-        return 0
-    scanner = log.reader.scanner((), verify_crc=True)
-    following, status = scanner.scan(Buffer(data), place, place, place + 1, at_rest=True)
-    return following - offset if status == OK and following > place else 0
+def describe_unwritten(survey: Survey) -> Iterator[str]:
+    """Yield a note if the broker may have acknowledged messages that are in no file."""
+    if parse_boolean(survey.settings.other.get("transientStorePoolEnable", "")):
+        yield "transientStorePoolEnable: acknowledged messages that were in no file yet are not in the copy"
