@@ -68,14 +68,13 @@ def settings_of(kind):
     return {
         "files": {},
         "rocksdb": {"storeType": "defaultRocksDB", "rocksdbCQDoubleWriteEnable": False},
-        "rocksdb-double": {"storeType": "defaultRocksDB", "rocksdbCQDoubleWriteEnable": True},
         "rocksdb-index": {"indexRocksDBEnable": True, "timerRocksDBEnable": True},
         "dledger": {**dledger, "dLegerPeers": f"n0-127.0.0.1:{free_ports()}"},
     }[kind]
 
 
 @pytest.mark.parametrize("count", [6, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["files", "rocksdb", "rocksdb-double", "rocksdb-index", "dledger"])
+@pytest.mark.parametrize("kind", ["files", "rocksdb", "rocksdb-index", "dledger"])
 def test_each_copy_of_a_broker_under_load_is_complete_and_sound(client, root, tmp_path, kind, count):
     settings = settings_of(kind)
     extend_topics(root, {TOPIC: QUEUES[TOPIC]})
@@ -88,7 +87,7 @@ def test_each_copy_of_a_broker_under_load_is_complete_and_sound(client, root, tm
                 report = rocketstore.copy(root, new, config=SIZES)
                 copies.append((new, known, report))
         broker.stop()
-    is_crashed = kind in ("rocksdb", "rocksdb-double", "dledger")  # the broker itself completes queues
+    is_crashed = kind in ("rocksdb", "dledger")  # the broker itself completes queues
     for new, known, report in copies:
         check_copy(new, known, report, is_crashed)
     for new, known, _ in [copies[0], copies[-1]]:
