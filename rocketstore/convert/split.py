@@ -143,7 +143,10 @@ class PartPlan:
         for part, given in (parts or {}).items():
             if not is_file_name(part) or part == SPLIT_WORK:
                 raise ValueError(f"parts: {part!r} cannot be the name of a directory")
-            for name in text_list(given, "parts") or ():
+            topics_of_part = text_list(given, "parts")
+            if not topics_of_part:
+                raise ValueError(f"parts: {part!r} has no topic: give the names of its topics")
+            for name in topics_of_part:
                 if names.get(name, part) != part:
                     raise ValueError(f"parts: topic {name!r} is in {names[name]!r} and in {part!r}")
                 names[name] = part

@@ -49,6 +49,7 @@ MESSAGE_FIELDS = {
     "damaged": Field("damaged", "b"),
 }
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
+BY_ANY_NAME = {known.lower(): name for name, field in MESSAGE_FIELDS.items() for known in (name, field.name)}
 # The column that messages of several stores have too: the name of the store. Its name is the same in batch and table.
 BROKER = "broker"
 BROKER_FIELD = Field(BROKER, "u")
@@ -112,6 +113,11 @@ def message_fields_of_brokers(columns: str | Iterable[str] | None = None) -> dic
 def batch_fields(names: Iterable[str]) -> dict[str, Field]:
     """Return the fields of the columns of a batch. Parameters: names: in a batch, which may be of several stores."""
     return {name: BROKER_FIELD if name == BROKER else MESSAGE_FIELDS[name] for name in names}
+
+
+def find_column(name: str) -> str | None:
+    """Return the name in a batch of the column that a name means in a batch or a table, without regard to case."""
+    return BY_ANY_NAME.get(name.lower())
 
 
 def batch_name(name: str) -> str:

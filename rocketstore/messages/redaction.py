@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY, find_column
 from rocketstore.kernels.message_slots import own_fields
 from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.compression import BODY_ERRORS
@@ -53,8 +53,6 @@ BODY_FIELDS = {"raw_body", "body", "_stored", "_body_error"}
 DERIVED = {*TEXTS_OF_BODY, "body_error"}  # made again of the changed body
 NESTED = ("{", "[", '"')  # begin a text that may be JSON with fields
 LEAST = 4  # characters of a value whose copies are counted
-BY_ANY_NAME = {name.lower(): name for name in MESSAGE_FIELDS}
-BY_ANY_NAME |= {field.name.lower(): name for name, field in MESSAGE_FIELDS.items()}
 TEXTS = ("u", "+l")  # formats of columns that can have a hash
 
 
@@ -298,11 +296,6 @@ class HashOf:
     def of_json(self, value: Any) -> str:
         """Return the hash of a value of JSON: of a text, of the digits of a number, else of its JSON."""
         return str(self.of_value(value if isinstance(value, str) else dump_json(value)))
-
-
-def find_column(name: str) -> str | None:
-    """Return the column that a name means; None for a property or a JSON field."""
-    return BY_ANY_NAME.get(name.lower())
 
 
 def remove(value: object) -> None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, TEXTS_OF_BODY, find_column, message_fields
 
 BEGIN = "SELECT (\n"
 NOT_COMPLETE = "is not complete, or its parentheses do not match"
@@ -246,7 +246,7 @@ class Typing:
 
     def _replace(self, node: Node, names: Sequence[str], wanted: str) -> None:
         """Make a node the reference of a column, or of the values of a field."""
-        column = find_column(names)
+        column = column_of(names)
         if column is None:
             use = field_use(names, wanted)
             self.fields[use] = None
@@ -331,7 +331,7 @@ def names_of(node: Node) -> tuple[str, ...] | None:
         base, key = [*children_of(node)][:2]
         names, value = names_of(base), constant_of(key)
         is_step = isinstance(value, str) or (isinstance(value, int) and value >= 0)
-        if names is not None and is_step and find_column(names) is None:
+        if names is not None and is_step and column_of(names) is None:
             return (*names, str(value))
     return None
 
@@ -339,20 +339,18 @@ def names_of(node: Node) -> tuple[str, ...] | None:
 def is_field(node: Node) -> bool:
     """Return whether a node is the reference of a field."""
     names = names_of(node)
-    return names is not None and find_column(names) is None
+    return names is not None and column_of(names) is None
 
 
-def find_column(names: Sequence[str]) -> str | None:
+def column_of(names: Sequence[str]) -> str | None:
     """Return the column that a reference names, without regard to case; None if it names a field."""
-    name = names[0].lower()
-    if len(names) > 1:
-        return None
-    return name if name in (BODY_TEXT, BODY_JSON) else BY_ANY_NAME.get(name)
+    name = find_column(names[0]) if len(names) == 1 else None
+    return name if name in (BODY_TEXT, BODY_JSON) or name in COLUMNS else None
 
 
 def find_list(node: Node) -> str | None:
     """Return the name of the column with lists or maps that a node is; None for any other node."""
-    column = find_column(names_of(node) or ("",))
+    column = column_of(names_of(node) or ("",))
     return column if column in MESSAGE_FIELDS and MESSAGE_FIELDS[column].format in ("+l", "+m") else None
 
 
@@ -376,7 +374,7 @@ def known_type(node: Node) -> str | None:
     """Return the type of a node as far as it matters for fields that are compared with it. None for fields."""
     names = names_of(node)
     if names is not None:
-        column = find_column(names)
+        column = column_of(names)
         form = MESSAGE_FIELDS[column].format if column in MESSAGE_FIELDS else TEXT
         return None if column is None else DECIMAL if form in INTEGER_FORMATS else TEXT
     name = str(node.get("function_name", "")).lower()
@@ -416,7 +414,3 @@ def type_of_cast(node: Node) -> str:
     if name == "BOOLEAN":
         return TRUTH
     return DOUBLE if name.startswith(NUMBER_TYPES) else TEXT
-
-
-BY_ANY_NAME = {name.lower(): name for name in COLUMNS}
-BY_ANY_NAME |= {MESSAGE_FIELDS[name].name.lower(): name for name in COLUMNS}

@@ -63,9 +63,11 @@ class Where:
         """Check a condition.
 
         Parameters: tz: the time zone of times in it that name no zone, such as Asia/Shanghai; None and "local" are that
-        of this machine. charset: of the bodies. Raises: ValueError that says what is wrong, and where;
-        ModuleNotFoundError without DuckDB or pyarrow.
+        of this machine. charset: of the bodies. Raises: ValueError that says what is wrong, and where; TypeError for
+        a condition that is no text; ModuleNotFoundError without DuckDB or pyarrow.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"text={text!r:.80}: a condition as text was expected, such as \"tags = 'paid'\"")
         self._charset = find_charset(charset)
         zone = find_time_zone(tz)
         self._duckdb = import_extra("duckdb", "duckdb")

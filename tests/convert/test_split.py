@@ -135,6 +135,7 @@ def test_light_queues_with_messages_of_several_topics_are_named(tmp_path):
         ({"by": "day"}, "must be 'topic'"),
         ({"parts": {"a/b": ["T"]}}, "cannot be the name"),
         ({"parts": {"a": ["T"], "b": "T"}}, "is in 'a' and in 'b'"),
+        ({"parts": {"a": []}}, "'a' has no topic"),
     ],
 )
 def test_impossible_parts_are_refused(tmp_path, options, reason):

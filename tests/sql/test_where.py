@@ -331,3 +331,9 @@ def test_a_limit_counts_messages_that_meet_the_condition(small):
 def test_a_condition_is_one_more_condition_of_count(small):
     with rocketstore.open(small) as store:
         assert store.count("topic", where="n > 100").messages == 2
+
+
+@pytest.mark.parametrize("text", [5, None, b"1 < 2", ["1 < 2"]])
+def test_a_condition_that_is_no_text_is_refused(text):
+    with pytest.raises(TypeError, match="a condition as text was expected"):
+        Where(text)

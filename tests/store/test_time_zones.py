@@ -57,6 +57,16 @@ def test_bins_are_those_of_local_times(name, width, seed):
     assert [begin_of(time, width, zone) for time in times.tolist()] == expected
 
 
+@pytest.mark.parametrize("width", [HOUR, DAY])
+@pytest.mark.parametrize("minutes", [7, -19.5, 485.7])
+def test_bins_of_zones_that_are_off_a_quarter_are_those_of_local_times(width, minutes, seed):
+    rng, zone = random.Random(seed), timezone(timedelta(minutes=minutes))
+    times = np.array([1_700_000_000_000 + rng.randrange(4 * DAY) for _ in range(500)], np.int64)
+    expected = [begin_in_python(time, width, zone) for time in times.tolist()]
+    assert begins_of(times, width, zone).tolist() == expected
+    assert [begin_of(time, width, zone) for time in times.tolist()] == expected
+
+
 def test_times_beyond_the_year_9999_have_bins_of_utc():
     times = np.array([2**62, -(2**62)], np.int64)
     assert begins_of(times, DAY, ZoneInfo(KOLKATA)).tolist() == (times - times % DAY).tolist()

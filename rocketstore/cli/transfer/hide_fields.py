@@ -7,7 +7,8 @@ from functools import partial
 import click
 
 from rocketstore.cli.text import note
-from rocketstore.messages.redaction import Redaction, RedactionSummary, find_column
+from rocketstore.kernels.message_columns import find_column
+from rocketstore.messages.redaction import Redaction, RedactionSummary
 from rocketstore.text_values import format_count
 
 
