@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from rocketstore.broker_file import warn_once
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_read, require_descriptors_to_write
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
-from rocketstore.errors import StoreError, StoreLockedError, UnsupportedFormatError
+from rocketstore.errors import SettingError, StoreError, StoreLockedError, UnsupportedFormatError
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.state.lock_file import StoreLock, is_held
@@ -130,6 +131,18 @@ def files_to_patch(survey: Survey) -> None:
             raise UnsupportedFormatError(f"{survey.root}: {part}, and {advice}") from error
 
 
+def a_named_log(survey: Survey) -> None:
+    """The directories of the log are not only found by their files: no assumption is written. Raises: SettingError."""
+    if survey.has_found_log:
+        paths = ",".join(map(str, survey.places.log_directories))
+        raise SettingError(
+            f"{survey.root}: the commit log is not in {survey.places.default_log.name}, but by its files in "
+            f"{survey.found_log}: to write, give its directories: storePathCommitLog={paths}",
+            "store_path_commit_log",
+            advice=f"pass config=StoreConfig(store_path_commit_log={paths!r})",
+        )
+
+
 def a_found_log(survey: Survey) -> None:
     """The commit log is where the configuration says. Raises: StoreError."""
     if not survey.formats.is_dledger:  # the reader raises if DLedger's log is missing
@@ -195,11 +208,11 @@ READ = (descriptors_to_read, a_store)
 READ_ANY = (descriptors_to_read, a_store_or_index_files)
 FILES = (a_log_in_files, queues_in_files, config_in_files)
 SIZES = (known_sizes, a_usable_batch_size)
-RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_found_log, own_places)
+RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_named_log, a_found_log, own_places)
 BUILD = (descriptors_to_write, a_found_log, a_store)
 CONVERT = (descriptors_to_write, a_local_place, a_store, a_found_log, a_stopped_store)
 CONFIG = (a_local_place, a_store_or_its_config)
-PUT = (a_writable_log, *FILES, a_found_or_new_log, own_places)
+PUT = (a_writable_log, *FILES, a_named_log, a_found_or_new_log, own_places)
 PUT_ANYWHERE = (descriptors_to_write, a_local_place, no_other_store_here, *PUT)
 
 ENTRIES: dict[str, Entry] = {
@@ -210,9 +223,11 @@ ENTRIES: dict[str, Entry] = {
     "scan_polars": Entry(READ),
     "recover": Entry((*RECOVER, *SIZES)),
     "recover dry run": Entry((*RECOVER, assumed_sizes)),
-    "rebuild": Entry((a_local_place, a_log_in_files, *BUILD, own_places)),
+    "rebuild": Entry((a_local_place, a_log_in_files, a_named_log, *BUILD, own_places)),
     "rebuild into a new directory": Entry(BUILD),
-    "patch": Entry((descriptors_to_write, a_local_place, a_store, files_to_patch, a_found_log, own_places, *SIZES)),
+    "patch": Entry(
+        (descriptors_to_write, a_local_place, a_store, files_to_patch, a_named_log, a_found_log, own_places, *SIZES)
+    ),
     "salvage": Entry((descriptors_to_read, a_local_place)),
     "bundle": Entry((descriptors_to_read, a_local_place, a_store)),
     "convert": Entry(CONVERT),
@@ -266,6 +281,9 @@ def begin_entry(entry: str, root: str | os.PathLike[str] | StorePath, config: St
     survey = survey_store(root, config)
     for requirement in ENTRIES[entry].before:
         requirement(survey)
+    if survey.has_found_log:
+        text = f"the commit log is not in {survey.places.default_log.name}; by its files it is in {survey.found_log}"
+        warn_once(f"{survey.root}: {text}, which is read: name it in the broker's properties file or in config")
     return survey
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.storage import is_remote, local_path, names_in, to_path
@@ -16,6 +16,7 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.lazy import lazy_property
 from rocketstore.survey.condition import FileSizes, StoreCondition, find_condition, list_files, read_checkpoint
 from rocketstore.survey.formats import StoreFormats, find_dledger_logs, find_formats
+from rocketstore.survey.found_log import find_log_in_root
 from rocketstore.survey.owners import Owners, find_owners
 from rocketstore.survey.places import LocalPlaces, StorePlaces
 from rocketstore.survey.sizes import StoreSizes, find_sizes, planning_config, writing_config
@@ -32,7 +33,8 @@ class Survey:
     timestamp: epoch milliseconds. identity: device and number of the root directory; None if it is missing or remote.
     names: of the entries of the root. log_files: the files in each of ``places.log_directories``; None for a directory
     that does not exist. checkpoint: its bytes. index_files: the files of the index. These two are None if they are
-    missing, and for a remote store, which is never changed.
+    missing, and for a remote store, which is never changed. has_found_log: whether no configuration names the
+    directories of the log, which were found by their files. This is an assumption.
     """
 
     places: StorePlaces[StorePath]
@@ -43,6 +45,7 @@ class Survey:
     checkpoint: bytes | None
     log_files: tuple[FileSizes | None, ...]
     index_files: FileSizes | None
+    has_found_log: bool = False
 
     @property
     def root(self) -> StorePath:
@@ -113,6 +116,11 @@ class Survey:
         """Notes on topics whose consumers are not served from log and queues, and on queues that are not read."""
         return self.formats.notes()
 
+    @property
+    def found_log(self) -> str:
+        """The names of the directories of the log, for a text about an assumption."""
+        return ", ".join(path.name for path in self.places.log_directories)
+
     def look_again(self) -> StoreCondition:
         """Return the present state of the store, and the evidence for it: they change while a broker runs."""
         return find_condition(self.places)
@@ -141,12 +149,23 @@ def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig |
     """
     place = to_path(root)
     places = StorePlaces.of(place, config)
+    found = find_other_log(places, config)
+    places = replace(places, log_directories=found or places.log_directories)
     now = time.time_ns() // 1_000_000
     log_files = tuple(map(list_files, places.log_directories))
     names = frozenset(names_in(place))
     checkpoint = None if is_remote(place) else read_checkpoint(places)
     index_files = None if is_remote(place) else list_files(places.index)
-    return Survey(places, config, now, find_identity(place), names, checkpoint, log_files, index_files)
+    identity = find_identity(place)
+    return Survey(places, config, now, identity, names, checkpoint, log_files, index_files, bool(found))
+
+
+def find_other_log(places: StorePlaces[StorePath], config: StoreConfig | None) -> tuple[StorePath, ...]:
+    """Return the directories of a log in the root that no configuration names; none if the log is where it belongs."""
+    is_named = config is not None and config.store_path_commit_log
+    if is_named or is_remote(places.root) or places.default_log.is_dir():
+        return ()
+    return find_log_in_root(local_path(places.root))
 
 
 def find_identity(root: StorePath) -> tuple[int, int] | None:

@@ -53,6 +53,11 @@ KINDS = {
     "log-missing": Kind(
         ERROR, "queues or an index exist, but the commit log is missing", "destroys all consume queues"
     ),
+    "log-elsewhere": Kind(
+        WARNING,
+        "no configuration names the directories of the commit log, which were found by their files",
+        "destroys all consume queues, unless its configuration names these directories",
+    ),
     "log-file-size": Kind(ERROR, "a file has another length than the others", STOPS, SALVAGE),
     "log-file-name": Kind(
         ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places", SALVAGE

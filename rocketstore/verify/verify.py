@@ -132,6 +132,11 @@ class Verification:
         self.is_locked = False
         self.last_exit_ok = not os.path.lexists(self.places.abort)
         self.formats = survey.formats
+        if survey.has_found_log:
+            detail = (
+                f"by its files, the commit log is in {survey.found_log}: name these directories in the configuration"
+            )
+            self.findings.add("log-elsewhere", self.places.default_log, 0, detail)
 
     def run(self, quick: bool, threads: int, progress: Report) -> VerifyReport:
         """Check the small files, then the log with queues and index."""

@@ -89,7 +89,7 @@ def test_an_index_file_that_the_checkpoint_does_not_know_is_deleted_after_a_cras
 
 @pytest.mark.parametrize("name", ["missing_log", "log_without_files"])
 def test_queues_are_destroyed_without_a_log(java, sound, tmp_path, name):
-    """Kind log-missing."""
+    """Kinds log-missing, log-elsewhere."""
     load(java, sound, tmp_path / "store", name)
     assert not [path for path in (tmp_path / "store/consumequeue").rglob("*") if path.is_file()]
 

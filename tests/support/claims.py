@@ -61,6 +61,7 @@ CLAIMS = {
     **dict.fromkeys(
         [
             "log-missing",
+            "log-elsewhere",
             "log-time-falls",
             "unit-shifted",
             "unit-size",

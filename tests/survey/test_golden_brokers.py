@@ -341,11 +341,18 @@ def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
     }.get(name, set())
 
 
-def test_verify_says_what_a_directory_of_a_multi_path_log_is_where_it_is_not_told(root_of):
-    report = rocketstore.verify(root_of("multipath"))
-    (hint,) = (finding for finding in report.findings if finding.kind == "not-checked")
-    assert hint.path.name == "cl0"
-    assert "storePathCommitLog" in hint.detail
+def test_a_log_that_no_configuration_names_is_found_by_its_files(root_of, caplog):
+    root = root_of("multipath")
+    report = rocketstore.verify(root)
+    (finding,) = (finding for finding in report.findings if finding.kind == "log-elsewhere")
+    assert (finding.path.name, finding.severity) == ("commitlog", "warning")
+    assert "cl0" in finding.detail
+    assert (report.ok, report.messages) == (True, 714)
+    with rocketstore.open(root) as found, rocketstore.open(root, config=config_of("multipath", root)) as given:
+        assert found.summary() == given.summary()
+        assert found.scan().to_arrow().equals(given.scan().to_arrow())
+    with pytest.raises(ValueError, match="by its files in cl0: to write, give its directories: storePathCommitLog=/"):
+        rocketstore.recover(root, dry_run=True)
 
 
 @pytest.mark.parametrize("topics", ["simple", "missing"])

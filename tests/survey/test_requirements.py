@@ -89,6 +89,10 @@ def being_written(root, monkeypatch):
     monkeypatch.setattr(requirements, "is_held", lambda lock: True)
 
 
+def with_a_log_elsewhere(root, monkeypatch):
+    (root / "commitlog").rename(root / "cl0")
+
+
 # By the name of each requirement: how a store that lacks it is made, more lines of the broker's file, and the words.
 LACKING = {
     "descriptors_to_read": (few_descriptors, {}, "too few descriptors"),
@@ -101,6 +105,7 @@ LACKING = {
     "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is read but not changed"),
     "queues_in_files": (with_queues_in_rocksdb, ROCKSDB, "the queues are in RocksDB, which is not written"),
     "config_in_files": (with_config_in_rocksdb, {"configManagerVersion": "v2"}, "offsets are in RocksDB, which is not"),
+    "a_named_log": (with_a_log_elsewhere, {}, "{root}: the commit log is not in commitlog, but by its files in cl0"),
     "a_found_log": (unchanged, {"storePathCommitLog": "/nowhere/log"}, "{root}: the commit log is not at /nowhere/log"),
     "a_found_or_new_log": (
         unchanged, {"storePathCommitLog": "/nowhere/log"}, "{root}: the commit log is not at /nowhere/log"
