@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from rocketstore.text_values import escaped, printable
 
 ForPeople = Callable[[Sequence[Row]], Sequence[Row]]  # converts rows to the rows of a table
 
+MOST_ALIKE = 5  # errors of one kind that have a line each
+NUMBER_OR_NAME = re.compile(r"'[^']*'|[0-9][0-9,.]*")
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
 
 
@@ -235,11 +238,32 @@ def report(problem: object) -> None:
     note(f"Error: {error_text(problem)}")
 
 
+class LeftOut(str):
+    """A problem with a place in the log. Each of them is reported, however many there are."""
+
+
+def report_all(problems: Iterable[object]) -> None:
+    """Report problems. Many of one kind, which differ by numbers and names alone, are one line with their number."""
+    kinds: dict[str, list[str]] = {}
+    for number, problem in enumerate(problems):
+        text = error_text(problem)
+        kind = f"{number}: {text}" if isinstance(problem, LeftOut) else NUMBER_OR_NAME.sub("", text)
+        kinds.setdefault(kind, []).append(text)
+    for texts in kinds.values():
+        distinct = dict.fromkeys(texts)
+        if len(distinct) == 1 and len(texts) > 1:
+            report(f"{texts[0]} ({len(texts):,} times)")
+        elif len(distinct) > MOST_ALIKE:
+            report(f"{texts[0]} (and {len(texts) - 1:,} more errors of this kind)")
+        else:
+            for text in texts:
+                report(text)
+
+
 def finish(problems: Iterable[object]) -> None:
     """Report all problems. Exit with status 1 if there is a problem."""
     found = list(problems)
-    for problem in found:
-        report(problem)
+    report_all(found)
     if found:
         raise click.exceptions.Exit(1)
 
@@ -257,8 +281,7 @@ def finish_checked(
     if not met:
         finish(problems)
         return
-    for problem in problems:
-        report(problem)
+    report_all(problems)
     raise click.exceptions.Exit(FAILED)
 
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rocketstore.cli.formats import error_text
+from rocketstore.cli.formats import LeftOut, error_text
 from rocketstore.cli.text import note
 from rocketstore.cli.times import find_zone
 from rocketstore.errors import StoreError, UnsupportedFormatError
@@ -93,7 +93,7 @@ def left_out(scan: Scan) -> list[str]:
 
 
 def skipped_text(part: Skipped) -> str:
-    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
+    return LeftOut(f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out")
 
 
 def or_nothing_found(store: MessageStore, found: int, problems: Sequence[object], wanted: Wanted) -> Sequence[object]:

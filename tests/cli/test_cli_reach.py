@@ -1,5 +1,6 @@
 """What users type first: guessed arguments, and commands that find nothing."""
 
+import json
 import shutil
 import time
 
@@ -8,6 +9,7 @@ from support.cli import assert_one_line, rows, run
 
 import rocketstore
 from rocketstore import Message, StoreConfig
+from rocketstore.cli.formats import LeftOut, report_all
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +173,29 @@ def test_help_is_a_command(words, shown):
     result = run(*words)
     assert result.exit_code == 0
     assert shown.replace("rocketstore get", "get") in result.stdout
+
+
+# ---- many errors -------------------------------------------------------------------------------------------
+
+
+def test_many_errors_of_one_kind_are_one_line_with_their_number(root, tmp_path):
+    path = shutil.copytree(root, tmp_path / "big")
+    offsets = {f"gone-{n}@billing": {str(queue): 7 for queue in range(8)} for n in range(525)}
+    (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    topics = json.loads((path / "config" / "topics.json").read_text())
+    known = topics["topicConfigTable"]["orders"] | {"readQueueNums": 8, "writeQueueNums": 8}
+    topics["topicConfigTable"] |= {f"gone-{n}": known | {"topicName": f"gone-{n}"} for n in range(525)}
+    (path / "config" / "topics.json").write_text(json.dumps(topics))
+    result = run("lag", path)
+    assert len(rows(result, exit_code=1)) == 4200
+    assert_one_line(result, "there is no queue 0 of topic 'gone-0'", "(and 4,199 more errors of this kind)")
+    several = run("lag", path, "--fail-if", "lag > 1000000")
+    assert_one_line(several, "(and 4,199 more errors of this kind)")
+
+
+def test_a_few_errors_have_a_line_each_and_equal_ones_have_their_number(capsys):
+    problems = ["a/b: no queue 1", "a/b: no queue 2", "same", "same", *map(LeftOut, map(str, range(20)))]
+    report_all(problems)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == ["Error: a/b: no queue 1", "Error: a/b: no queue 2", "Error: same (2 times)"]
+    assert lines[3:] == [f"Error: {number}" for number in range(20)]
