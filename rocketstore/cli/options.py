@@ -169,12 +169,12 @@ def columns_option(*columns: str) -> Callable[[Command], Command]:
     A user may also write a name in snake_case, as in Python.
     """
 
-    def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-        if text is None:
+    def parse(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+        if not texts:
             return None
         by_any_name = {snake_case(name): name for name in columns}
         by_any_name |= {name: name for name in columns}
-        names = list(filter(None, map(str.strip, text.split(","))))
+        names = list(filter(None, map(str.strip, ",".join(texts).split(","))))
         for name in names:
             if name not in by_any_name:
                 similar = find_similar(name, by_any_name)
@@ -188,9 +188,10 @@ def columns_option(*columns: str) -> Callable[[Command], Command]:
     return click.option(
         "--columns",
         metavar="A,B",
+        multiple=True,
         callback=parse,
         shell_complete=complete_words(columns),
-        help=f"Only these columns, in this order, such as {example}.",
+        help=f"Only these columns, in this order, such as {example}. May be repeated.",
     )
 
 

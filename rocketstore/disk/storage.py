@@ -76,8 +76,8 @@ def local_path(path: Any) -> Path:
     """Return the Path of a local file or directory. Raises: io.UnsupportedOperation for a remote path."""
     local = to_path(path)
     if not isinstance(local, Path):
-        why = "remote stores are opened for reading only"
-        raise io.UnsupportedOperation(f"{local} is remote: {why}: copy it to a local path")
+        why = "a local path is needed here (rocketstore copy makes a local copy of a remote store)"
+        raise io.UnsupportedOperation(f"{local} is remote: {why}")
     return local
 
 

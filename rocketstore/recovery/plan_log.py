@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rocketstore.compat import Compat
 from rocketstore.errors import DAMAGE_ADVICE, ENTRIES_ADVICE, GAP_ADVICE, CorruptFileError, advice_for
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
+from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import EndCandidate, SoundEnd, Why
@@ -215,8 +218,16 @@ def _damage_error(store: StoreFiles, place: int) -> CorruptFileError:
     file = at_place or next(file for file in file_run.files if file.end_offset > place)
     of_log = ENTRIES_ADVICE if store.log.reader.framing else DAMAGE_ADVICE if at_place else GAP_ADVICE
     advice = advice_for(of_log, store.root)
-    reason = f"no message begins here, but one is at {later}: {advice}"
-    return CorruptFileError(file.path, max(place - file.file_from_offset, 0), "magic", reason)
+    field, what = _find_damage(store.log, place)
+    reason = f"{what}, but a message is at {later}: {advice}"
+    return CorruptFileError(file.path, max(place - file.file_from_offset, 0), field, reason)
+
+
+def _find_damage(log: CommitLog, place: int) -> tuple[str, str]:
+    """Return the field of a record that is damaged, and why; without a record, that no message begins there."""
+    _, statuses = log.find_messages(np.array([place], np.int64), columns=["phy_offset"], verify_crc=True)
+    status = int(statuses[0])
+    return ("magic", "no message begins here") if status in (OK, END, BLANK) else bad_reason(status)
 
 
 def describe_tails_to_save(repair: LogRepair) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ from rocketstore.survey.open_log import open_log
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import PATHS, read_saved
 from rocketstore.survey.survey import Survey
-from rocketstore.text_values import format_count
+from rocketstore.text_values import format_count, utc
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.compaction import check_compacted_topics
 from rocketstore.verify.config import kind_of_problem
@@ -387,7 +387,8 @@ class Verification:
             for part in index.files:
                 end, known = part.header.end_timestamp, self.checkpoint.index_msg_timestamp
                 if end > known:
-                    detail = f"ends at {end}, the checkpoint knows {known}"
+                    saved = f"of {utc(known)}" if known else "without a time"
+                    detail = f"its last message was stored at {utc(end)}, and the checkpoint of the index is {saved}"
                     self.findings.add("index-to-be-deleted", part.path, 8, detail)
 
 

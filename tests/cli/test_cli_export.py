@@ -292,7 +292,10 @@ def test_an_export_that_was_killed_after_it_got_its_name_is_complete(tmp_path, m
         assert run("export", golden(RICH), tmp_path / "out.csv").exit_code == 130
     assert files_in(tmp_path) == ["out.csv", "out.csv.partial"]
     result = run("export", golden(RICH), tmp_path / "out.csv", "--resume")
-    assert (result.exit_code, result.stderr) == (0, f"{tmp_path / 'out.csv'}: is complete already\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        f"{tmp_path / 'out.csv'}: is complete already: --resume adds no newer messages\n",
+    )
     assert files_in(tmp_path) == ["out.csv"]
 
 
@@ -348,7 +351,7 @@ def test_an_export_that_is_done_is_not_done_again_by_resume(tmp_path):
     target = export(RICH, tmp_path / "out.jsonl")
     target.write_text("kept")
     result = run("export", golden(RICH), target, "--resume")
-    assert (result.exit_code, result.stderr) == (0, f"{target}: is complete already\n")
+    assert (result.exit_code, result.stderr) == (0, f"{target}: is complete already: --resume adds no newer messages\n")
     assert target.read_text() == "kept"
 
 

@@ -199,3 +199,48 @@ def test_a_few_errors_have_a_line_each_and_equal_ones_have_their_number(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[:3] == ["Error: a/b: no queue 1", "Error: a/b: no queue 2", "Error: same (2 times)"]
     assert lines[3:] == [f"Error: {number}" for number in range(20)]
+
+
+# ---- texts -------------------------------------------------------------------------------------------------
+
+
+def test_columns_may_be_given_one_by_one(root):
+    (row,) = rows(run("cat", root, "--limit", "1", "--columns", "topic", "--columns", "tags,keys"))
+    assert row == {"topic": "orders", "tags": "paid", "keys": ["order-0"]}
+
+
+def test_a_deletion_names_the_bytes_of_the_file(root, tmp_path):
+    path = shutil.copytree(root, tmp_path / "big")
+    shutil.rmtree(path / "commitlog")
+    (path / "commitlog").mkdir()
+    steps = rows(run("recover", path, "--policy", "broker", "--dry-run"))
+    sizes = [step["size"] for step in steps if step["what"] == "delete" and "consumequeue" in step["path"]]
+    assert sizes
+    assert min(sizes) > 0
+
+
+def test_a_damaged_body_is_named_by_a_dry_run_of_a_recovery(root, tmp_path):
+    path = shutil.copytree(root, tmp_path / "big")
+    with rocketstore.open(path) as store:
+        message = store.query_message("order-7")[0]
+        body_at = message.phy_offset + 88
+    (path / "abort").touch()
+    with min((path / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(body_at)
+        assert file.read(1) == b"7"
+        file.seek(body_at)
+        file.write(b"x")
+    result = run("recover", path, "--dry-run")
+    assert_one_line(result, "bodyCrc", "is not the CRC of the body", "but a message is at")
+
+
+def test_queues_that_are_lost_are_named_with_what_builds_them(root, tmp_path):
+    path = shutil.copytree(root, tmp_path / "big")
+    shutil.rmtree(path / "consumequeue")
+    result = run("get", path, "orders", "0", "0")
+    assert_one_line(result, "the log has messages, but there are no queues", "--consume-queue builds them")
+
+
+def test_a_remote_path_where_a_local_one_is_needed_says_so():
+    result = run("verify", "memory://store")
+    assert "is remote: a local path is needed here (rocketstore copy makes" in result.stderr

@@ -319,7 +319,7 @@ def test_what_writes_is_refused(write, golden, memory, tmp_path):
     upload(fs, golden("basic-5.5.0"), memory)
     before = {path: fs.cat_file(path) for path in fs.find(memory)}
     made_store(tmp_path / "local")
-    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: remote stores are"):
+    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: a local path is"):
         write(memory, tmp_path / "local")
     assert {path: fs.cat_file(path) for path in fs.find(memory)} == before
     assert not Path("memory:").exists()

@@ -471,7 +471,7 @@ def test_what_writes_refuses_a_uri(write, made, memory, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = shutil.copytree(made, tmp_path / "local")
     before = files_under(tmp_path, ".")
-    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: remote stores are"):
+    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: a local path is"):
         write(memory, root)
     assert files_under(tmp_path, ".") == before
     assert not fsspec.filesystem("memory").exists(memory)
@@ -558,6 +558,6 @@ def test_spark_builds_of_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path
 def test_spark_is_reported_that_a_uri_is_not_written_to(spark, bucket):
     register(spark)
     df = spark.createDataFrame([("T", b"body")], "topic string, body binary")
-    with pytest.raises(Exception, match="is remote: remote stores are opened for reading only"):
+    with pytest.raises(Exception, match="is remote: a local path is needed"):
         df.write.format("rocketstore").mode("append").save(f"{bucket}/new")
     assert not fsspec.filesystem("s3").exists(f"{BUCKET}/new")

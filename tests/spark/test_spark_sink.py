@@ -240,7 +240,7 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
     ("options", "reason"),
     [
         ({"path": "relative"}, "must be the absolute path"),
-        ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
+        ({"path": "memory://store"}, "is remote: a local path is needed"),
         ({}, "option path: give the directory of a store, as in save"),
         (
             {"path": "/x", "topics": "T"},

@@ -297,7 +297,7 @@ def test_an_entry_is_refused_for_what_it_requires(made, entry, number, requireme
 @pytest.mark.parametrize("entry", [name for name, row in ENTRIES.items() if requirements.a_local_place in row.before])
 def test_an_entry_of_local_stores_refuses_a_remote_one(entry):
     pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
-    with pytest.raises(OSError, match="is remote: remote stores are opened for reading only"):
+    with pytest.raises(OSError, match="is remote: a local path is needed"):
         requirements.begin_entry(entry, "memory://store")
 
 

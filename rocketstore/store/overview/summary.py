@@ -212,6 +212,10 @@ def compare_ends(store: ReadableStore, log: LogSpan, index: IndexSpan, problems:
     ):  # these items are of an uncommitted write
         return
     reason = f"the index leads to a message at byte {index.end}, but sound messages end at byte {log_end}"
+    if index.end == log_end:
+        reason = (
+            f"the index leads to a message at byte {index.end}, where sound messages end: that message is torn or lost"
+        )
     if is_end_lost(store, log_end, log.end_timestamp):
         problems.append(f"{store.path}: {reason}: see verify")
     else:
