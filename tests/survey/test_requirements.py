@@ -327,6 +327,7 @@ FUNCTIONS = {
     "rocketstore.verify": ("verify",),
     "rocketstore.spark.build_index": ("spark build_index",),
     "rocketstore.spark.rebuild_consume_queue": ("spark rebuild_consume_queue",),
+    "rocketstore.spark.read": ("spark read",),
     "rocketstore.spark.query_messages": ("spark query_messages",),
     "rocketstore.spark.select_phy_offset": ("spark select_phy_offset",),
 }
