@@ -60,7 +60,14 @@ from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.requirements import a_stopped_store, begin_entry, locked
-from rocketstore.survey.sizes import require_batch_size, require_sizes, save_settings, suppose_sizes, with_default_sizes
+from rocketstore.survey.sizes import (
+    require_all_sizes,
+    require_batch_size,
+    require_sizes,
+    save_settings,
+    suppose_sizes,
+    with_default_sizes,
+)
 from rocketstore.survey.survey import Survey, survey_store
 from rocketstore.text_values import find_time_zone
 
@@ -235,6 +242,9 @@ class Rebuilder:
         shown = sizes.known.keys()
         if not build.is_in_place and needs_broker_files(survey):
             sizes = suppose_sizes(survey.places, sizes, replaced=build.replaced_sizes())
+        if build.is_in_place or not needs_broker_files(survey):
+            names = [QUEUE_SIZES[0]] * build.consume_queue + [*INDEX_SIZES] * build.index
+            require_all_sizes(survey.places, sizes, names if sizes.problem is not None else ())
         known = with_light_queues(sizes.config, topics_in_database(survey))
         build.index = build.index and known.message_index_enable
         build.require()

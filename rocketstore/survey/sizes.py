@@ -70,6 +70,12 @@ class StoreSizes:
     problem: SettingError | None
 
     @property
+    def shown_config(self) -> StoreConfig:
+        """The settings with the sizes that are known, even if they contradict each other."""
+        sizes: dict[str, Any] = {name: size.value for name, size in self.known.items()}
+        return replace(self.settings, **sizes)
+
+    @property
     def config(self) -> StoreConfig:
         """The configuration that the store was written with. A size is None without a file of that kind.
 
@@ -78,21 +84,30 @@ class StoreSizes:
         """
         if self.problem is not None:
             raise self.problem
-        sizes: dict[str, Any] = {name: size.value for name, size in self.known.items()}
-        return replace(self.settings, **sizes)
+        return self.shown_config
 
 
 def writing_config(places: AnyPlaces, sizes: StoreSizes) -> SizedConfig:
     """Return the configuration to write a store with. Every size is set: RocketMQ's default if no size is known.
 
-    Raises: as ``StoreSizes.config``; ValueError if the store has messages, but no queue or no index that shows a size.
+    Raises: ValueError, once for all sizes that must be given: as ``StoreSizes.config``; and if the store has messages,
+    but no queue or no index that shows a size.
     """
-    known = sizes.config
+    known = sizes.shown_config
     names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
     names += [SLOTS, ITEMS] if known.message_index_enable else []
-    if any(getattr(known, name) is None for name in names) and has_messages(places):
-        require_sizes(places, known, names)
+    must_be_known = any(getattr(known, name) is None for name in names) and has_messages(places)
+    require_all_sizes(places, sizes, names if must_be_known else ())
     return with_default_sizes(known)
+
+
+def require_all_sizes(places: AnyPlaces, sizes: StoreSizes, names: Iterable[str]) -> None:
+    """Raise one ValueError for all sizes that are contradicted, or that are unknown and among ``names``."""
+    asked = () if sizes.problem is None else sizes.problem.settings
+    missing = missing_sizes(places, sizes.shown_config, [name for name in names if name not in asked])
+    problem = _join_problems([each for each in (sizes.problem, missing) if each is not None])
+    if problem is not None:
+        raise problem
 
 
 def planning_config(places: AnyPlaces, sizes: StoreSizes) -> tuple[SizedConfig, tuple[str, ...]]:
@@ -129,16 +144,23 @@ def _find_with(
 
 def require_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
+    if (problem := missing_sizes(places, known, names)) is not None:
+        raise problem
+
+
+def missing_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -> SettingError | None:
+    """Return the error for sizes that are unknown; None if all are known."""
     unknown = [name for name in names if getattr(known, name) is None]
-    if unknown:
-        defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
-        hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
-        raise SettingError(
-            f"{places.root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
-            *unknown,
-            suggested={name: DEFAULT_SIZES[name] for name in unknown},
-            advice=f"pass {config_text(unknown)} or config=StoreConfig.from_broker_conf(path)",
-        )
+    if not unknown:
+        return None
+    defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
+    hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
+    return SettingError(
+        f"{places.root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
+        *unknown,
+        suggested={name: DEFAULT_SIZES[name] for name in unknown},
+        advice=f"pass {config_text(unknown)} or config=StoreConfig.from_broker_conf(path)",
+    )
 
 
 def with_default_sizes(config: StoreConfig) -> SizedConfig:
@@ -241,7 +263,10 @@ def _join_problems(problems: Sequence[SettingError]) -> SettingError | None:
         return problems[0] if problems else None
     settings = dict.fromkeys(name for problem in problems for name in problem.settings)
     suggested = {name: size for problem in problems for name, size in problem.suggested.items()}
-    return SettingError("; ".join(map(str, problems)), *settings, suggested=suggested)
+    advised = any(problem.advice for problem in problems)
+    advice = f"pass {config_text(settings, suggested)} or config=StoreConfig.from_broker_conf(path)" if advised else ""
+    reasons = "; ".join(problem.reason for problem in problems)
+    return SettingError(reasons, *settings, suggested=suggested, advice=advice)
 
 
 def save_settings(places: LocalPlaces, config: StoreConfig, *, is_new: bool = False) -> None:

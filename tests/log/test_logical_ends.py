@@ -349,7 +349,7 @@ def test_a_body_that_does_not_match_its_crc_does_not_end_the_log(checks, tmp_pat
     config = StoreConfig(check_crc_on_recover=checks)
     with rocketstore.open(tmp_path, config=config) as store:
         assert len(bodies(store, verify_crc=False)) == store.consume_queue("T0", 0).max_queue_offset == 30
-    with pytest.raises(CorruptFileError, match="magic"):
+    with pytest.raises(CorruptFileError, match="bodyCrc"):
         rocketstore.open(tmp_path, "a", config=CONFIG_OF_LARGE_LOG)
 
 

@@ -149,6 +149,22 @@ def test_sizes_that_the_messages_of_a_store_need_are_asked_for(store, lost, give
     assert sizes(writing_config(store, StoreConfig(**known))).items() >= known.items()
 
 
+def test_all_sizes_that_must_be_given_are_named_at_once(store):
+    """First the index alone was named, and then the queues."""
+    for name in ("consumequeue", "batchconsumequeue"):
+        shutil.rmtree(store / name)
+    for path in (store / "index").iterdir():  # an index that shows no geometry
+        path.write_bytes(bytes(path.stat().st_size))
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.write(b"record..")
+    with pytest.raises(ValueError, match="max_hash_slot_num") as refused:
+        writing_config(store)
+    assert {*refused.value.settings} == {"max_hash_slot_num", "max_index_num", "mapped_file_size_consume_queue"}
+    assert str(refused.value).count("pass config=StoreConfig(") == 1
+    given = {name: SMALL[name] for name in refused.value.settings}
+    assert sizes(writing_config(store, StoreConfig(**given))).items() >= given.items()
+
+
 def test_files_in_the_middle_of_a_run_show_its_size_too(tmp_path):
     make(tmp_path / "commitlog", 4096, 4096, start=40960)
     assert writing_config(tmp_path).mapped_file_size_commit_log == 4096
