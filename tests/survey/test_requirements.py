@@ -103,6 +103,7 @@ LACKING = {
     "a_store_or_an_empty_root": (with_a_foreign_file, {}, "{root}: is not a store, and is not empty"),
     "no_other_store_here": (with_a_store_below, {}, "{root}: a new store is not made in a directory with other stores"),
     "a_log_in_files": (with_dledger, {}, "{root}: the commit log is DLedger's, which is read but not changed"),
+    "files_to_patch": (with_dledger, {}, "{root}: the commit log is DLedger's, and patch writes only into files"),
     "queues_in_files": (with_queues_in_rocksdb, ROCKSDB, "the queues are in RocksDB, which is not written"),
     "config_in_files": (with_config_in_rocksdb, {"configManagerVersion": "v2"}, "offsets are in RocksDB, which is not"),
     "a_named_log": (with_a_log_elsewhere, {}, "{root}: the commit log is not in commitlog, but by its files in cl0"),
