@@ -28,7 +28,7 @@ AT_ONCE = 8192  # messages
 
 def run(
     stores: AskedStores,
-    by: str,
+    by: str | None,
     unconsumed: UnconsumedQuestion | None,
     message_filter: MessageFilter,
     view: RowsView,
@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Run the command with the values of its options."""
     try:
-        groupings = parse_groupings(by)
+        groupings = [] if by is None else parse_groupings(by)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
     if unconsumed is not None and (message_filter.choices or are_given(options)):

@@ -87,7 +87,11 @@ OTHER_NAMES = {  # other words for a command, also those of mqadmin, in lower ca
     "topicstatus": "ls --topic",
     "consumerprogress": "lag",
     "brokerstatus": "info",
+    "man": "help",
     "printmsg": "cat",
+    "consume": "cat --follow",
+    "follow": "cat --follow",
+    "sample": "cat --sample 1%",
 }
 
 
@@ -187,10 +191,9 @@ def all_missing(error: click.MissingParameter) -> click.UsageError:
     if context is None or error.param not in arguments:
         return error
     missing = [each for each in arguments[arguments.index(error.param) :] if each.required]
-    if len(missing) < 2:
-        return error
     names = ", ".join(each.get_error_hint(context) for each in missing)
-    return click.UsageError(f"Missing arguments {names}.{hint_at_queues(context)}", context)
+    ending = "" if len(missing) == 1 else "s"
+    return click.UsageError(f"Missing argument{ending} {names}.{hint_at_queues(context)}", context)
 
 
 def hint_at_queues(context: click.Context) -> str:

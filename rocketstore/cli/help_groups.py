@@ -25,12 +25,12 @@ ORDER = {option: number for options in GROUPS.values() for number, option in enu
 # Other words for an option, as users of other tools type them first.
 OTHER_WORDS = {
     "--begin": "--since",
-    "--count": "--limit",
     "--end": "--until",
     "--fields": "--columns",
     "--filter": "--where",
     "--incremental": "--state",
     "--json": "--format",
+    "--local": "--tz local",
     "--max": "--limit",
     "--new": "--state",
     "--output": "--format",
@@ -38,6 +38,15 @@ OTHER_WORDS = {
     "--since-last": "--state",
     "--start": "--since",
     "--timezone": "--tz",
+}
+
+# Commands to type in place of a command with an option that it does not have.
+OTHER_COMMANDS = {
+    ("cat", "--count"): "rocketstore count STORE",
+    ("du", "--topics"): "rocketstore du STORE --by topic",
+    ("lag", "--sort"): "rocketstore lag STORE --totals",
+    ("ls", "--sort"): "rocketstore du STORE --by topic",
+    ("ls", "--topics"): "rocketstore du STORE --by topic",
 }
 
 
@@ -49,10 +58,17 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            meant = OTHER_WORDS.get(error.option_name)
-            if meant is None or not any(meant in param.opts for param in self.params):
+            meant = self.find_meant(error.option_name)
+            if meant is None:
                 raise
             raise click.UsageError(f"No such option {error.option_name!r}. (Did you mean {meant!r}?)", ctx) from None
+
+    def find_meant(self, option: str) -> str | None:
+        """Return the option, or the command, that an unknown option probably means; None if it may mean anything."""
+        meant = OTHER_WORDS.get(option)
+        if meant is not None and any(meant.split()[0] in param.opts for param in self.params):
+            return meant
+        return OTHER_COMMANDS.get((self.name or "", option))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in GROUPS}

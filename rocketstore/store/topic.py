@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from rocketstore.index.index_service import IndexType
 from rocketstore.keywords import suggests_keywords
@@ -50,6 +50,13 @@ class Topic(MessageTables, Previewed):
 
     def __len__(self) -> int:
         return sum(map(len, self.queues.values()))
+
+    def __getitem__(self, queue_id: object) -> NoReturn:
+        """Raise TypeError, which names the call that reads messages by queue offset."""
+        raise TypeError(
+            f"a topic has no items: store.get_message({self.name!r}, {queue_id!r}, OFFSET) reads messages of a queue, "
+            "and head(), tail() and scan() those of the topic"
+        )
 
     def __iter__(self) -> Iterator[Message]:
         for batch in self.scan():

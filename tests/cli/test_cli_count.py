@@ -42,10 +42,15 @@ def test_an_unknown_topic_is_named(root):
 
 
 def test_wrong_questions_are_wrong_usage(root):
-    for options in (["--by", "topics"], [], ["--by", "topic", "--unconsumed"],
+    for options in (["--by", "topics"], ["--by", "topic", "--unconsumed"],
                     ["--by", "topic", "--unconsumed", "--group", "part", "--key", "k"]):  # fmt: skip
         assert run("count", root, *options).exit_code == 2
     assert "did you mean 'topic'?" in run("count", root, "--by", "topics").stderr
+
+
+def test_a_count_without_a_grouping_is_one_row(root):
+    (row,) = rows(run("count", root))
+    assert row["messages"] == sum(each["messages"] for each in rows(run("count", root, "--by", "topic")))
 
 
 def test_a_count_without_a_message_says_so(root):

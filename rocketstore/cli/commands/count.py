@@ -21,9 +21,9 @@ from rocketstore.cli.options import (
 @stores_argument(words=("topic",))
 @click.option(
     "--by",
-    required=True,
     metavar="A,B",
-    help="One or several of topic, queue, tag, day, hour, minute, born_host, store_host, reconsume_times.",
+    help="A row for each value of one or several of topic, queue, tag, day, hour, minute, born_host, store_host, "
+    "reconsume_times.",
 )
 @tier_options
 @compacted_option
@@ -34,8 +34,9 @@ from rocketstore.cli.options import (
 def count(**options: Any) -> None:
     """Count the messages of STORE that meet all conditions, and the bytes of their records.
 
-    Days, hours and minutes are those of the store time in the zone of --tz. A terminal also gets a bar for each row.
-    One grouping that is no time has the most frequent values first; else rows are sorted by their values.
+    Without --by, there is one row. Days, hours and minutes are those of the store time in the zone of --tz. A
+    terminal also gets a bar for each row. One grouping that is no time has the most frequent values first; else rows
+    are sorted by their values.
 
     --unconsumed counts the messages that a consumer group still gets.
 

@@ -52,8 +52,8 @@ class GroupCounter:
         group_numbers, rows = group_rows(codes, len(batch))
         sizes = np.bincount(group_numbers, self._sizes_of_records(batch)).astype(np.int64).tolist()
         messages = np.bincount(group_numbers).tolist()
-        columns = [code[rows].tolist() for code in codes]
-        for values, count, size in zip(zip(*columns, strict=True), messages, sizes, strict=True):
+        groups = list(zip(*(code[rows].tolist() for code in codes), strict=True)) or [()]  # without columns, one group
+        for values, count, size in zip(groups, messages, sizes, strict=True):
             known = self._found.get(values, Tally(0, 0))
             self._found[values] = Tally(known.messages + count, known.size + size)
 
