@@ -57,8 +57,9 @@ def read_state(path: Path, asked: Mapping[str, Any]) -> ExportState | None:
         return None
     except (ValueError, TypeError) as error:
         raise StoreError(f"{path}: is no state of an export: {error}") from None
-    if state.asked != json.loads(json.dumps(asked)):
-        changed = sorted(name for name in {*state.asked, *asked} if state.asked.get(name) != asked.get(name))
+    now = json.loads(json.dumps(asked))  # lists in place of tuples, as in the file
+    if state.asked != now:
+        changed = sorted(name for name in {*state.asked, *now} if state.asked.get(name) != now.get(name))
         raise StoreError(
             f"{path}: earlier parts were made with other values of {', '.join(changed)}: give the same values, or "
             "another directory and state"

@@ -8,7 +8,6 @@ gives the part its name. So each message is in one part, and each part is comple
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,18 +89,17 @@ def locked(directory: Path) -> Iterator[None]:
     """Lock a directory for one export. Raises: StoreError if another process has locked it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"{directory}: another process exports to it: wait until it has ended") from None
         yield
-    except OSError as error:
-        if error.errno != errno.EWOULDBLOCK:
-            raise
-        raise StoreError(f"{directory}: another process exports to it") from None
     finally:
         os.close(descriptor)
 
 
 def new_state(directory: Path, state_path: Path, asked: Mapping[str, Any]) -> ExportState:
-    """Return the state before the first part. Raises: StoreError if the directory has parts already."""
+    """Return the state before the first part. Raises: StoreError if the directory already has parts."""
     parts = sorted(path for path in directory.glob(f"{PART}*") if path.suffix != PARTIAL)
     if parts:
         raise StoreError(

@@ -1,6 +1,7 @@
 """Incremental exports: each message is in one part, also after crashes, and a log that changed is an error."""
 
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ from support import cli
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
 from rocketstore.incremental import new_part
+from rocketstore.incremental.export_state import ExportState, read_state, save_state
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -167,6 +169,23 @@ def test_two_exports_to_one_directory_do_not_run_together(root, lake):
             export(root, lake)
     finally:
         os.close(descriptor)
+
+
+def test_an_error_of_an_export_is_not_taken_for_a_lock(root, lake, monkeypatch):
+    def fail(*args):
+        raise BlockingIOError(errno.EAGAIN, "the disk is busy")
+
+    monkeypatch.setattr(new_part, "read_state", fail)
+    with pytest.raises(BlockingIOError, match="the disk is busy"):
+        export(root, lake)
+
+
+def test_only_the_changed_conditions_are_named(tmp_path):
+    path = tmp_path / "state"
+    save_state(path, ExportState({"topic": ("T",), "where": None}, 0, None))
+    assert read_state(path, {"topic": ("T",), "where": None}) is not None
+    with pytest.raises(StoreError, match="other values of where: "):
+        read_state(path, {"topic": ("T",), "where": "size > 1"})
 
 
 def test_damage_is_an_error_or_a_reason(root, lake):
