@@ -1,7 +1,7 @@
 """``rocketstore get``: show messages by queue offset."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import click
@@ -29,7 +29,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.in_queue import rows_in_queue
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.query.get_message import GetMessageStatus
+from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits
@@ -56,53 +56,26 @@ def run(
     if queue_offset < 0:
         with contextlib.suppress(KeyError):  # get_message answers for a missing queue
             queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)
-    opens = tag is not None and not view.has_containers and has_batches(store, topic, queue_id)
-    found = store.get_message(topic, queue_id, queue_offset, limit, tag=None if opens else tag, verify_crc=False)
-    note_elsewhere(store, [topic])
+    queue = QueueId(topic, queue_id)
     place = f"{topic}, queue {queue_id}, offset"
-    if found.status != GetMessageStatus.FOUND:
+    opens_batches = tag is not None and not view.has_containers and has_batches(store, queue)
+    tag_of_units = None if opens_batches else tag
+    first = store.get_message(*queue, queue_offset, limit, tag=tag_of_units, verify_crc=False)
+    note_elsewhere(store, [topic])
+    if first.status != GetMessageStatus.FOUND:
         note_leftovers(store.commit_log)
-        reason = describe_unknown_queue(store, topic, queue_id) or found.why
-        reason = "; ".join([str(reason), *find_commas([tag or ""])])
-        raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
-    queue = store.consume_queue(topic, queue_id)
-    log = log_of(store, queue)
-    name = QueueId(topic, queue_id)
-    tags = split_tags(tag) if opens else None
-    damaged: list[DamagedUnit] = []
-    messages: list[Message] = []
-    bad_bodies = BadBodies()
-    at = queue_offset
-    while True:
-        damaged += find_damage(store, queue, name, at, found.next_begin_offset, verify_crc=verify_crc)
-        batches = log.reader.with_bodies(without_damaged(found.messages, damaged), INT_MAX, bad_bodies)
-        # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
-        messages += [
-            message
-            for batch in (batches if view.has_containers else without_containers(log, batches))
-            for message in batch
-            if (view.has_containers or message.topic != topic or message.queue_offset >= queue_offset)
-            and (tags is None or message.tags in tags)
-        ]
-        if not opens or len(messages) >= limit or at >= found.next_begin_offset:
-            break
-        at = found.next_begin_offset
-        found = store.get_message(topic, queue_id, at, limit, verify_crc=False)
-    if opens and not messages and not damaged:
-        reason = f"no message from queue offset {queue_offset} to {at - 1} has one of the tags"
+        reasons = [describe_unknown_queue(store, *queue) or str(first.why), *find_commas([tag or ""])]
+        raise click.ClickException(f"{place} {queue_offset}: {first.status}: {'; '.join(reasons)}")
+    answers = read_on(store, queue, queue_offset, first, limit) if opens_batches else [(queue_offset, first)]
+    tags = split_tags(tag) if opens_batches else None
+    found = read_messages(store, queue, answers, queue_offset, limit, tags, verify_crc=verify_crc, view=view)
+    if opens_batches and not found.messages and not found.damaged:
+        reason = f"no message from queue offset {queue_offset} to {found.end - 1} has one of the tags"
         raise click.ClickException(f"{place} {queue_offset}: {GetMessageStatus.NO_MATCHED_MESSAGE}: {reason}")
     conditions = {"topic": (topic,), "queue_ids": (queue_id,), "tag": tag}
-    write_messages([messages[:limit]], output_format, view.with_conditions(conditions), is_result=True)
-    note_bad_bodies(bad_bodies)
-    finish(f"{place} {unit.queue_offset}: {unit.problem}" for unit in damaged)
-
-
-def has_batches(store: MessageStore, topic: str, queue_id: int) -> bool:
-    """Return whether a queue has inner batches, whose units have no tags. False for a missing queue."""
-    try:
-        return isinstance(store.consume_queue(topic, queue_id), BatchConsumeQueue)
-    except KeyError:
-        return False
+    write_messages([found.messages], output_format, view.with_conditions(conditions), is_result=True)
+    note_bad_bodies(found.bad_bodies)
+    finish(f"{place} {unit.queue_offset}: {unit.problem}" for unit in found.damaged)
 
 
 class DamagedUnit(NamedTuple):
@@ -114,6 +87,75 @@ class DamagedUnit(NamedTuple):
     queue_offset: int
     phy_offset: int | None
     problem: str
+
+
+def has_batches(store: MessageStore, queue: QueueId) -> bool:
+    """Return whether a queue has inner batches, whose units have no tags. False for a missing queue."""
+    try:
+        return isinstance(store.consume_queue(*queue), BatchConsumeQueue)
+    except KeyError:
+        return False
+
+
+def read_on(
+    store: MessageStore, queue: QueueId, begin: int, found: GetMessageResult, limit: int
+) -> Iterator[tuple[int, GetMessageResult]]:
+    """Yield a read of a queue and the reads that follow it to the queue's end, each with its first queue offset.
+
+    Parameters: begin: the queue offset at which the first read began. found: its result. limit: units of each read.
+    """
+    while begin < found.next_begin_offset:
+        yield begin, found
+        begin = found.next_begin_offset
+        found = store.get_message(*queue, begin, limit, verify_crc=False)
+
+
+class QueueMessages(NamedTuple):
+    """Messages of a queue. Attributes: end: the queue offset after the last unit that was read."""
+
+    messages: list[Message]
+    damaged: list[DamagedUnit]
+    bad_bodies: BadBodies
+    end: int
+
+
+def read_messages(
+    store: MessageStore,
+    name: QueueId,
+    answers: Iterable[tuple[int, GetMessageResult]],
+    queue_offset: int,
+    limit: int,
+    tags: Collection[str] | None,
+    *,
+    verify_crc: bool,
+    view: MessageView,
+) -> QueueMessages:
+    """Return the first ``limit`` messages of some reads of a queue. Later reads are not made.
+
+    Parameters: answers: the reads, each with its first queue offset. queue_offset: of the first message to return; the
+    first unit may have earlier messages of an inner batch. tags: of the messages; None for all.
+    """
+    queue = store.consume_queue(*name)
+    log = log_of(store, queue)
+    damaged: list[DamagedUnit] = []
+    messages: list[Message] = []
+    bad_bodies = BadBodies()
+    end = queue_offset
+    for begin, found in answers:
+        end = found.next_begin_offset
+        damaged += find_damage(store, queue, name, begin, end, verify_crc=verify_crc)
+        records = log.reader.with_bodies(without_damaged(found.messages, damaged), INT_MAX, bad_bodies)
+        for batch in records if view.has_containers else without_containers(log, records):
+            messages += [
+                message
+                for message in batch
+                # A message of a light queue has the topic and the queue offset of the queue to which it was sent.
+                if (view.has_containers or message.topic != name.topic or message.queue_offset >= queue_offset)
+                and (tags is None or message.tags in tags)
+            ]
+        if len(messages) >= limit:
+            break
+    return QueueMessages(messages[:limit], damaged, bad_bodies, end)
 
 
 def find_damage(
