@@ -43,7 +43,7 @@ def find_places(ctx: click.Context) -> Sequence[Any]:
 
 
 def complete_words(words: Sequence[str]) -> Completer:
-    """Return a completer of words with commas between them: of the last one. Words that are given are not repeated."""
+    """Return a completer for a list with commas: it completes the last word, and offers no word of the list again."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         given, comma, last = incomplete.rpartition(",")

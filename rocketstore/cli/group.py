@@ -185,7 +185,7 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
 
 
 def all_missing(error: click.MissingParameter) -> click.UsageError:
-    """Return an error that names all missing arguments, of which click's error names the first one."""
+    """Return an error that names all missing arguments; the error of click names only the first of them."""
     context = error.ctx
     arguments = [] if context is None else [each for each in context.command.params if isinstance(each, click.Argument)]
     if context is None or error.param not in arguments:

@@ -1,4 +1,4 @@
-"""Words that a user typed after STORE and that name no directory: a topic, a group, a key or an id. Also patterns."""
+"""Guess which option a user meant by a word after STORE that is no path, and which topics by a pattern."""
 
 import contextlib
 import fnmatch
@@ -17,10 +17,10 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.store.overview.known_names import known_topics
 from rocketstore.text_values import find_similar
 
-QUESTIONS = ("key", "unique_key", "tag", "id", "since", "until")  # options that ask a question without a word
+CHOOSING = ("key", "unique_key", "tag", "id", "since", "until")  # options; beside them, a word is no key and no id
 ID = re.compile("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-SIGNS = "*?["
-ANYTHING = ("key", "id")  # a word may always be one of these
+WILDCARDS = "*?["
+WITHOUT_NAMES = ("key", "id")  # kinds of which stores have no list of names
 
 
 def split_words(paths: Sequence[StorePath], typed: Mapping[StorePath, str]) -> tuple[list[StorePath], list[str]]:
@@ -44,14 +44,17 @@ def is_word(path: StorePath, text: str) -> bool:
 def apply_words(
     stores: AskedStores | StorePath, words: Sequence[str], kinds: Sequence[str], options: dict[str, Any]
 ) -> Any:
-    """Put the words after STORE into the options that they mean. Return the stores.
+    """Add the words after STORE to ``options`` as values of the options that they mean. Return the stores.
 
-    A note says how each word was read. Parameters: stores: a path for index files. kinds: the options that words may
-    mean: topic, group, key, id. options: of the command; they are changed. Raises: UsageError for a word that is none.
+    A note names the option of each word. A word without a meaning is a problem of the returned stores if there are
+    several, since it is probably the path of another store.
+
+    Parameters: stores: a path for index files. kinds: the options that words may mean: topic, group, key, id. options:
+    of the command; they are changed. Raises: UsageError for a word without a meaning.
     """
     names = known_names(stores, kinds)
-    asks = any(options.get(name) not in (None, ()) for name in QUESTIONS)
-    kinds = [kind for kind in kinds if not (asks and kind in ANYTHING)]
+    is_chosen = any(options.get(name) not in (None, ()) for name in CHOOSING)
+    kinds = [kind for kind in kinds if not (is_chosen and kind in WITHOUT_NAMES)]
     meant = {word: find_kind(word, kinds, names) for word in words}
     if [*meant.values()] == ["topic"] and "key" in kinds:
         raise click.UsageError(only_topic(stores, words[0]))
@@ -92,7 +95,7 @@ def add_value(options: dict[str, Any], name: str, word: str) -> None:
 
 def known_names(stores: AskedStores | StorePath, kinds: Iterable[str]) -> dict[str, set[str]]:
     """Return the names of topics and of groups that stores have, by their option. A store that fails has none."""
-    names: dict[str, set[str]] = {kind: set() for kind in kinds if kind not in ANYTHING}
+    names: dict[str, set[str]] = {kind: set() for kind in kinds if kind not in WITHOUT_NAMES}
     for store in stores.stores.values() if isinstance(stores, AskedStores) else ():
         for kind, found in names.items():
             with contextlib.suppress(*FAILURES):  # the command reports it
@@ -125,7 +128,7 @@ def expand_topics(stores: Any, topics: Sequence[str]) -> tuple[str, ...]:
     A name that a store has is no pattern. Parameters: stores: AskedStores, or the path of index files. Raises:
     UsageError for a pattern that matches no topic.
     """
-    if not any(sign in topic for topic in topics for sign in f"{SIGNS},"):
+    if not any(sign in topic for topic in topics for sign in f"{WILDCARDS},"):
         return tuple(topics)
     known = known_names(stores, ["topic"])["topic"]
     found: dict[str, None] = {}
@@ -133,7 +136,7 @@ def expand_topics(stores: Any, topics: Sequence[str]) -> tuple[str, ...]:
         parts = [topic] if topic in known else [part for part in map(str.strip, topic.split(",")) if part]
         for part in parts:
             matches = [part] if part in known else sorted(matching(part, known))
-            if not matches and known and any(sign in part for sign in SIGNS):
+            if not matches and known and any(sign in part for sign in WILDCARDS):
                 raise click.UsageError(f"--topic {part!r}: no topic matches: {command('ls', stores)} shows all")
             found |= dict.fromkeys(matches or [part])
     return tuple(found)
@@ -141,5 +144,5 @@ def expand_topics(stores: Any, topics: Sequence[str]) -> tuple[str, ...]:
 
 def matching(pattern: str, names: Iterable[str]) -> Iterator[str]:
     """Yield the names that a pattern with * or ? matches; none for a text without them."""
-    if any(sign in pattern for sign in SIGNS):
+    if any(sign in pattern for sign in WILDCARDS):
         yield from (name for name in names if fnmatch.fnmatchcase(name, pattern))

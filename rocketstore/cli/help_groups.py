@@ -22,7 +22,7 @@ GROUP_OF = {option: title for title, options in GROUPS.items() for option in opt
 ORDER = {option: number for options in GROUPS.values() for number, option in enumerate(options)}
 
 
-# Other words for an option, as users of other tools type them first.
+# Names that other tools have for an option, and the option of this command.
 OTHER_WORDS = {
     "--begin": "--since",
     "--end": "--until",

@@ -403,7 +403,7 @@ def keep_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> N
 
 
 def keep_broker_zone(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    """Keep the time zone also as that of the times of the command."""
+    """Keep the time zone for the times that the command shows, and return its name for the times of the broker."""
     keep_zone(ctx, param, name)
     return name
 

@@ -48,7 +48,7 @@ def parse_template(text: str) -> Template:
     for literal, field, spec, conversion in string.Formatter().parse(text):
         name = field or ""
         if conversion or (spec and "{" in spec):
-            raise ValueError(f"{{{field}!{conversion}}}: a field has a name and perhaps a width, as in {{topic:20}}")
+            raise ValueError(f"{{{field}}}: a field has a name and perhaps a width, as in {{topic:20}}")
         if field is not None and not field.startswith(PROPERTY):
             found = known.get(snake_case(field))
             if found is None:
