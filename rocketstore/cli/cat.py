@@ -20,8 +20,8 @@ from rocketstore.cli.store_notes import (
     note_elsewhere,
     note_leftovers,
     or_nothing_found,
+    search_of_scan,
     unknown_topics,
-    wanted_of,
 )
 from rocketstore.cli.unconsumed import are_given, show_unconsumed
 from rocketstore.cli.view.filters import note_unseen
@@ -115,7 +115,7 @@ def show_one(
     note_unseen(message_filter)
     note_leftovers(log)
     unknown = [*unknown_topics(store, sorted(unseen)).values()]
-    finish(or_nothing_found(store, found + gaps, unknown, wanted_of(conditions)))
+    finish(or_nothing_found(store, found + gaps, unknown, search_of_scan(conditions)))
     if gaps:
         raise click.exceptions.Exit(1)
 
@@ -160,7 +160,7 @@ def show_several(
     problems += (problem for scan in scans.values() for problem in left_out(scan))
     stores.note_each(partial(note_all, topics=conditions["topic"] or None))
     problems += [] if found else stores.unknown_topics(conditions["topic"] or ())
-    finish(stores.or_nothing_found(found, problems, wanted_of(conditions)))
+    finish(stores.or_nothing_found(found, problems, search_of_scan(conditions)))
 
 
 def reading_options(view: MessageView, limit: int | None, output_format: str | None) -> dict[str, Any]:

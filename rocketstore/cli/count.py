@@ -11,7 +11,7 @@ from rocketstore.cli.formats import RowsView, finish, write_rows
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
-from rocketstore.cli.store_notes import note_elsewhere, unknown_topics, wanted_of
+from rocketstore.cli.store_notes import note_elsewhere, search_of_scan, unknown_topics
 from rocketstore.cli.times import find_zone
 from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_rows, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
@@ -53,7 +53,7 @@ def run(
     columns = stores.columns(columns_of(groupings))
     write_rows(found.rows, view, with_bars, columns=columns)
     note_unseen(message_filter)
-    finish(stores.or_nothing_found(len(found.rows), found.problems, wanted_of(conditions)))
+    finish(stores.or_nothing_found(len(found.rows), found.problems, search_of_scan(conditions)))
 
 
 def count_store(

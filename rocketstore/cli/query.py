@@ -42,7 +42,7 @@ from rocketstore.query.query_messages import limit_reason
 from rocketstore.query.read_few import OnWrongCrc
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.not_found import Wanted, find_near
+from rocketstore.store.not_found import SearchConditions, find_near
 from rocketstore.store.overview.known_names import known_topics
 from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import end_ms
@@ -155,18 +155,20 @@ def query_stores(stores: AskedStores, question: Question, view: MessageView, out
         problems += (text for scan in answer.scans for text in left_out(scan))
     stores.note_each(partial(note_all, topics=question.topics or None))
     unknown = [] if shown.count else stores.unknown_topics(question.topics)
-    wanted, reasons = wanted_of(question), [*(unknown or problems)]
+    search, reasons = search_of_question(question), [*(unknown or problems)]
     if reasons and not (shown.count or stores.is_several):
-        reasons[-1] = "; ".join([error_text(reasons[-1]), *find_near(stores.only, wanted)])
-    finish(stores.or_nothing_found(shown.count, [*stores.problems, *reasons], wanted))
+        reasons[-1] = "; ".join([error_text(reasons[-1]), *find_near(stores.only, search)])
+    finish(stores.or_nothing_found(shown.count, [*stores.problems, *reasons], search))
 
 
-def wanted_of(question: Question) -> Wanted:
-    """Return the conditions of a question, to explain why it has no answer."""
+def search_of_question(question: Question) -> SearchConditions:
+    """Return the conditions of a question, to explain why no message was found."""
     index_type = INDEX_TYPES.get(question.by)
     words = () if question.by == "time" else tuple(question.values)
     keys, tags = ((), words) if index_type == "T" else (words, ())
-    return Wanted(question.topics, (), keys, tags, index_type, *question.times, from_index=question.by != "time")
+    return SearchConditions(
+        question.topics, (), keys, tags, index_type, *question.times, from_index=question.by != "time"
+    )
 
 
 class StoresAnswer(NamedTuple):

@@ -19,7 +19,7 @@ from rocketstore.errors import StoreError
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.not_found import Wanted, explain_nothing_found
+from rocketstore.store.not_found import SearchConditions, explain_nothing_found
 from rocketstore.store.overview.known_names import explain_unknown_group, explain_unknown_topic
 from rocketstore.survey.nearby import stores_in
 from rocketstore.text_values import format_count
@@ -152,15 +152,15 @@ class AskedStores:
         self,
         found: int,
         problems: Sequence[object],
-        wanted: Wanted,
+        search: SearchConditions,
     ) -> Sequence[object]:
         """Return the problems of a command, or why it found no message. Parameters: as the function of this name."""
         if not self.is_several:
-            return or_nothing_found(self.only, found, problems, wanted)
+            return or_nothing_found(self.only, found, problems, search)
         if found or problems:
             return problems
         stores = [*self.stores.items()]
-        reasons = [f"{broker}: {explain_nothing_found(store, wanted, find_zone())}" for broker, store in stores[:SHOWN]]
+        reasons = [f"{broker}: {explain_nothing_found(store, search, find_zone())}" for broker, store in stores[:SHOWN]]
         more = [f"and {len(stores) - SHOWN} more stores"] if len(stores) > SHOWN else []
         return [f"{self}: no message was found: {'; '.join([*reasons, *more])}"]
 

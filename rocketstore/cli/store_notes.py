@@ -15,7 +15,7 @@ from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.not_found import Wanted, explain_nothing_found
+from rocketstore.store.not_found import SearchConditions, explain_nothing_found
 from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.text_values import format_count
@@ -96,28 +96,30 @@ def skipped_text(part: Skipped) -> str:
     return LeftOut(f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out")
 
 
-def or_nothing_found(store: MessageStore, found: int, problems: Sequence[object], wanted: Wanted) -> Sequence[object]:
+def or_nothing_found(
+    store: MessageStore, found: int, problems: Sequence[object], search: SearchConditions
+) -> Sequence[object]:
     """Return the problems of a command. If it has no problem and found no message, return why it found none.
 
-    Parameters: found: the number of messages that the command found. wanted: the conditions of the command.
+    Parameters: found: the number of messages that the command found. search: the conditions of the command.
     """
     if found or problems:
         return problems
     with contextlib.suppress(UnsupportedFormatError):
         problems = [
             text
-            for topic in wanted.topics
-            for number in wanted.queue_ids
+            for topic in search.topics
+            for number in search.queue_ids
             if (text := describe_unknown_queue(store, topic, number)) is not None
         ]
-    return problems or [f"{store.path}: no message was found: {explain_nothing_found(store, wanted, find_zone())}"]
+    return problems or [f"{store.path}: no message was found: {explain_nothing_found(store, search, find_zone())}"]
 
 
-def wanted_of(conditions: Mapping[str, Any]) -> Wanted:
-    """Return the conditions of a scan as those of a question."""
+def search_of_scan(conditions: Mapping[str, Any]) -> SearchConditions:
+    """Return the conditions of a scan, to explain why no message was found."""
     topics, queue_ids, keys = (tuple(conditions[name] or ()) for name in ("topic", "queue_ids", "key"))
     tags = sorted(split_tags(conditions["tag"]) or ())
-    return Wanted(topics, queue_ids, keys, tags, since=conditions["since"], until=conditions["until"])
+    return SearchConditions(topics, queue_ids, keys, tags, since=conditions["since"], until=conditions["until"])
 
 
 def unknown_topics(store: MessageStore, topics: Iterable[str]) -> dict[str, str]:

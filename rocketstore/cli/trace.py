@@ -15,7 +15,7 @@ from rocketstore.cli.store_notes import note_built_queues, unknown_topics
 from rocketstore.cli.text import note
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.not_found import Wanted
+from rocketstore.store.not_found import SearchConditions
 
 
 def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView, **names: str | None) -> None:
@@ -34,7 +34,7 @@ def run(stores: AskedStores, topic: tuple[str, ...], view: RowsView, **names: st
     for row in found.others:
         note(row["note"])
     words = tuple(word for word in names.values() if word is not None)
-    finish(stores.or_nothing_found(len(rows), found.problems, Wanted(topic, (), words, from_index=True)))
+    finish(stores.or_nothing_found(len(rows), found.problems, SearchConditions(topic, (), words, from_index=True)))
 
 
 def trace_of(store: MessageStore, key: str | None, asked: dict[str, Any]) -> RowsAnswer:

@@ -22,21 +22,21 @@ from rocketstore.query.query_other_logs import pair_topics_with_keys, words_of
 from rocketstore.store.overview.known_names import explain_unknown_topic, known_topics
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe_uncounted, find_log_span
 from rocketstore.store.readable_store import ReadableStore
-from rocketstore.text_values import datetime_or_none, format_count, format_duration, shorten
+from rocketstore.text_values import format_count, format_duration, format_time, shorten
 
-NEWEST_BYTES = 32 << 20  # of the log, whose messages are searched for similar keys and tags
+NEWEST_BYTES = 32 << 20  # the last bytes of the log, whose messages are searched for similar keys and tags
 NEWEST_MESSAGES = 50_000
 FAILURES = OSError, StoreError, ValueError, KeyError
 SHOWN = 5  # names in a text
 WORD_COLUMNS = ("topic", "keys", "uniq_key", "tags")
-MOST_LOOKUPS = 20_000  # of other words in all topics
+MOST_LOOKUPS = 20_000  # pairs of a topic and a word that are searched in the index
 
 
-class Wanted(NamedTuple):
-    """The conditions of a question.
+class SearchConditions(NamedTuple):
+    """The conditions of a search for messages.
 
     Attributes: topics, queue_ids, keys, tags: empty for all. index_type: as of a query: None for keys. since: the first
-    store time, epoch ms; until: the exclusive end; None: no limit. from_index: whether the index was asked.
+    store time, epoch ms; until: the exclusive end; None: no limit. from_index: whether the index was searched.
     """
 
     topics: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
     @property
     def words(self) -> Sequence[str]:
-        """The texts by which the index is searched."""
+        """The texts that are searched in the index."""
         return self.tags if self.index_type == "T" else self.keys
 
 
@@ -62,40 +62,39 @@ class LogContents(NamedTuple):
     last: int | None = None
 
 
-def explain_nothing_found(store: Any, wanted: Wanted, zone: tzinfo | None = UTC) -> str:
-    """Return why a question has no answer. A part that cannot be read is no reason, and is left out.
+def explain_nothing_found(store: Any, search: SearchConditions, zone: tzinfo | None = UTC) -> str:
+    """Return why a search found no message. Reasons that would need an unreadable part of the store are left out.
 
-    Parameters: store: a MessageStore; one that was closed is opened again. zone: of the times in the text; None for
-    that of this machine.
+    Parameters: store: a MessageStore; a closed store is opened again. zone: of the times in the text; None for the zone
+    of this machine.
     """
     try:
         with store.reopened() as opened:
-            return "; ".join(find_reasons(opened, wanted, zone))
+            return "; ".join(find_reasons(opened, search, zone))
     except FAILURES as error:
         return f"the reason is unknown: {text_of(error)}"
 
 
-def find_reasons(store: ReadableStore, wanted: Wanted, zone: tzinfo | None) -> Iterator[str]:
+def find_reasons(store: ReadableStore, search: SearchConditions, zone: tzinfo | None) -> Iterator[str]:
     """Yield the reasons, the most probable ones first, and at last what the log holds."""
-    yield from find_names(store, wanted)
+    yield from find_names(store, search)
     contents = read_contents(store, zone)
-    yield from find_time_reasons(contents, wanted, zone)
-    yield from find_near(store, wanted)
-    if wanted.from_index and wanted.words:
-        yield from attempt(lambda: find_index_reasons(store, wanted, zone))
+    yield from find_time_reasons(contents, search, zone)
+    yield from find_near(store, search)
+    if search.from_index and search.words:
+        yield from attempt(lambda: find_index_reasons(store, search, zone))
     yield contents.text
-    if wanted.topics and (counts := [*attempt(lambda: count_topics(store, wanted.topics))]):
-        yield from counts
+    yield from attempt(lambda: count_topics(store, search.topics))
 
 
-def find_names(store: ReadableStore, wanted: Wanted) -> list[str]:
+def find_names(store: ReadableStore, search: SearchConditions) -> list[str]:
     """Return a text about each topic that the store does not have."""
-    texts = (explain_unknown_topic(store, topic) for topic in wanted.topics)
+    texts = (explain_unknown_topic(store, topic) for topic in search.topics)
     return [text.removeprefix(f"{store.path}: ") for text in texts if text is not None]
 
 
 def attempt(find: Callable[[], Iterable[str]]) -> list[str]:
-    """Return texts; none if a part of the store cannot be read. Other commands report its damage."""
+    """Return the texts that ``find`` returns; no text if it fails, since a reason is help and not an answer."""
     try:
         return list(find())
     except FAILURES:
@@ -142,39 +141,37 @@ def count_topics(store: ReadableStore, topics: Sequence[str]) -> Iterator[str]:
 
 def time_text(timestamp: int, zone: tzinfo | None) -> str:
     """Return a store time, to the second."""
-    when = datetime_or_none(timestamp)
-    if when is None:
-        return f"{timestamp} ms"
-    return when.astimezone(zone).isoformat(" ", "seconds").replace("+00:00", " UTC")
+    text = format_time(timestamp, zone, "seconds")
+    return f"{timestamp} ms" if text is None else text.replace("T", " ").replace("Z", " UTC")
 
 
-def find_time_reasons(contents: LogContents, wanted: Wanted, zone: tzinfo | None) -> Iterator[str]:
+def find_time_reasons(contents: LogContents, search: SearchConditions, zone: tzinfo | None) -> Iterator[str]:
     """Yield a reason if the requested times are after or before those of all messages."""
     first, last = contents.first, contents.last
-    if wanted.since is not None and last is not None and last < wanted.since:
+    if search.since is not None and last is not None and last < search.since:
         age = time.time_ns() // 1_000_000 - last
         old = f"is {format_duration(age // 1000)} old" if age >= 0 else f"is of {time_text(last, zone)}"
-        yield f"the newest message {old}, and messages since {time_text(wanted.since, zone)} were asked for"
-    if wanted.until is not None and first is not None and wanted.until <= first:
-        asked = f"messages before {time_text(wanted.until, zone)} were asked for"
+        yield f"the newest message {old}, and messages since {time_text(search.since, zone)} were asked for"
+    if search.until is not None and first is not None and search.until <= first:
+        asked = f"messages before {time_text(search.until, zone)} were asked for"
         yield f"the oldest message is of {time_text(first, zone)}, and {asked}"
 
 
 # ---- the index ---------------------------------------------------------------------------------------------
 
 
-def find_index_reasons(store: Any, wanted: Wanted, zone: tzinfo | None) -> Iterator[str]:
-    """Yield where the index leads for the words of a question, and why it may lack them."""
-    view = store.coverage.look(wanted.index_type)
+def find_index_reasons(store: Any, search: SearchConditions, zone: tzinfo | None) -> Iterator[str]:
+    """Yield to which places the index points for the words of a search, and why it may lack these words."""
+    view = store.coverage.look(search.index_type)
     yield from view.reasons[:SHOWN]
     if view.key_index is None:
         return
-    topics = wanted.topics or known_topics(store)
-    word, what = wanted.words[0], "the tags" if wanted.index_type == "T" else "the key"
-    about = f"{what} {word!r:.80}" if len(wanted.words) == 1 else f"these {what.split()[-1].rstrip('s')}s"
-    pairs = [(topic, each) for topic in topics for each in wanted.words][:MOST_LOOKUPS]
+    topics = search.topics or known_topics(store)
+    noun, nouns = ("tags", "tags") if search.index_type == "T" else ("key", "keys")
+    about = f"the {noun} {search.words[0]!r:.80}" if len(search.words) == 1 else f"these {nouns}"
+    pairs = [(topic, each) for topic in topics for each in search.words][:MOST_LOOKUPS]
     names, words = [topic for topic, _ in pairs], [each for _, each in pairs]
-    offsets = find_entries(view, names, words, wanted.index_type)
+    offsets = find_entries(view, names, words, search.index_type)
     if not offsets:
         yield f"the index has no entry with the hash of {about}"
         return
@@ -187,13 +184,16 @@ def find_index_reasons(store: Any, wanted: Wanted, zone: tzinfo | None) -> Itera
         yield f"the index leads for {about} to byte {last}, which has expired: the log begins at byte {begin}"
     if behind:
         yield f"the index leads for {about} to byte {behind[0]}, behind the end of the log at byte {end}"
-    yield from find_inside(log, [offset for offset in offsets if begin <= offset < end], wanted, about, zone)
+    yield from find_inside(log, [offset for offset in offsets if begin <= offset < end], search, about, zone)
 
 
 def find_inside(
-    log: CommitLog, offsets: Sequence[int], wanted: Wanted, about: str, zone: tzinfo | None
+    log: CommitLog, offsets: Sequence[int], search: SearchConditions, about: str, zone: tzinfo | None
 ) -> Iterator[str]:
-    """Yield why the entries of the index that lead into the log lead to no message of the answer."""
+    """Yield why no entry of the index that points into the log points to a message of the search.
+
+    Parameters: offsets: of the entries. about: names the words of the search in the text.
+    """
     if not offsets:
         return
     batch, statuses = log.find_messages(np.array(offsets, np.int64), columns=[*WORD_COLUMNS, "store_timestamp"])
@@ -201,16 +201,17 @@ def find_inside(
     if damaged:
         at = offsets[damaged[0]]
         yield f"the index leads for {about} to byte {at}: {text_of(log.error(at, int(statuses[damaged[0]])))}"
-    words, topics = set(wanted.words), set(wanted.topics)
+    words, topics = set(search.words), set(search.topics)
     meant = [
         message
         for message in batch
-        if words & words_of(message, wanted.index_type) and (not topics or message.topic in topics)
+        if words & words_of(message, search.index_type) and (not topics or message.topic in topics)
     ]
     if meant:
         times = [message.store_timestamp for message in meant]
         texts = dict.fromkeys(time_text(at, zone) for at in (min(times), max(times)))
-        yield f"{format_count(len(meant), 'message')} with {about} of other times: {' to '.join(texts)}"
+        found, verb = format_count(len(meant), "message"), "has another time" if len(meant) == 1 else "have other times"
+        yield f"{found} with {about} {verb}: {' to '.join(texts)}"
     elif not damaged:
         yield f"the entries of the index with the hash of {about} lead to other messages"
 
@@ -218,23 +219,23 @@ def find_inside(
 # ---- similar words -----------------------------------------------------------------------------------------
 
 
-def find_similar_words(store: ReadableStore, wanted: Wanted) -> Iterator[str]:
+def find_similar_words(store: ReadableStore, search: SearchConditions) -> Iterator[str]:
     """Yield the keys and tags of messages that differ from the requested ones by case, blanks or topic."""
-    topics = known_topics(store) if wanted.keys else []
-    yield from (f"{key!r} is a topic: also give a key" for key in wanted.keys[:SHOWN] if key in topics)
-    yield from find_commas(wanted.tags)
-    words = [*wanted.keys] if wanted.index_type != "T" else []
-    found = find_variant(store, words, wanted.topics) if words else None
+    topics = known_topics(store) if search.keys else []
+    yield from (f"{key!r} is a topic: also give a key" for key in search.keys[:SHOWN] if key in topics)
+    yield from find_commas(search.tags)
+    words = [*search.keys] if search.index_type != "T" else []
+    found = find_variant(store, words, search.topics) if words else None
     if found is not None:
         yield found
         return
-    if not (words or wanted.tags) or is_remote(store.path):
+    if not (words or search.tags) or is_remote(store.path):
         return
     newest = read_newest(store.commit_log)
     if words:
         yield from find_near_keys(newest, words[:SHOWN])
-    if wanted.tags:
-        yield from find_near_tags(newest, wanted)
+    if search.tags:
+        yield from find_near_tags(newest, search)
 
 
 def find_commas(tags: Sequence[str]) -> list[str]:
@@ -243,15 +244,15 @@ def find_commas(tags: Sequence[str]) -> list[str]:
     return [f"tags are separated by ||: {text!r:.80}" for text in found]
 
 
-def find_near(store: ReadableStore, wanted: Wanted) -> list[str]:
-    """Return the keys and tags that are similar to those of a question; none if they cannot be read."""
-    return attempt(lambda: find_similar_words(store, wanted))
+def find_near(store: ReadableStore, search: SearchConditions) -> list[str]:
+    """Return texts about keys and tags that are similar to those of a search; no text if they cannot be read."""
+    return attempt(lambda: find_similar_words(store, search))
 
 
 def find_variant(store: ReadableStore, keys: Sequence[str], topics: Sequence[str]) -> str | None:
     """Return a text about the newest message with one of these keys in another topic, or with a similar key.
 
-    The index finds it. Return None without one.
+    The index is searched. Return None if it has no such message.
     """
     others = [topic for topic in known_topics(store) if topic not in topics]
     similar = [*dict.fromkeys(word for key in keys for word in vary(key) if word not in keys)]
@@ -307,21 +308,21 @@ def read_newest(log: CommitLog) -> NewestWords:
 
 def find_near_keys(newest: NewestWords, keys: Sequence[str]) -> Iterator[str]:
     """Yield a text about the newest key that has the same letters and digits as a requested one."""
-    wanted = {plain(key) for key in keys} - {""}
+    letters = {plain(key) for key in keys} - {""}
     for key, topic in reversed(newest.keys.items()):
-        if plain(key) in wanted and key not in keys:
+        if plain(key) in letters and key not in keys:
             yield f"topic {topic!r} has the key {key!r:.80}"
             return
 
 
-def find_near_tags(newest: NewestWords, wanted: Wanted) -> Iterator[str]:
+def find_near_tags(newest: NewestWords, search: SearchConditions) -> Iterator[str]:
     """Yield a text about the tags of the newest messages of the requested topics."""
-    known = [(topic, tag) for topic, tag in reversed(newest.tags) if not wanted.topics or topic in wanted.topics]
-    asked = {plain(tag) for tag in wanted.tags} - {""}
-    near = [(topic, tag) for topic, tag in known if plain(tag) in asked and tag not in wanted.tags]
+    known = [(topic, tag) for topic, tag in reversed(newest.tags) if not search.topics or topic in search.topics]
+    asked = {plain(tag) for tag in search.tags} - {""}
+    near = [(topic, tag) for topic, tag in known if plain(tag) in asked and tag not in search.tags]
     if near:
         yield f"topic {near[0][0]!r} has the tags {near[0][1]!r:.80}"
-    elif known and not any(tag in wanted.tags for _, tag in known):
+    elif known and not any(tag in search.tags for _, tag in known):
         names = [*dict.fromkeys(tag for _, tag in known)]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         shown = ", ".join(repr(shorten(name, 40)) for name in names[:SHOWN])
@@ -352,6 +353,6 @@ def explain_keys(
     asked = tuple(dict.fromkeys(words[row] for row in missing[:SHOWN]))
     of_keys, of_tags = ((), asked) if index_type == "T" else (asked, ())
     since, until = None if first == LONG_MIN else first, None if last == LONG_MAX else last + 1
-    wanted = Wanted(of_topics, (), of_keys, of_tags, index_type, since, until, from_index=True)
-    text = explain_nothing_found(store, wanted)
+    search = SearchConditions(of_topics, (), of_keys, of_tags, index_type, since, until, from_index=True)
+    text = explain_nothing_found(store, search)
     return text if len(words) == 1 else f"{len(missing)} of {format_count(len(words), 'key')} have no message: {text}"

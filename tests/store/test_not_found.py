@@ -4,6 +4,7 @@ import pickle
 import shutil
 import time
 from dataclasses import replace
+from datetime import timedelta, timezone
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_topics_that_a_user_separates_by_commas_are_named_one_by_one(store):
 def test_times_after_the_newest_message_name_its_age(store):
     why = store.query_message("orders", "order-8", since="-1h").why
     assert why.startswith("the newest message is 1d 2h old, and messages since ")
-    assert "1 message with the key 'order-8' of other times: " in why
+    assert "1 message with the key 'order-8' has another time: " in why
     assert "the oldest message is of " in store.query_message("orders", "order-8", until="2020-01-01").why
 
 
@@ -169,3 +170,9 @@ def test_a_clients_message_id_is_found_as_an_id(store):
     assert store.query_message_by_id("F" * 32) is None
     with pytest.raises(ValueError, match="is no message id"):
         store.query_message_by_id("order-8")
+
+
+@pytest.mark.parametrize("timestamp", [253_402_300_799_000, -62_135_596_800_000, 2**63 - 1, 0])
+@pytest.mark.parametrize("hours", [-12, 14])
+def test_times_at_the_ends_of_the_calendar_have_a_text(timestamp, hours):
+    assert not_found.time_text(timestamp, timezone(timedelta(hours=hours)))

@@ -33,8 +33,8 @@ from rocketstore.cli.store_notes import (
     note_elsewhere,
     note_leftovers,
     or_nothing_found,
+    search_of_scan,
     unknown_topics,
-    wanted_of,
 )
 from rocketstore.cli.text import CSV_FORMS, note
 from rocketstore.cli.times import find_zone, has_iso_times
@@ -115,7 +115,7 @@ def run(stores: AskedStores, target: StorePath, **values: Any) -> None:
     if found is not None:
         note_unseen(options.message_filter)
         problems = [*found.problems, *found.unknown.values()]
-        finish(or_nothing_found(stores.only, found.rows, problems, wanted_of(found.conditions)))
+        finish(or_nothing_found(stores.only, found.rows, problems, search_of_scan(found.conditions)))
         note(f"{target}: {format_count(found.rows, 'message')}")
 
 
