@@ -37,7 +37,7 @@ def first_of(rows: Any) -> list[Any]:
 
 
 class Verdict(NamedTuple):
-    """Words at the begin of a line, such as "not sound", and their colour in HTML: GREEN, RED, or None."""
+    """Words at the start of a line, such as "not sound", and their colour in HTML: GREEN, RED, or None."""
 
     words: str
     colour: str | None = None

@@ -34,7 +34,7 @@ def lazy_frame(
     body_type = None if body_schema is None else pl.Struct(dict(body_schema))
     if body_type is not None:
         if BODY_JSON not in schema:
-            raise ValueError(f"body_schema: {BODY_JSON} is not among the columns")
+            raise ValueError(f"body_schema: {BODY_JSON} is not among the columns: add it to columns")
         schema[BODY_JSON] = body_type
 
     def read(

@@ -20,10 +20,11 @@ TIMES = ("born_timestamp", "store_timestamp")
 
 
 def with_messages(part: Sequence[Any] | MessageBatch) -> Sequence[Message] | MessageBatch:
-    """Return messages that are put together. If the first one is a dict, those that are dicts become messages.
+    """Return messages to put, with a message in place of each dict. A list that begins with no dict is unchanged.
 
     Raises: as ``message_of_row``, with the number of the row.
     """
+    # Hot path: a list of messages is not searched for dicts. The put refuses a dict among messages.
     if isinstance(part, MessageBatch) or not part or not isinstance(part[0], Mapping):
         return part
     messages = []

@@ -233,8 +233,9 @@ class Message(MessageSlots):
 
     @property
     def keys(self) -> list[str]:
+        """The keys: the words of the property KEYS. None if a redaction removed them."""
         keys: Any = own_field(self, "keys") if has_fields(self, "keys") else self._find_field("keys")
-        if keys is not None:  # else they were removed
+        if keys is not None:
             keys = MessageKeys(keys, self.to_dict)
         shown: list[str] = keys
         return shown

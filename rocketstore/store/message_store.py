@@ -714,8 +714,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         killed in a call leaves no incomplete file by the name of a part: the next call completes or replaces it.
 
         Parameters: directory: is made if it is missing. state: the file that keeps up to which offset the log was read;
-        it may be in the directory. columns, topic, tag, key, on_corrupt, progress: as for ``scan``; they must be those
-        of earlier calls, but for ``progress``. where: a condition of SQL, as for ``Where``.
+        it may be in the directory. columns, topic, tag, key, on_corrupt, progress: as for ``scan``. where: a condition
+        of SQL, as for ``Where``. Each call for a state must have the same columns and conditions.
         Returns: NewPart. Raises: StoreError if the state belongs to other conditions, another directory or another
         log, if the log was cut since, or if another process exports to the directory; ModuleNotFoundError without
         pyarrow; OSError; as ``scan``.
@@ -749,7 +749,11 @@ class MessageStore(MessageTables, Previewed, Closable):
         return part._replace(reasons=[*part.reasons, *skipped])
 
     def may_have_inner_batches(self, topics: Iterable[str]) -> bool:
-        """Return whether messages of topics may be in inner batches: unless these topics, or all, have plain queues."""
+        """Return whether messages of topics may be in inner batches.
+
+        False if the store has queues, and no batch queues; or if each of the topics has plain queues, and no batch
+        queues.
+        """
         plain, batches = (self.places.queues(kind) for kind in QUEUE_KINDS)
         if not batches.is_dir():
             return not plain.is_dir() and self.formats.queue_database is None
@@ -910,7 +914,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         found = self._query_keys(None, keys, 1, (LONG_MIN, LONG_MAX), "U", "raise" if verify_crc else "ignore")
         if found:
             return found.messages[0]
-        _ = phy_offset_of(msg_id)  # raises for a text that is no id
+        phy_offset_of(msg_id)  # raises for a text that is no id
         return None
 
     # ---- by key --------------------------------------------------------------------------------------------
@@ -1181,7 +1185,7 @@ class MessageStore(MessageTables, Previewed, Closable):
             return summarize(self, count_messages=count_messages)
 
     def info(self) -> StoreSummary:
-        """Return ``summary``, by the name of the command."""
+        """Return the summary of the store, as ``summary`` does. ``rocketstore info`` shows it."""
         return self.summary()
 
     @suggests_keywords
@@ -1210,7 +1214,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def lag(
         self, group: str | Iterable[str] | None = None, *, topic: str | Iterable[str] | None = None
     ) -> Rows[ConsumerLag]:
-        """Return ``consumer_lag``, by the name of the command."""
+        """Return how far consumer groups are behind, as ``consumer_lag`` does. ``rocketstore lag`` shows it."""
         return self._find_lag(group, topic, log_bytes=False, stacklevel=4)
 
     def _find_lag(
@@ -1600,7 +1604,7 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     @contextlib.contextmanager
     def reopened(self) -> Iterator[MessageStore]:
-        """Give this store to a ``with`` block; if it was closed, the same store opened again for reading.
+        """Give this store to a ``with`` block. If it was closed, open the same store again for reading, for the block.
 
         Raises: as ``rocketstore.open``.
         """

@@ -56,7 +56,7 @@ def scan_polars(
     Parameters: path, config, leftovers, tiered, compacted: as for ``rocketstore.open``. columns, on_corrupt, charset,
     names, verify_crc, containers, progress, topic, tag, key, since, until, tz, limit: as for ``MessageStore.dataset``.
     body_schema: types of polars by the names of fields, such as ``{"amount": polars.Int64}``: the column ``body_json``
-    is then a struct of these fields. A field that a body lacks is null, as a body is that is no JSON of these types.
+    is then a struct of these fields. A field that a body lacks is null. A body that is no JSON of these types is null.
     Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
 
     Notes: A filter that uses the index finds the messages that the index holds. Items that are missing before, between

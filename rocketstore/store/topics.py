@@ -16,7 +16,7 @@ from rocketstore.text_values import format_count
 
 @made_by("store.topics")
 class Topics(Previewed, Mapping[str, Topic]):
-    """The topics of a store that have messages in their queues, by name, sorted. A call returns the object itself.
+    """The topics of a store that have messages in their queues, by name, sorted. ``store.topics()`` is the same.
 
     Examples:
     >>> topics = rocketstore.open("demo").topics
