@@ -8,7 +8,6 @@ from datetime import tzinfo
 
 import rocketstore
 from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreError, text_of
 from rocketstore.progress import Progress, show_progress
 from rocketstore.report import sections, structure
 from rocketstore.report.log_numbers import SAMPLES
@@ -90,7 +89,5 @@ def find_sections(
 
 def read_section(title: str, make: Callable[[], Section]) -> Section:
     """Return the section that ``make`` returns. If its part of the store cannot be read, the section has the error."""
-    try:
-        return make()
-    except (StoreError, OSError, ValueError, KeyError) as error:
-        return Section(title, problems=[text_of(error)])
+    answer = attempt(make)
+    return Section(title, problems=answer.problems) if answer.value is None else answer.value

@@ -136,76 +136,88 @@ def disk_section(
     problems = [*usage.problems, *plan.problems, *files.problems]
     problems += [] if usage.value is None else usage.value.reasons
     problems += [] if plan.value is None else plan.value.reasons
-    section = Section("Disk, and what may expire", problems=limited(problems))
-    if usage.value is not None:
-        add_usage(section, usage.value)
-    if plan.value is not None:
-        add_expiry(section, plan.value, files.value or [], clock)
-    return section
+    return Section(
+        "Disk, and what may expire",
+        texts=[] if plan.value is None else expiry_texts(plan.value, clock),
+        problems=limited(problems),
+        charts=[] if usage.value is None else usage_charts(usage.value),
+        tables=[
+            *([] if usage.value is None else [usage_table(usage.value)]),
+            *([] if plan.value is None else expiry_tables(plan.value, files.value or [], clock)),
+        ],
+    )
 
 
-def add_usage(section: Section, usage: DiskUsage) -> None:
+def usage_charts(usage: DiskUsage) -> list[Chart]:
+    """Return a chart of the space of each part, and one of the disks; each of them only if it has bars."""
     whole = sum(map(space_of, usage))
+
+    def text(size: int) -> str:
+        return f"{size_text(size)}, {share_text(size, whole)}"
+
     rows = [("", name, size) for name, size in spaces_by_part(usage).items() if size]
-    if rows:
-        caption = "Space of each part of the store"
+    bars = [
+        charts.Bar(
+            disk.path,
+            disk.used_share,
+            f"{disk.used_share:.0%} of {size_text(disk.total_bytes)}, {size_text(disk.free_bytes)} free",
+        )
+        for disk in usage.disks
+    ]
+    of_parts, of_disks = "Space of each part of the store", "Used space of each disk"
+    return [
+        *([Chart(of_parts, charts.scaled_bars(of_parts, rows, text))] if rows else []),
+        *([Chart(of_disks, charts.bars(of_disks, bars))] if bars else []),
+    ]
 
-        def text(size: int) -> str:
-            return f"{size_text(size)}, {share_text(size, whole)}"
 
-        section.charts.append(Chart(caption, charts.scaled_bars(caption, rows, text)))
-    if usage.disks:
-        caption = "Used space of each disk"
-        bars = [
-            charts.Bar(
-                disk.path,
-                disk.used_share,
-                f"{disk.used_share:.0%} of {size_text(disk.total_bytes)}, {size_text(disk.free_bytes)} free",
-            )
-            for disk in usage.disks
-        ]
-        section.charts.append(Chart(caption, charts.bars(caption, bars)))
+def usage_table(usage: DiskUsage) -> Table:
     parts: list[Row] = [
         (part.part, part.path, part.files, size_text(part.file_bytes), disk_text(part.disk_bytes)) for part in usage
     ]
     columns = ("part", "path", "files", "length of files", "space on disk")
-    section.tables.append(make_table("Parts of the store, the largest first", columns, parts))
+    return make_table("Parts of the store, the largest first", columns, parts)
 
 
 def disk_text(size: int | None) -> str:
     return "unknown" if size is None else size_text(size)
 
 
-def add_expiry(section: Section, plan: ExpiryPlan, files: Sequence[ExpiringFile], clock: Clock) -> None:
+def expiry_texts(plan: ExpiryPlan, clock: Clock) -> list[str]:
+    """Return the rules by which a broker deletes files, what it deletes now, and the notes of the plan."""
     rules = plan.rules
     hours = f"{rules.file_reserved_hours:g} hours"
-    section.texts.append(
+    texts = [
         f"A broker deletes a file of the log {hours} after its last change (fileReservedTime), at the hour of "
         f"deleteWhen ({';'.join(f'{hour:02}' for hour in rules.delete_when)}), or earlier if a disk becomes full. "
         "Queues and index lose their oldest files with it. The last file of the log stays."
-    )
+    ]
     if plan:
         messages = format_count(sum(loss.messages for loss in plan.queues), "message")
         what = f"{format_count(len(plan), 'file')} with {size_text(plan.disk_bytes)}, and {messages}"
         next_time = plan.next_timestamp
         later = "" if next_time is None else f" The next file may be deleted from {clock.day_text(next_time)} on."
-        section.texts.append(f"To be deleted: {what}.{later}")
-    section.texts += [f"{note[0].upper()}{note[1:]}." for note in plan.notes]
+        texts.append(f"To be deleted: {what}.{later}")
+    return [*texts, *(f"{note[0].upper()}{note[1:]}." for note in plan.notes)]
+
+
+def expiry_tables(plan: ExpiryPlan, files: Sequence[ExpiringFile], clock: Clock) -> list[Table]:
+    """Return a table of the files that expire, and one of the messages that groups lose; each only if it has rows."""
     expiring: list[Row] = [
         (file.name, size_text(file.size), "never" if file.timestamp is None else clock.text(file.timestamp))
         for file in files
     ]
-    if expiring:
-        caption = "Files of the log that expire, the oldest first"
-        section.tables.append(make_table(caption, ("file", "size", "may be deleted from"), expiring))
     losses: list[Row] = [
         (loss.group, loss.topic, loss.queue_id, loss.consumer_offset, loss.new_min_offset, loss.messages)
         for loss in plan.groups
     ]
-    if losses:
-        columns = "group", "topic", "queue", "next offset", "first offset then", "messages lost"
-        caption = "Messages that groups have not consumed and lose"
-        section.tables.append(make_table(caption, columns, losses, is_folded=False))
+    of_files = "file", "size", "may be deleted from"
+    of_losses = "group", "topic", "queue", "next offset", "first offset after the deletion", "messages lost"
+    tables = (
+        make_table("Files of the log that expire, the oldest first", of_files, expiring),
+        make_table("Messages that groups lose without having consumed them", of_losses, losses, is_folded=False),
+    )
+    return [table for table in tables if table.rows]
 
 
 # ---- messages and topics ---------------------------------------------------------------------------------------
@@ -314,7 +326,13 @@ def topics_section(numbers: PartAnswer[LogNumbers]) -> Section:
         for topic in [*users, *system]
     ]
     section.tables.append(make_table("Topics, the largest first", ("topic", "messages", "bytes", "share"), rows))
-    add_tags(section, found)
+    ranked = found.ranked_tags()
+    if any(tag is not None for _, tag, _ in ranked):
+        tags = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in ranked]
+        section.charts.append(tag_chart(tags, is_folded=len(found.topics) > MANY_TOPICS))
+        section.tables.append(tag_table(tags, round(found.other_tags * found.scale)))
+    else:
+        section.texts.append("No message has a tag.")
     return section
 
 
@@ -330,16 +348,17 @@ def topic_bars(caption: str, topics: Sequence[str], numbers: LogNumbers, whole: 
     return charts.bars(caption, bars)
 
 
-def add_tags(section: Section, numbers: LogNumbers) -> None:
-    ranked = numbers.ranked_tags()
-    if all(tag is None for _, tag, _ in ranked):
-        section.texts.append("No message has a tag.")
-        return
-    rows = [(topic, NO_TAG if tag is None else tag, count) for topic, tag, count in ranked]
-    of_users = [row for row in rows if not is_system(row[0])] or rows
+def tag_chart(tags: Sequence[tuple[str, str, int]], *, is_folded: bool) -> Chart:
+    """Return the messages by topic and tag; those of topics of the system only if there are no others.
+
+    Parameters: tags: topic, tag and messages, the most frequent first.
+    """
+    of_users = [row for row in tags if not is_system(row[0])] or tags
     caption = "Messages by topic and tag" + the_largest(len(of_users))
-    chart = charts.scaled_bars(caption, of_users[:SHOWN_ROWS], "{:,}".format)
-    section.charts.append(Chart(caption, chart, is_folded=len(numbers.topics) > MANY_TOPICS))
-    if numbers.other_tags:
-        rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
-    section.tables.append(make_table("Tags, the most frequent first", ("topic", "tag", "messages"), [*rows]))
+    return Chart(caption, charts.scaled_bars(caption, of_users[:SHOWN_ROWS], "{:,}".format), is_folded)
+
+
+def tag_table(tags: Sequence[tuple[str, str, int]], others: int) -> Table:
+    """Return the messages by topic and tag. Parameters: others: messages with tags that were not counted one by one."""
+    rows: list[Row] = [*tags, *([("(all)", "(other tags)", others)] if others else [])]
+    return make_table("Tags, the most frequent first", ("topic", "tag", "messages"), rows)
