@@ -1,7 +1,7 @@
 """Find the messages of keys by the index: on the driver for a local store, in tasks for a remote one.
 
-A lookup needs a complete index file, which has 420 MB. So the driver of a remote store reads only the headers of the
-index files, and each task looks the keys up in some of them. A task that finds that its files may lack items reads its
+A lookup reads a whole index file, of 420 MB by default. So the driver of a remote store reads only the headers of the
+index files, and each task looks the keys up in some of them. If the files of a task may lack items, the task reads its
 part of the log completely.
 """
 
@@ -85,7 +85,11 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
 
 
 def are_keys_found_in_tasks(store: MessageStore) -> bool:
-    """Return whether tasks look keys up: in a remote store. A log of DLedger has bytes between its records."""
+    """Return whether tasks look keys up: in a remote store.
+
+    The exception is DLedger's log: it has bytes between its records, so the end of a record is not the begin of the
+    next one.
+    """
     return is_remote(store.path) and not store.commit_log.reader.framing
 
 
@@ -122,7 +126,8 @@ def plan_keys(
         if first >= stop:
             continue
         if covered.files:
-            parts.append(KeysPart(LogChunk.of(log, first, stop, whole_to=stop, view=view), *covered[2:]))
+            chunk = LogChunk.of(log, first, stop, whole_to=stop, view=view)
+            parts.append(KeysPart(chunk, covered.files, covered.spans))
         else:
             parts.append((first, stop))
     return parts if any(isinstance(part, KeysPart) for part in parts) else None
@@ -133,40 +138,56 @@ def find_covered(
 ) -> Iterator[CoveredRange]:
     """Split the log from its begin to ``end`` by the index files that cover it.
 
-    Only the first and the last message of each index file are read, of these only their heads. A file is left out if
-    one of them is no record, or if it reaches behind the end of the log: a broker that cut its log adds no items before
-    the log has passed its old end.
-    Source: IndexService.buildIndex.
+    The ranges do not overlap: index files that have items of the same messages are in one range.
     """
-    spans = [(KeySpan(header.begin_phy_offset, header.end_phy_offset), plan)
-             for plan, header in files if header.index_count > 1]  # fmt: skip
-    least = log.min_phy_offset
-    spans = sorted((pair for pair in spans if least <= pair[0].last < end and pair[0].first <= pair[0].last),
-                   key=lambda pair: pair[0])  # fmt: skip
-    ends = find_record_ends(log, {span.last for span, _ in spans})
-    known = {least, *ends.values()}  # most files begin where the one before ends
-    begins = known | set(find_record_ends(log, {span.first for span, _ in spans if span.first > least} - known))
-    place = least
-    group: CoveredRange | None = None
-    for span, plan in spans:
-        if span.last not in ends or (span.first > least and span.first not in begins):
-            continue
-        if group is not None and span.first < group.spans[-1].last:  # a copy of messages, in several files
-            files_of, spans_of = (*group.files, plan), (*group.spans, span)
-            group = CoveredRange(group.begin, max(group.end, ends[span.last]), files_of, spans_of)
-        else:
-            if group is not None:
-                yield group
-                place = group.end
-            first = max(span.first, place)
-            if place < first:
-                yield CoveredRange(place, first)
-            group = CoveredRange(first, max(ends[span.last], first), (plan,), (span,))
-    if group is not None:
-        yield group
-        place = group.end
+    place = log.min_phy_offset
+    for group in join_overlapping(find_covered_files(log, files, end)):
+        begin = max(group.begin, place)
+        if place < begin:
+            yield CoveredRange(place, begin)
+        place = max(group.end, begin)
+        yield group._replace(begin=begin, end=place)
     if place < end:
         yield CoveredRange(place, end)
+
+
+def find_covered_files(
+    log: CommitLog, files: Sequence[tuple[IndexFilePlan, IndexHeader]], end: int
+) -> list[CoveredRange]:
+    """Return the range of each index file, from its first to the end of its last message, in the order of the log.
+
+    Only the heads of the first and of the last message are read. A file is left out if one of them is no record, or if
+    it reaches behind the end of the log: a broker that cut its log adds no items before the log has passed its old end.
+    Source: IndexService.buildIndex.
+    """
+    least = log.min_phy_offset
+    spans = [
+        (KeySpan(header.begin_phy_offset, header.end_phy_offset), plan)
+        for plan, header in files
+        if header.index_count > 1 and header.begin_phy_offset <= header.end_phy_offset
+    ]
+    spans = sorted((pair for pair in spans if least <= pair[0].last < end), key=lambda pair: pair[0])
+    ends = find_record_ends(log, {span.last for span, _ in spans})
+    known = {least, *ends.values()}  # most files begin where the file before them ends
+    begins = known | set(find_record_ends(log, {span.first for span, _ in spans if span.first > least} - known))
+    return [
+        CoveredRange(span.first, ends[span.last], (plan,), (span,))
+        for span, plan in spans
+        if span.last in ends and (span.first <= least or span.first in begins)
+    ]
+
+
+def join_overlapping(ranges: Sequence[CoveredRange]) -> list[CoveredRange]:
+    """Join the ranges of index files that have items of the same messages."""
+    joined: list[CoveredRange] = []
+    for found in ranges:
+        last = joined[-1] if joined else None
+        if last is not None and found.begin < last.spans[-1].last:
+            end = max(last.end, found.end)
+            joined[-1] = CoveredRange(last.begin, end, (*last.files, *found.files), (*last.spans, *found.spans))
+        else:
+            joined.append(found)
+    return joined
 
 
 def find_record_ends(log: CommitLog, phy_offsets: Collection[int]) -> dict[int, int]:
@@ -179,20 +200,19 @@ def find_record_ends(log: CommitLog, phy_offsets: Collection[int]) -> dict[int, 
 # ---- in tasks --------------------------------------------------------------------------------------------
 
 
-def find_ranges(options: ReadOptions, part: KeysPart, log: CommitLog) -> list[Range]:
-    """Return the ranges of a part in which messages of the keys may be; all of the part if its index lacks items."""
-    begin, end = part.log.begin, part.log.end
+def find_ranges(options: ReadOptions, part: KeysPart, log: CommitLog) -> list[Range] | None:
+    """Return the ranges of a part that may have messages of the keys; None if its index files may lack items."""
     try:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(plan.open()) for plan in part.index]
             offsets = find_in_files(options, log, files, part.spans)
     except (OSError, StoreError, ValueError):  # a file is damaged, or was deleted after the query was planned
-        return [(begin, end)]
+        return None
     if offsets is None:
-        return [(begin, end)]
+        return None
     # The items of the last message of a file may be in the next file, which may be lost: read the message itself.
     offsets |= {span.last for span in part.spans}
-    return join_near(sorted(offset for offset in offsets if begin <= offset < end))
+    return join_near(sorted(offset for offset in offsets if part.log.begin <= offset < part.log.end))
 
 
 def find_in_files(
@@ -200,11 +220,11 @@ def find_in_files(
 ) -> set[int] | None:
     """Return the physical offsets of the messages with the keys; None if the files may lack items of their messages."""
     listed = [ListedIndexFile(file.path, file.identity, file) for file in files]
-    by_name = IndexFileList(listed, lambda entry: files[listed.index(entry)])
-    names = {(file.path.name, file.identity): span for file, span in zip(files, spans, strict=True)}
+    open_files = IndexFileList(listed, lambda entry: files[listed.index(entry)])
+    spans_by_file = {(file.path.name, file.identity): span for file, span in zip(files, spans, strict=True)}
     holes = IndexHoles(log)
-    holes.compare(by_name, names)
-    if any(holes.hole(name, None) is not None for name in names):
+    holes.compare(open_files, spans_by_file)
+    if any(holes.hole(file, None) is not None for file in spans_by_file):
         return None
     view = IndexView(log, None, [], list(reversed(files)))
     found: set[int] = set()

@@ -70,8 +70,8 @@ class LogPart(InputPartition):  # type: ignore[misc]
 
     Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
     driver found, or that the offset of a stream contains. They replace the options of the user. rows: the choice of
-    messages; None for all. plan: how the ranges are read; None if they are read completely. are_found: whether an index
-    found the ranges, which end within their last records then.
+    messages; None for all. plan: how the ranges are read; None if they are read completely. are_found: whether the
+    ranges come from an index. Then a range ends within its last record.
     """
 
     ranges: list[Range]
@@ -125,7 +125,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
             return [replace(part_of(log, ranges), are_found=True) for ranges in found]
         looked_up = plan_keys(store, options, view, begin, end)
         if looked_up is not None:
-            return [own for part in looked_up for own in self.parts_with_keys(log, part)]
+            return [part for planned in looked_up for part in self.parts_with_keys(log, planned)]
         # self.given does not have the times of filters. Skipping files assumes that clocks are almost right, but the
         # answer of a filter must be exact.
         parts = [part_of(log, [part]) for part in parts_of(log, self.given, begin, end)]
@@ -136,7 +136,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         """Return the parts for a lookup of keys. A range that no index file covers is read completely."""
         if isinstance(part, KeysPart):
             return [part]
-        return [part_of(log, [own]) for own in parts_of(log, self.given, *part)]
+        return [part_of(log, [split_range]) for split_range in parts_of(log, self.given, *part)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
@@ -261,15 +261,23 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         with part.log.open_part() as log:
             yield from read_ranges(log, replace(options, **part.starting), table, part, bad_bodies)
     elif isinstance(part, KeysPart):
-        options = replace(options, **part.starting)
-        with part.log.open() as log, sparing_reads(log.directories[0]):
-            found = LogPart(find_ranges(options, part, log), part.log, rows=part.rows, are_found=True)
-            if found.ranges != [(part.log.begin, part.log.end)]:
-                yield from read_ranges(log, options, table, found, bad_bodies)
-                found.ranges = []
-        if found.ranges:
-            yield from read_part(options, table, replace(found, are_found=False))
+        yield from read_keys_part(replace(options, **part.starting), table, part, bad_bodies)
     bad_bodies.warn()
+
+
+def read_keys_part(
+    options: ReadOptions, table: TableSchema, part: KeysPart, bad_bodies: BadBodies
+) -> Iterator[pa.RecordBatch]:
+    """Read the messages of keys that the index finds in a part, or all of the part if its index files lack items."""
+    with part.log.open() as log, sparing_reads(log.directories[0]):
+        ranges = find_ranges(options, part, log)
+        if ranges is not None:
+            found = LogPart(ranges, part.log, rows=part.rows, are_found=True)
+            yield from read_ranges(log, options, table, found, bad_bodies)
+            return
+    everything = LogPart([(part.log.begin, part.log.end)], part.log, rows=part.rows)
+    with part.log.open_part() as log:
+        yield from read_ranges(log, options, table, everything, bad_bodies)
 
 
 def read_ranges(
