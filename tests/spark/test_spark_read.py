@@ -110,8 +110,11 @@ def test_arguments_are_those_of_python(session, tmp_path):
     ("options", "reason"),
     [
         ({"topic": "T"}, "option 'topic' is unknown: did you mean subscribe"),
-        ({"topics": "T", "subscribe": "T"}, "option subscribe: it is given by an argument too"),
-        ({"since": 1, "startingtimestamp": 1}, "option startingtimestamp: it is given by an argument too"),
+        ({"topics": "T", "subscribe": "T"}, "option subscribe: an argument of read\\(\\) gives it too"),
+        (
+            {"since": 1, "startingtimestamp": 1},
+            "option startingtimestamp: an argument of read\\(\\) gives it too: give only one",
+        ),
         ({"since": 1_700_000_000}, "since=1700000000 looks like seconds"),
         ({"topics": ["a,b"]}, "topics: 'a,b' has a comma"),
         ({"columns": ["absent"]}, "column absent is unknown"),

@@ -33,11 +33,11 @@ OTHER_WORDS = {
     "since": "startingTimestamp",
     "until": "endingTimestamp",
 }  # the keywords of Python and of the command line
-NO_TABLES = (
+NO_READ_OF_TABLE = (
     "Tables of CREATE TABLE and saveAsTable cannot be read, since Spark does not pass their options to queries: use "
     "CREATE TEMPORARY VIEW name USING rocketstore OPTIONS (path '/data/store')"
 )
-PRECEDING = (
+PRECEDENCE = (
     ("startingTimestamp", "startingOffsets"),
     ("startingTimestamp", "startingOffsetsByTimestamp"),
     ("startingOffsetsByTimestamp", "startingOffsets"),
@@ -319,7 +319,7 @@ class ReadOptions:
         Raises: ValueError that names the option that is unknown, malformed, or contradicts another option.
         """
         if "provider" in options:  # an option that CREATE TABLE adds
-            raise ValueError(NO_TABLES)
+            raise ValueError(NO_READ_OF_TABLE)
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
@@ -334,8 +334,10 @@ class ReadOptions:
                 raise ValueError(f"option {shown}={text!r}: {error}") from None
         given = with_paths(given)
         if "path" not in given:
-            raise ValueError(f"option path: give the directory of a store, as in load('/data/store'). {NO_TABLES}")
-        for better, name in PRECEDING:
+            raise ValueError(
+                f"option path: give the directory of a store, as in load('/data/store'). {NO_READ_OF_TABLE}"
+            )
+        for better, name in PRECEDENCE:
             if better in given:
                 given.pop(name, None)
         check(given, streaming)

@@ -259,7 +259,9 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
     if total // max(most, 1) > MAX_TASKS:
         name = "maxPartitionBytes" if most == options.max_partition_bytes else "minPartitions"
         tasks = f"{total // most:,} tasks of {most:,} bytes of the log"
-        raise ValueError(f"option {name}: makes {tasks}, and Spark plans at most some {MAX_TASKS:,} well: make fewer")
+        raise ValueError(
+            f"option {name}: makes {tasks}, more than the {MAX_TASKS:,} that Spark can plan: make fewer, larger tasks"
+        )
     return [part for start, stop in files for part in split(log, start, stop, most)]
 
 

@@ -1,4 +1,4 @@
-"""Read a store as a DataFrame by mapInArrow, which costs less than a data source: Spark copies each row once less."""
+"""Read a store as a DataFrame by mapInArrow, for which Spark makes one copy less of each row than for a data source."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def read(
 ) -> DataFrame:
     """Read a store as a DataFrame, faster than ``spark.read.format("rocketstore")``.
 
-    The rows are those of the data source with the same options, in the same order. It is planned when this function is
-    called, in the process of the caller, who must see the store. So the DataFrame has the messages that were in the
-    store then. The format need not be registered.
+    The rows are those of the data source with the same options, in the same order. The query is planned when this
+    function is called, in the process of the caller, which must see the store. So the DataFrame has the messages that
+    were in the store then. The format need not be registered.
 
     Parameters
     ----------
@@ -92,8 +92,9 @@ def read(
     }
     given = {name: text for name, text in named.items() if text is not None}
     other = {name: as_text(value) for name, value in options.items()}
-    if both := {name.lower() for name in given} & {name.lower() for name in other}:
-        raise ValueError(f"option {both.pop()}: it is given by an argument too: give only one of them")
+    of_arguments = {name.lower() for name in given}
+    if twice := [name for name in other if name.lower() in of_arguments]:
+        raise ValueError(f"option {twice[0]}: an argument of read() gives it too: give only one of them")
     parsed = ReadOptions.parse({**path_option(path), **given, **other}, streaming=False)
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
@@ -114,12 +115,14 @@ def path_option(path: Paths) -> dict[str, str]:
     """Return the option of one path, or of several, as Spark's ``load`` passes it."""
     if isinstance(path, str | os.PathLike):
         return {"path": os.fspath(path)}
-    return {"paths": json.dumps([os.fspath(one) for one in path])}
+    return {"paths": json.dumps([os.fspath(each) for each in path])}
 
 
 def as_text(value: Any) -> str | None:
-    """Return the value of an option as text, as Spark's ``option`` does; None for None: the option is not given."""
-    return str(value).lower() if isinstance(value, bool) else None if value is None else str(value)
+    """Return the value of an option as text, as Spark's ``option`` does; None if the option is not given."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def join_names(value: str | Iterable[str] | None, argument: str) -> str | None:

@@ -40,7 +40,7 @@ from rocketstore.text_values import find_similar
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
-NO_TABLES = (
+NO_WRITE_OF_TABLE = (
     "CREATE TABLE AS SELECT cannot write a store, since Spark does not pass the options of the table: use "
     "df.write.format('rocketstore').mode('append').save('/data/store')"
 )
@@ -64,10 +64,10 @@ class StoreSink(NamedTuple):
         return self.places.root
 
     def prepare_rows(self, batches: Any, job: str, name: str) -> PreparedRows | None:
-        """Encode the rows of a task into a file. Return None without rows.
+        """Encode the rows of a task into a file in the directory of the job, which exists. Return None without rows.
 
-        Parameters: batches: of pyarrow. job: its directory exists. name: of this attempt of the task; it begins with
-        the number of the partition.
+        Parameters: batches: of pyarrow. job: the id of the job. name: of this attempt of the task; it begins with the
+        number of the partition.
         """
         directory = prepared_path(self.root, job)
         keeps_store = self.store_timestamp is not None
@@ -85,9 +85,8 @@ class StoreSink(NamedTuple):
 
     def append_rows(self, job: str, rows: Iterable[PreparedRows | None], transaction: Transaction | None) -> None:
         """Append the rows of all tasks in the order of their partitions, and remove the directory of the job."""
-        prepared = sorted((one for one in rows if one is not None), key=lambda one: partition_of(one.name))
-        options: Any = {"config": self.config, "transaction": transaction}
-        write_pieces(self.places, job, prepared, self.store_timestamp, **options)
+        prepared = sorted((part for part in rows if part is not None), key=lambda part: partition_of(part.name))
+        write_pieces(self.places, job, prepared, self.store_timestamp, config=self.config, transaction=transaction)
         sweep([prepared_path(self.root, job)])
 
     def remove_rows(self, job: str) -> None:
@@ -97,6 +96,7 @@ class StoreSink(NamedTuple):
             sweep([prepared_path(self.root, job)])
 
     def has_committed(self, transaction: Transaction) -> bool:
+        """Return whether the store has the rows of a transaction, or of a later one of the same application."""
         return transaction.version <= last_version(self.root, transaction.app)
 
 
@@ -129,7 +129,8 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(self.sink.prepare_rows(iterator, self.job, attempt_name()))
 
     def commit(self, messages: Sequence[Written | None]) -> None:
-        self.sink.append_rows(self.job, (one.rows for one in messages if one is not None), self.transaction)
+        rows = (message.rows for message in messages if message is not None)
+        self.sink.append_rows(self.job, rows, self.transaction)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
         self.sink.remove_rows(self.job)
@@ -188,7 +189,7 @@ def plan_sink(schema: Any, given: dict[str, str]) -> StoreSink:
     """Check the columns and the store of a write. Parameters: given: options without those of transactions."""
     path = given.pop("path", "")
     if not path:
-        raise ValueError(f"option path: give the directory of a store, as in save('/data/store'). {NO_TABLES}")
+        raise ValueError(f"option path: give the directory of a store, as in save('/data/store'). {NO_WRITE_OF_TABLE}")
     root = local_path(path)
     if not (path.startswith("file:/") or Path(path).is_absolute()):
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
@@ -209,7 +210,10 @@ def plan_sink(schema: Any, given: dict[str, str]) -> StoreSink:
 
 
 def explain_unknown(name: str, known: Collection[str]) -> str:
-    """Return why an option is none of writing, with the most similar one. Parameters: known: the options of writing."""
+    """Return why an option of a write is refused, with the most similar one.
+
+    Parameters: known: the options of writing.
+    """
     if name.lower() in READ_NAMES:
         return (
             "is an option of reading. INSERT INTO a view writes with the options of the view: give it a schema, and no "

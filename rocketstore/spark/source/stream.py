@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -62,9 +62,33 @@ except ImportError:  # PySpark 4.1 has no limits of a batch
 
 
 Offset = dict[str, Any]
-LAST_FILES = 3  # of a log, that a broker may be writing: it makes two files ahead
+LAST_FILES = 3  # the files that a broker may be writing: it makes two files ahead
 MARKED = 1 << 12  # bytes of a record that a mark covers
 CUT = "the log was cut, or belongs to another store"
+
+
+class CountedMessages(NamedTuple):
+    """The number of messages between two physical offsets, as far as they were counted for the next batch."""
+
+    begin: int
+    end: int
+    messages: int
+
+
+class NewestMessage(NamedTuple):
+    """The store time of the last message, epoch ms, while the log ends at a physical offset; None if it is unknown."""
+
+    log_end: int
+    store_timestamp: int | None
+
+
+class KnownEnd(NamedTuple):
+    """The end of a remote log, a physical offset, while its last files have certain versions."""
+
+    versions: object
+    log_end: int
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -92,11 +116,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self.options = options
         self.table = table
         self.target: int | None = None
-        self._planned_end: int | None = None  # of the last batch
+        self._planned_end: int | None = None  # where the last batch ends
         self._planned_at = -math.inf  # seconds of the monotonic clock, when a batch was planned last
-        self._counted = 0, 0, 0  # messages that were counted for the next batch: their begin, their end, their number
-        self._newest: tuple[int, int | None] | None = None  # an end of the log, and the store time of the last message
-        self._known_end: tuple[object, int] | None = None  # of a remote log, and the versions of its last files
+        self._counted = CountedMessages(0, 0, 0)  # of the next batch
+        self._newest: NewestMessage | None = None
+        self._known_end: KnownEnd | None = None
 
     @lazy_property
     def store(self) -> MessageStore:
@@ -113,16 +137,16 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return end if self.target is None else min(end, self.target)
 
     def _find_end(self) -> int:
-        """Return where the log ends. A remote log is only listed as long as its last files stay the same."""
+        """Return where the log ends. While the last files of a remote log do not change, it is listed but not read."""
         if not is_remote(self.store.path):
             return find_committed_end(self.store)
         log = self.store.commit_log
         log.refresh()
         files = log.file_run.files
         seen = len(files), [file.path.content_version() for file in files[-LAST_FILES:] if is_remote(file.path)]
-        if self._known_end is None or self._known_end[0] != seen:
-            self._known_end = seen, find_committed_end(self.store)
-        return self._known_end[1]
+        if self._known_end is None or self._known_end.versions != seen:
+            self._known_end = KnownEnd(seen, find_committed_end(self.store))
+        return self._known_end.log_end
 
     @in_plan
     def initialOffset(self) -> Offset:
@@ -161,11 +185,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         end = self.end()
         planned = end if self._planned_end is None else self._planned_end
         found = {"v": 1, "phyOffset": end, "lagBytes": max(end - planned, 0)}
-        if self._newest is None or self._newest[0] != end:
+        if self._newest is None or self._newest.log_end != end:
             last = record_before(self.store.commit_log, end)
             stored = None if last is None else self.store.commit_log.reader.read_store_timestamp(last)
-            self._newest = end, stored
-        return found | {"newestStoreTimestamp": self._newest[1]}
+            self._newest = NewestMessage(end, stored)
+        return found | {"newestStoreTimestamp": self._newest.store_timestamp}
 
     def getDefaultReadLimit(self) -> Any:
         """Return one of the limits, since Spark supports only one at a time. ``latestOffset`` applies all of them."""
@@ -229,12 +253,14 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         delay = time.monotonic() - self._planned_at
         if least is None or self.target is not None or 1000 * delay >= options.max_trigger_delay:
             return False
-        known_begin, place, count = self._counted
-        if known_begin != begin or place > end:
-            place, count = begin, 0
-        if place < end and count < least:  # the messages before ``place`` are counted already
-            count += sum(map(len, self._wanted(options, max(place, self.store.commit_log.min_phy_offset), end, least)))
-        self._counted = begin, end, count
+        counted = self._counted
+        if counted.begin != begin or counted.end > end:
+            counted = CountedMessages(begin, begin, 0)
+        count = counted.messages
+        if counted.end < end and count < least:
+            place = max(counted.end, self.store.commit_log.min_phy_offset)
+            count += sum(map(len, self._wanted(options, place, end, least)))
+        self._counted = CountedMessages(begin, end, count)
         return count < least
 
     def limited(self, options: ReadOptions, begin: int, end: int) -> int:

@@ -15,8 +15,8 @@ PLACE, LAG, NEWEST = "phyOffset", "lagBytes", "newestStoreTimestamp"
 class StreamLag(NamedTuple):
     """How far a stream is behind its store.
 
-    Attributes: lag_bytes: of the log, that no batch has read yet. newest_store_timestamp: the store time of the newest
-    message, epoch ms; None for an empty log, or if it is damaged.
+    Attributes: lag_bytes: the bytes of the log that no batch has read yet. newest_store_timestamp: the store time of
+    the newest message, epoch ms; None for an empty log, or if it is damaged.
     """
 
     lag_bytes: int
@@ -60,5 +60,5 @@ def offset_of(source: Any, name: str) -> dict[str, Any]:
 
 
 def field_of(value: Any, name: str) -> Any:
-    """Return a field of an object, or of a dict, as which JSON of a progress is read."""
+    """Return a field of an object, or of a dict, which a progress is if it was read from JSON."""
     return value[name] if isinstance(value, dict) else getattr(value, name)

@@ -1,7 +1,8 @@
 """Write a stream of Spark to a store. Each batch is stored once, however often Spark repeats it.
 
-Spark makes a writer on the driver to plan each batch, and another one to commit it. Tasks know the id of the query and
-the number of the batch, which are the transaction. Their messages have the directory of the batch for the commit.
+For each batch, Spark makes one writer on the driver to plan it, and another one to commit it. So the tasks report to
+the second writer which directory has their rows. The id of the query and the number of the batch, which tasks get from
+Spark, are the transaction.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ OF_SPARK = {"checkpointlocation"}  # options that Spark also passes to the sink
 
 @dataclass
 class StreamWritten(WriterCommitMessage):  # type: ignore[misc]
-    """The rows that a task wrote; None if it had no rows.
+    """The rows that a task wrote.
 
-    Attributes: query: the id. job: the rows are in its directory.
+    Attributes: query: the id of the streaming query. job: the name of the job, whose directory has the rows. rows: None
+    if the task had no rows, or if the store has the batch already.
     """
 
     query: str
@@ -44,11 +46,12 @@ class StreamWritten(WriterCommitMessage):  # type: ignore[misc]
 class StreamMessageWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Puts all rows of a batch into a store, or none of them, in the order of partitions and of the rows in each.
 
-    Tasks make the directory of the batch and write files into it. The commit removes it, and those that other drivers
-    made for the query until now. An attempt that ends after the commit removes the directory too.
+    Tasks make the directory of the batch and write files into it. The commit removes this directory, and the
+    directories of earlier attempts at this batch and at those before it. A task that ends after the commit removes the
+    directory that it made.
 
-    Attributes: plan: a name for this planning of the batch. A repeated batch has another directory: the first one may
-    be of an unfinished write, which recovery removes with its directory.
+    Attributes: plan: a random name for this planning of the batch. A repeated batch gets another directory, since
+    recovery may still remove the first one: with it, it undoes an unfinished write.
     """
 
     def __init__(self, sink: StoreSink) -> None:
