@@ -26,7 +26,7 @@ from rocketstore.state.config_values import (
     read_table,
 )
 from rocketstore.state.rocksdb import ALL_IN_ONE, DATABASES, VERSION_2
-from rocketstore.state.topic_files import DELAY_OFFSETS, files_of_topics
+from rocketstore.state.topic_files import DELAY_OFFSETS, files_of_topics, parse_object
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.sizes import PATHS
 
@@ -76,10 +76,16 @@ def read_config_files(places: AnyPlaces) -> ConfigFiles:
 def config_of_topics(config_files: ConfigFiles, topics: Collection[str]) -> ConfigFiles:
     """Return the configuration of some topics, and the settings of the store."""
     files = config_files.files
-    current = {name.removesuffix(BAK): data for name, data in files.items() if name.endswith(BAK)}  # if one is missing
-    kept = files_of_topics({**current, **files}, topics)
+    kept = files_of_topics(files_as_read(files), topics)
     settings = {name: data for name, data in files.items() if name == SETTINGS}
     return ConfigFiles({**kept, **settings}, {}, config_files.others)
+
+
+def files_as_read(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files that a broker reads, by name: in place of a missing or bad file, its .bak."""
+    backups = {name.removesuffix(BAK): data for name, data in files.items() if name.endswith(BAK)}
+    good = {name: data for name, data in files.items() if not name.endswith(BAK) and parse_object(data) is not None}
+    return {**backups, **good}
 
 
 def without_paths(data: bytes) -> bytes:

@@ -33,7 +33,7 @@ def files_of_topics(files: Mapping[str, bytes], topics: Collection[str]) -> dict
 
     Parameters: files: by name. topics: also light queues.
     """
-    roots = {name: root for name in (*TABLES_BY_TOPIC, GROUPS) if (root := _parse(files.get(name))) is not None}
+    roots = {name: root for name in (*TABLES_BY_TOPIC, GROUPS) if (root := parse_object(files.get(name))) is not None}
     found = {name: _keep_topics(name, root, topics) for name, root in roots.items() if name != GROUPS}
     if GROUPS in roots:
         found[GROUPS] = _keep_groups(roots[GROUPS], find_groups(found, topics))
@@ -70,7 +70,7 @@ def find_unused_files(files: Mapping[str, bytes]) -> list[str]:
     return sorted(
         name
         for name, data in files.items()
-        if not name.endswith(".bak") and (name not in used or (name != DELAY_OFFSETS and _parse(data) is None))
+        if not name.endswith(".bak") and (name not in used or (name != DELAY_OFFSETS and parse_object(data) is None))
     )
 
 
@@ -111,7 +111,7 @@ def _keep_groups(root: Mapping[str, Any], groups: Collection[str]) -> dict[str, 
     return {**root, **kept}
 
 
-def _parse(data: bytes | None) -> dict[str, Any] | None:
+def parse_object(data: bytes | None) -> dict[str, Any] | None:
     """Return the object of a file; None if the file is missing or cannot be parsed."""
     try:
         root = None if data is None else parse_json(data)

@@ -213,6 +213,17 @@ def test_a_copy_of_a_topic_has_its_messages_at_their_places(root, tmp_path):
     check(tmp_path / "new")
 
 
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", None], ids=["empty", "half", "a list", "missing"])
+def test_a_copy_of_a_topic_has_the_bak_of_a_bad_file(damaged, root, tmp_path):
+    path = root / "config" / "consumerOffset.json"
+    path.with_name(f"{path.name}.bak").write_text('{"offsetTable":{"T1@group":{"0":40}}}')
+    if damaged is not None:
+        path.write_bytes(damaged)
+    rocketstore.copy(root, tmp_path / "new", topic="T1")
+    with rocketstore.open(tmp_path / "new") as new:
+        assert new.broker_config.consumer_offsets == {"group": {"T1": {0: 40}}}
+
+
 def test_other_topics_take_no_disk_space_in_the_copy_of_a_topic(tmp_path):
     root, new = tmp_path / "store", tmp_path / "new"
     with rocketstore.open(root, "a", config=StoreConfig(**SMALL | {"mapped_file_size_commit_log": 8 * MIB})) as store:
