@@ -6,7 +6,7 @@ import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.disk.mapped_file import is_offset_name
@@ -110,6 +110,13 @@ def choose_threads(threads: int | None) -> int:
     return threads
 
 
+class QueueTotals(NamedTuple):
+    """The number of queues, and of the messages in them."""
+
+    queues: int
+    messages: int
+
+
 class Verification:
     """One verification of a store, with the state that it reads first: configuration, checkpoint, lock."""
 
@@ -173,8 +180,8 @@ class Verification:
         return log
 
     def _describe_remains(self) -> str | None:
-        """Return what queues and index have without a log; None if they have nothing."""
-        messages, _ = self._count_messages()
+        """Return in words how many messages and items queues and index have; None if they have none."""
+        messages = self._count_queues().messages
         items = 0
         with contextlib.suppress(StoreError, OSError, ValueError), MessageStore(self.places, self.config) as store:
             items = 0 if store.index is None else sum(map(len, store.index.files))
@@ -182,14 +189,14 @@ class Verification:
         return ", and ".join(f"{has} {format_count(count, noun)}" for count, has, noun in parts if count) or None
 
     def _report_without_log(self, quick: bool) -> VerifyReport:
-        messages, queues = self._count_messages()
+        totals = self._count_queues()
         return VerifyReport(
             self.findings.sorted(),
             min_phy_offset=0,
             max_phy_offset=0,
-            messages=messages,
+            messages=totals.messages,
             records=0,
-            queues=queues,
+            queues=totals.queues,
             index_files=0,
             last_exit_ok=self.last_exit_ok,
             is_locked=self.is_locked,
@@ -264,7 +271,7 @@ class Verification:
             found if plan is None else with_patches(found, plan, log),
             checked.begin,
             checked.end,
-            self._count_messages()[0],
+            self._count_queues().messages,
             checked.n_records,
             len(queues.ids()),
             len(index.files),
@@ -275,12 +282,12 @@ class Verification:
             () if plan is None else plan.lost,
         )
 
-    def _count_messages(self) -> tuple[int, int]:
-        """Return the number of messages in the queues that can be read, and the number of queues."""
+    def _count_queues(self) -> QueueTotals:
+        """Count the queues that can be read, and their messages."""
         with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
             queues: list[tuple[str, int]] = list(store.queues())
-            return count_queues(store.log_queue, queues, [])[0], len(queues)
-        return 0, 0
+            return QueueTotals(len(queues), count_queues(store.log_queue, queues, [])[0])
+        return QueueTotals(0, 0)
 
     def _find_leftovers(self, log: CommitLog) -> Leftovers | None:
         """Find the records behind the end of the log of a cleanly stopped broker; None without any."""
