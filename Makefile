@@ -51,8 +51,8 @@ test-connect: build $(VENV)/connect
 	ROCKETSTORE_SPARK=connect $(RUN) $(PYTEST) -m "spark and not cluster" $(ARGS)
 
 # The tests of Spark once more on a cluster of this machine: a standalone master with two workers, the executors of a
-# driver (local-cluster), and the standalone cluster through Spark Connect. The workers have the wheel in an environment of
-# their own, which is also packed. The part is of test-all, and takes ten minutes.
+# driver (local-cluster), and the standalone cluster through Spark Connect. The workers have an environment of their own with
+# the wheel; a test sends it to them as an archive. test-all runs only CLUSTER_PART, which takes ten minutes.
 SESSIONS := cluster local-cluster connect-cluster
 TESTS := tests
 CLUSTER_PART := $(addprefix tests/spark/test_spark_,cluster.py read.py tables.py)

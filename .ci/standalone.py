@@ -48,7 +48,7 @@ def download_wheels(wheel: Path, directory: Path) -> None:
 
 
 def unpack_wheels(wheels: Path, directory: Path) -> None:
-    """Unpack the wheels of a directory. They are not installed: none of them needs more."""
+    """Unpack the wheels of a directory. None of them needs an installer."""
     for wheel in sorted(wheels.glob("*.whl")):
         shutil.unpack_archive(wheel, directory, "zip")
 
@@ -65,7 +65,7 @@ def make_archive(packages: Path, archive: Path) -> None:
         if f"-{platform.machine()}-linux-gnu" in suffix:  # musl has its own, which its wheels bring
             copy_libraries(root / "packages" / "lib")
         shutil.copy(CI / "standalone_main.py", root / "__main__.py")
-        build = f"DIGEST = {digest_of(root)!r}\nSUFFIX = {'.' + suffix!r}\n"
+        build = f"DIGEST = {digest_of(root)!r}\nSUFFIX = {'.' + suffix!r}\nLIBRARIES = {LIBRARIES!r}\n"
         (root / "standalone_build.py").write_text(build, encoding="utf-8")
         archive.parent.mkdir(parents=True, exist_ok=True)
         zipapp.create_archive(root, archive, f"/usr/bin/env python{version[1]}.{version[2]}", compressed=True)
@@ -73,7 +73,7 @@ def make_archive(packages: Path, archive: Path) -> None:
 
 
 def copy_libraries(directory: Path) -> None:
-    """Copy the libraries that hosts may lack, those of this machine. A host that has them uses its own."""
+    """Copy the libraries that hosts may lack from this machine. A host that has them uses its own."""
     directory.mkdir()
     for name in LIBRARIES:
         command = ["gcc", f"-print-file-name={name}"]
@@ -83,7 +83,7 @@ def copy_libraries(directory: Path) -> None:
 
 
 def digest_of(root: Path) -> str:
-    """Return a number in hexadecimal digits that follows from all files below a directory."""
+    """Return a digest of all files below a directory: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         content = path.read_bytes()

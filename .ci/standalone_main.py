@@ -14,10 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from standalone_build import DIGEST, SUFFIX  # what .ci/standalone.py adds
-
-# What NumPy needs beside libc. Few hosts lack these libraries.
-LIBRARIES = "libgcc_s.so.1", "libstdc++.so.6"
+from standalone_build import DIGEST, LIBRARIES, SUFFIX  # .ci/standalone.py adds this module
 
 
 def require_this_python() -> None:

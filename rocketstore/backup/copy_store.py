@@ -60,9 +60,9 @@ from rocketstore.survey.unfinished import describe_unfinished
 from rocketstore.text_values import Time, ms_or_none
 
 INDEX_IN_COPY = "index-only-in-b"  # a key of a message without an item in the index of the store
-# What a broker completes that finds a store after a crash: the last units and items, which are not in the copy.
+# Differences that disappear when a broker starts on the copy: it adds the last units and items, as after a crash.
 COMPLETED_LATER = {"index-only-in-a", "units-only-in-a", "queue-only-in-a"}
-NO_PROCESS = b"0"  # in the file ``abort``
+NO_PROCESS = b"0"  # the content of the file ``abort``, in place of the id of a broker's process
 
 
 def copy(
@@ -195,7 +195,7 @@ def copy_to_directory(
         require_known_topics([store], choice.topics or ())
         log = store.commit_log
         log.refresh()
-        # Units lead to records that are in the log already: queues and index are copied before the log's end is known.
+        # Copy queues and index before the end of the log is found: then the log has all records to which they lead.
         databases = find_databases(survey, config_files, choice)
         held_log = hold_files(find_log_files(survey, new, log), stack)
         held = hold_files(find_other_files(survey, choice.topics), stack)
@@ -229,7 +229,7 @@ def copy_to_directory(
 
 
 class ByteCount:
-    """Counts the bytes that were copied, for a progress. ``total`` is an estimate of all bytes."""
+    """Reports a progress: it is called with the bytes that each step copied. ``total`` is an estimate of all bytes."""
 
     def __init__(self, report: Report, total: int) -> None:
         self._report, self._total, self._done = report, total, 0
@@ -274,7 +274,10 @@ def copy_log(
     topics: Collection[str] | None,
     count: Count,
 ) -> list[CopiedFile]:
-    """Copy files of the log up to the planned end; of some topics the messages, and fillers in place of the others."""
+    """Copy files of the log up to the planned end.
+
+    Parameters: topics: records of other topics become fillers; None to copy all records.
+    """
     if topics is None:
         return [copy_held(file, new, min(plan.end - first_offset(file), file.size), count) for file in files]
     part = PartOfLog(log, survey.settings, topics)
