@@ -110,7 +110,7 @@ def check(out, report, *, has_good_times=True):
     assert found.config.mapped_file_size_commit_log == report.mapped_file_size
     assert (report.records, report.max_phy_offset) == (len(found.records), found.end)
     with rocketstore.open(out) as store:
-        batches = store.scan(columns=["phy_offset", "raw_body"], verify_crc=True)
+        batches = store.scan(columns=["phy_offset", "raw_body"], verify_crc=True, containers=True)
         offsets = [offset for batch in batches for offset in batch.phy_offset.tolist()]
         assert offsets == [offset for offset, _ in found.records]
         check_by_queue(store, found)

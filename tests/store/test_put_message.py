@@ -788,7 +788,7 @@ def test_a_body_that_was_replaced_is_the_one_that_is_stored(tmp_path):
         store.put_messages([message])
         store.put_batch(Message("T", b"", queue_id=0), [message])
         store.put_message(Message.batch("Batched", [message], queue_id=0))
-        *plain, batch = [found for found_batch in store.scan() for found in found_batch]
+        *plain, batch = [found for found_batch in store.scan(containers=True) for found in found_batch]
         assert [found.body for found in plain] == [b"new one"] * 3
         assert [inner.body for inner in batch.decode_batch()] == [b"new one"]
 
