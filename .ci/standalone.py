@@ -17,7 +17,7 @@ import zipapp
 from pathlib import Path
 
 CI = Path(__file__).parent
-EXTRAS = "cli,codecs"
+EXTRAS = {"linux": "cli,codecs", "manylinux": "cli,codecs", "musllinux": "cli"}  # lz4 has no wheels for musl
 # A wheel for one of these platforms also runs on the ones before it.
 GLIBC = (
     "manylinux1",
@@ -44,7 +44,7 @@ def download_wheels(wheel: Path, directory: Path) -> None:
     platforms = [f"{name}_{processor}" for name in (MUSL if kind == "musllinux" else ("linux", *GLIBC))]
     chosen = [argument for name in platforms for argument in ("--platform", name)]
     python = ["--implementation", "cp", "--python-version", f"{major}.{minor}", "--only-binary", ":all:"]
-    run_pip("download", "--dest", directory, *python, *chosen, f"{wheel}[{EXTRAS}]")
+    run_pip("download", "--dest", directory, *python, *chosen, f"{wheel}[{EXTRAS[kind]}]")
 
 
 def unpack_wheels(wheels: Path, directory: Path) -> None:

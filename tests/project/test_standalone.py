@@ -177,4 +177,6 @@ def test_the_names_of_wheels_say_for_which_of_them_it_is_made(builder):
         "rocketstore-0.1.0-cp313-cp313-macosx_11_0_arm64.whl",
         "numpy-2.4.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     ]
-    assert [name for name in made + left_out if re.fullmatch(builder.WHEEL, name)] == made
+    kinds = [found[4] for name in made + left_out if (found := re.fullmatch(builder.WHEEL, name))]
+    assert kinds == ["linux", "manylinux", "musllinux"]
+    assert [builder.EXTRAS[kind] for kind in kinds] == ["cli,codecs", "cli,codecs", "cli"]
