@@ -185,7 +185,8 @@ def salvage(
     ------
     StoreError : ``path`` has no record, or has records that ``config.compat`` cannot read; or it has the logs of
         several members of DLedger, and ``config`` does not choose one. FileExistsError : ``out`` is not empty.
-        ValueError : ``out`` is missing, or is inside ``path``, or inside the directory of ``path`` if that is a file.
+        ValueError : ``out`` is missing, or is inside ``path``, or inside the directory of ``path`` if that is a file;
+        or a record does not fit into a file of the size of ``config``.
         OSError. After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.

@@ -743,14 +743,21 @@ def test_commands_take_a_uri_for_a_store(golden, memory, arguments):
         assert run("info", f"{memory}/index").stdout == run("info", root / "index").stdout
 
 
-def test_export_takes_a_uri_for_a_store_and_writes_locally(golden, memory, tmp_path):
+def test_export_reads_a_remote_store_and_writes_beside_it_but_not_into_it(golden, memory, tmp_path):
     from support.cli import run
 
     upload(fsspec.filesystem("memory"), golden("basic-5.5.0"), memory)
     for where, name in ((golden("basic-5.5.0"), "local.json"), (memory, "remote.json")):
         assert run("export", where, tmp_path / name).exit_code == 0
     assert (tmp_path / "local.json").read_bytes() == (tmp_path / "remote.json").read_bytes()
-    assert run("export", memory, f"{memory}/out.json").exit_code == 2
+    assert run("export", memory, f"{memory}.json").exit_code == 0
+    fs = fsspec.filesystem("memory")
+    assert fs.cat_file(f"{memory}.json") == (tmp_path / "local.json").read_bytes()
+    (first, *_) = fs.ls(f"{memory}/commitlog", detail=False)
+    before = fs.cat_file(first)
+    refused = run("export", memory, f"memory://{first.lstrip('/')}", "--force", "--format", "json")
+    assert (refused.exit_code, "is inside the store" in refused.stderr) == (1, True)
+    assert fs.cat_file(first) == before
 
 
 @pytest.mark.parametrize("command", ["rebuild", "recover", "verify", "salvage", "config repair", "import"])

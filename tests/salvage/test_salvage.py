@@ -25,6 +25,7 @@ from support.sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig, StoreError, rebuild, recover, salvage, verify
+from rocketstore.errors import SettingError
 from rocketstore.survey.survey import survey_store
 
 # If files of the log are renamed, units lead to no record, and so show no delay level.
@@ -913,7 +914,7 @@ def test_an_index_that_cannot_be_brought_to_the_disk_leaves_nothing_open(root, o
 
 def test_a_record_that_no_file_has_room_for_is_an_error_that_says_so(root, out):
     small = dataclasses.replace(GIVEN, mapped_file_size_commit_log=200)
-    with pytest.raises(StoreError, match="mapped_file_size_commit_log"):
+    with pytest.raises(SettingError, match="mapped_file_size_commit_log"):
         salvage(root, out, config=small)
     assert not out.exists()
 

@@ -108,6 +108,7 @@ def run(stores: AskedStores, target: StorePath, **values: Any) -> None:
     if is_remote(target):
         if stores.is_several:
             raise click.UsageError("of several stores, TARGET is a local directory")
+        require_outside_stores(target, [stores.only.path])
         with uploaded(target, options) as local:
             found = export_store(stores.only, local, options, scan_options)
     else:

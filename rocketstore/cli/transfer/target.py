@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 
@@ -24,12 +25,17 @@ def require_file_name(path: Path) -> None:
         raise click.ClickException(f"{path.parent}: no such directory: make it, or give another name")
 
 
-def require_outside_stores(path: Path, roots: Iterable[StorePath]) -> None:
-    """Raise ClickException if a file is in a directory of a store. A broker does not start beside a file in its log.
-
-    A broker ignores a file that is in the root itself.
-    """
-    above = path.absolute().parent.resolve().parents
+def require_outside_stores(path: StorePath, roots: Iterable[StorePath]) -> None:
+    """Raise ClickException if a file is in a directory of a store. A broker does not start beside a file in its log."""
     for root in roots:
-        if not is_remote(root) and local_path(root).resolve() in above:
+        if _is_in_directory_of(path, root):
             raise click.ClickException(f"{path}: is inside the store {root}: give a name elsewhere")
+
+
+def _is_in_directory_of(path: StorePath, root: StorePath) -> bool:
+    """Return whether a file is in a directory of a root. A broker ignores a file that is in the root itself."""
+    if isinstance(path, RemotePath) and isinstance(root, RemotePath):
+        return path.fs == root.fs and path.parent != root and f"{path.parent}".startswith(f"{root}/")
+    if is_remote(path) or is_remote(root):
+        return False
+    return local_path(root).resolve() in local_path(path).absolute().parent.resolve().parents
