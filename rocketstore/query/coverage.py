@@ -143,12 +143,12 @@ class Coverage:
         return self.log.look().end if is_remote(self.log.directories[0]) else self.log.max_phy_offset
 
     def _read_last_messages(self, phy_offsets: Iterable[int]) -> None:
-        """Read the last messages of index files, many at once, and keep what is needed of them."""
+        """Read the last messages of index files that were not read yet, many at once, and keep them."""
+        if len(self._lasts) > MAX_KEPT:
+            self._lasts.clear()  # the newest file has another last message each time
         new = sorted({offset for offset in phy_offsets if offset not in self._lasts})
         if not new:
             return
-        if len(self._lasts) > MAX_KEPT:
-            self._lasts.clear()  # the newest file has another last message each time
         batch, statuses = self.log.find_messages(np.array(new, np.int64), columns=LAST_COLUMNS)
         rows = iter(batch)
         for offset, status in zip(new, statuses.tolist(), strict=True):

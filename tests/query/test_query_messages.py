@@ -1361,3 +1361,14 @@ def test_many_copies_of_an_index_file_are_not_compared_with_each_other(tmp_path,
     with rocketstore.open(tmp_path) as store:
         assert store.query_message("T", "k3").messages[0].keys == ["k3"]
     assert len(searched) < 250
+
+
+def test_last_messages_are_all_known_after_too_many_were_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(coverage_module, "MAX_KEPT", 1)
+    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as store:
+        offsets = [store.put_message(rocketstore.Message("T", b"x", keys=[f"k{n}"])).phy_offset for n in range(3)]
+        coverage = coverage_module.Coverage(store.commit_log, None)
+        coverage._read_last_messages(offsets[:2])
+        coverage._read_last_messages(offsets)
+        sizes = [coverage._end_of(offset) - offset for offset in offsets]
+    assert min(sizes) > 1  # 1 is the answer for a message that was not read
