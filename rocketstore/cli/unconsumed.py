@@ -48,19 +48,23 @@ class FoundUnconsumed(NamedTuple):
 class WantedMessages(NamedTuple):
     """The messages of a log that a group still gets.
 
-    Attributes: phy_offsets: of their records, int64[n], ascending. places: the physical and the queue offsets of those
-    that the group gets from their queues. It may get only some messages of an inner batch.
+    Attributes: phy_offsets: of their records, int64[n], ascending. in_queues: the physical and the queue offset of each
+    message that the group gets from its queue: a group may get only some messages of an inner batch.
     """
 
     phy_offsets: np.ndarray
-    places: frozenset[tuple[int, int]]
+    in_queues: frozenset[tuple[int, int]]
 
     @classmethod
     def of(cls, found: Iterable[UnconsumedMessage]) -> "WantedMessages":
-        rows = [(row.phy_offset, -1 if row.queue_offset is None else row.queue_offset, row.kind) for row in found]
-        places = [(place, at, kind) for place, at, kind in rows if place is not None]
-        phy_offsets = np.array(sorted({place for place, _, _ in places}), np.int64)
-        return cls(phy_offsets, frozenset((place, at) for place, at, kind in places if kind == QUEUE))
+        phy_offsets: set[int] = set()
+        in_queues: set[tuple[int, int]] = set()
+        for row in found:
+            if row.phy_offset is not None:
+                phy_offsets.add(row.phy_offset)
+                if row.kind == QUEUE and row.queue_offset is not None:
+                    in_queues.add((row.phy_offset, row.queue_offset))
+        return cls(np.array(sorted(phy_offsets), np.int64), frozenset(in_queues))
 
     def choose(self, batch: MessageBatch) -> np.ndarray:
         """Return the rows of these messages, int64[n]. Parameters: batch: all messages of each of its records."""
@@ -69,7 +73,7 @@ class WantedMessages(NamedTuple):
         _, numbers, counts = np.unique(phy_offsets, return_inverse=True, return_counts=True)
         is_wanted = counts[numbers] == 1
         for row in np.flatnonzero(~is_wanted).tolist():
-            is_wanted[row] = (int(phy_offsets[row]), int(queue_offsets[row])) in self.places
+            is_wanted[row] = (int(phy_offsets[row]), int(queue_offsets[row])) in self.in_queues
         chosen: np.ndarray = rows[is_wanted]
         return chosen
 
@@ -83,14 +87,18 @@ def read_rows(
     """
     offsets = np.array(list(dict.fromkeys(row.phy_offset for row in rows)), np.int64)
     batch, statuses = log.find_messages(offsets, columns=columns, containers=containers)
-    places: dict[int, dict[int, int]] = {}
-    for number, (place, at) in enumerate(zip(batch.phy_offset.tolist(), batch.queue_offset.tolist(), strict=True)):
-        places.setdefault(place, {})[at] = number
+    numbers: dict[int | None, dict[int, int]] = {}  # in the batch, by physical offset and queue offset
+    for number, (at, queue_offset) in enumerate(
+        zip(batch.phy_offset.tolist(), batch.queue_offset.tolist(), strict=True)
+    ):
+        numbers.setdefault(at, {})[queue_offset] = number
     chosen: list[int] = []
     for row in rows:
-        own = places.get(row.phy_offset or 0, {})
-        is_inner = len(own) > 1 and row.kind == QUEUE
-        chosen += [own[at] for at in own if not is_inner or at == row.queue_offset]
+        of_record = numbers.get(row.phy_offset, {})
+        if len(of_record) > 1 and row.kind == QUEUE:  # an inner batch, of which the group may get only some messages
+            chosen += [number for queue_offset, number in of_record.items() if queue_offset == row.queue_offset]
+        else:
+            chosen += of_record.values()
     if containers:
         chosen = list(dict.fromkeys(chosen))
     bad = np.flatnonzero(statuses).tolist()
