@@ -51,9 +51,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_share(share: float | str) -> float:
-    """Return a part of all, above 0 and 1 at most, that a number such as 0.01 or a text such as 1% stands for.
+    """Return a share of a whole: above 0, and at most 1.
 
-    Raises: ValueError.
+    Parameters: share: a number such as 0.01, or a text such as 1%. Raises: ValueError.
     """
     text = str(share).strip()
     try:

@@ -57,15 +57,14 @@ def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False, i
     console = Output()
     left_out: dict[str, None] = {}
     widths: dict[str, int] | None = None
-    is_narrow = False
+    width = console.width  # of the terminal; a wide table makes that of the console larger
     try:
         for rows in batches:
             if len(rows) == 1 and len(rows[0]) > WIDE:
                 console.print(vertical_table(rows[0]))
                 continue
             has_header = not (is_stream and widths)
-            if has_header:
-                is_narrow = not is_full and "body" in rows[0] and console.width < NARROW
+            is_narrow = not is_full and "body" in rows[0] and width < NARROW
             if is_narrow:
                 rows = to_seconds(rows)
             if has_header:

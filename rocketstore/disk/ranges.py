@@ -39,9 +39,10 @@ def intersect_ranges(a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
 
 
 def ranges_from_end(begin: int, end: int, size: int) -> Iterator[Range]:
-    """Yield the parts of a range, the last one first, for a search from the end. Each is 8 times as large as the last.
+    """Yield the parts of a range for a search from its end. Each part is before the one yielded before it, and 8 times
+    as large.
 
-    Parameters: size: of the last part, bytes.
+    Parameters: size: of the first part that is yielded, which ends at ``end``.
     """
     while begin < end:
         first = max(begin, end - size)

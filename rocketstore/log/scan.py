@@ -261,8 +261,9 @@ class Scan(ArrowStream):
     def filtered(self, *conditions: RowChoice) -> Scan:
         """Return a scan of the messages that also meet these conditions, such as a ``Where``.
 
-        Conditions see the messages in inner batches, unless the scan was made with ``containers=True``. The columns
-        that a condition needs are read, and are not in the batches unless they were requested.
+        Conditions see the messages that the scan gives: those in inner batches, or the records of inner batches if the
+        option ``containers`` of the scan is true, as it is for a log alone. The columns that a condition needs are
+        read, and are not in the batches unless they were requested.
 
         Examples:
         >>> paid = rocketstore.Where("tags = 'paid' AND queueOffset < 4")

@@ -65,8 +65,8 @@ class GetMessageStatus(StrEnum):
 class GetMessageResult(FoundMessages):
     """The messages that a read of a queue found, in the order of the queue.
 
-    An inner batch is one message here, as for a broker: ``Message.decode_batch`` returns the messages in it. ``scan``
-    gives these messages.
+    An inner batch is one message here, as for a broker: ``Message.decode_batch`` returns the messages in it.
+    ``MessageStore.scan`` returns the messages in inner batches.
 
     Attributes: status. next_begin_offset: the queue offset of the next read. min_offset, max_offset: the queue has the
     queue offsets from ``min_offset`` to before ``max_offset``. messages: a MessageBatch. why: why no message was found;

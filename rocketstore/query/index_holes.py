@@ -5,7 +5,7 @@ The broker had ``messageIndexEnable`` off for a while, or an older release, whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -57,13 +57,15 @@ class IndexHoles:
         sampled = {file for file, (begin, end) in rest.items() if end - begin > MAX_COMPARED // len(rest)}
         for file, (begin, end) in rest.items():
             parts = _samples(begin, end, SAMPLES // len(sampled)) if file in sampled else [(begin, end)]
-            for some in (parts[at : at + READ_AT_ONCE] for at in range(0, len(parts), READ_AT_ONCE)):
-                if file in sampled:
-                    self.log.file_run.read_parts_ahead(
-                        [(max(at - LOOK_BACK[0], 0), to + LOOK_BACK[0]) for at, to in some]
-                    )
-                for part in some:
-                    self._compare(file, _files_between(files, spans, *part), *part, is_sample=file in sampled)
+            for number, part in enumerate(parts):
+                if file in sampled and number % READ_AT_ONCE == 0:
+                    self._read_ahead(parts[number : number + READ_AT_ONCE])
+                self._compare(file, _files_between(files, spans, *part), *part, is_sample=file in sampled)
+
+    def _read_ahead(self, samples: Iterable[tuple[int, int]]) -> None:
+        """Fetch samples of a remote log at the same time, with the bytes around them in which records are searched."""
+        around = LOOK_BACK[0]
+        self.log.file_run.read_parts_ahead([(max(begin - around, 0), end + around) for begin, end in samples])
 
     def hole(self, file: FileId, index_type: str | None) -> Hole | None:
         """Return which messages in a file's part of the log lack items of keys, or of tags; None if no item is missing.

@@ -42,22 +42,12 @@ def parse_template(text: str) -> Template:
     A field is a column, storeTime or bornTime, or property.NAME. ``{{`` is a brace, ``\t`` a tab, ``\n`` a line end.
     Raises: ValueError for another field, or text that is no template.
     """
-    known = {snake_case(name): name for name in [*MESSAGES, *TIMES, BROKER]}
     parts: list[Part] = []
     columns: dict[str, None] = {}
     for literal, field, spec, conversion in string.Formatter().parse(text):
-        name = field or ""
         if conversion or (spec and "{" in spec):
             raise ValueError(f"{{{field}}}: a field has a name and perhaps a width, as in {{topic:20}}")
-        if field is not None and not field.startswith(PROPERTY):
-            found = known.get(snake_case(field))
-            if found is None:
-                similar = find_similar(field, [*known.values()])
-                names = ", ".join([*known.values(), f"{PROPERTY}NAME"])
-                raise ValueError(
-                    f"there is no field {field!r}: " + (f"did you mean {similar!r}?" if similar else names)
-                )
-            name = found
+        name = "" if field is None else find_field(field)
         if field is not None:
             columns["properties" if name.startswith(PROPERTY) else TIMES.get(name, name)] = None
         parts.append(Part(unescape(literal), name, spec or ""))
@@ -66,6 +56,22 @@ def parse_template(text: str) -> Template:
     template = Template(parts, tuple(columns))
     template.line(dict.fromkeys([*template.columns, "bodyBase64"], ""))  # raises ValueError for a wrong width
     return template
+
+
+def find_field(field: str) -> str:
+    """Return the name of a field as columns have it. Parameters: field: this name, or the same in snake_case.
+
+    Raises: ValueError for an unknown field.
+    """
+    if field.startswith(PROPERTY):
+        return field
+    known = {snake_case(name): name for name in [*MESSAGES, *TIMES, BROKER]}
+    found = known.get(snake_case(field))
+    if found is None:
+        similar = find_similar(field, [*known.values()])
+        names = ", ".join([*known.values(), f"{PROPERTY}NAME"])
+        raise ValueError(f"there is no field {field!r}: " + (f"did you mean {similar!r}?" if similar else names))
+    return found
 
 
 def unescape(text: str) -> str:

@@ -100,9 +100,9 @@ def rebuild_command(store: ReadableStore) -> str:
 
 
 def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
-    """Return a problem that names a similar topic if a topic has no queue, or the loss of all queues.
+    """Return a problem if a topic has no queue; None if it has a queue.
 
-    Return None if it has a queue.
+    The problem names a similar topic, or says that all queues of the store are lost.
 
     Raises: UnsupportedFormatError if the queues cannot be read; OSError.
     """
