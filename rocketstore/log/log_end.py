@@ -7,12 +7,11 @@ from typing import NamedTuple, Protocol
 
 
 class StoreState(StrEnum):
-    """How the last writer left a store: it stopped cleanly, it still runs, or it crashed. A new store has no log."""
+    """How the last writer left a store: it stopped cleanly, it still runs, or it crashed."""
 
     STOPPED = "stopped"
     RUNNING = "running"
     CRASHED = "crashed"
-    NEW = "new"
 
 
 class StateFinder(Protocol):

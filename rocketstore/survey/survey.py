@@ -14,7 +14,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.lazy import lazy_property
-from rocketstore.survey.condition import FileSizes, StoreCondition, find_condition, list_files, read_checkpoint
+from rocketstore.survey.condition import FileSizes, list_files, read_checkpoint
 from rocketstore.survey.formats import StoreFormats, find_dledger_logs, find_formats
 from rocketstore.survey.found_log import find_log_in_root
 from rocketstore.survey.owners import Owners, find_owners
@@ -120,10 +120,6 @@ class Survey:
     def found_log(self) -> str:
         """The names of the directories of the log, for a text about an assumption."""
         return ", ".join(path.name for path in self.places.log_directories)
-
-    def look_again(self) -> StoreCondition:
-        """Return the present state of the store, and the evidence for it: they change while a broker runs."""
-        return find_condition(self.places)
 
     def require_unchanged(self) -> None:
         """Raise StoreError if the root is another directory now, or the checkpoint or a list of files changed."""
