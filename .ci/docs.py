@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from api_pages import INTERNAL as INTERNAL
 from api_pages import escape, markdown_of, write_api_pages, write_code_pages
 from performance import performance_page, write_plots
 

@@ -12,10 +12,10 @@ from rocketstore.store.pending.timers import TIMER_TOPIC
 
 
 class RecordRules(NamedTuple):
-    """What records in place of lost ones of a topic have besides their mark.
+    """Rules for the records that replace lost ones of a topic.
 
-    Attributes: properties: they need these. has_tags: they have the tags of the lost messages. least_body: the number
-    of blanks that their body has at least.
+    Attributes: properties: those that a record has besides its mark. has_tags: whether a record has the tags of the
+    lost message. least_body: the size of the body in bytes, at least; it is made of blanks.
     """
 
     properties: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Read a store for its report: each part on its own, so that a part that cannot be read costs only itself."""
+"""Read a store for its report: each part on its own, so that a part that cannot be read does not stop the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StoreAnswers:
 
     @property
     def has_messages(self) -> bool:
-        """Whether the log has bytes, or may have."""
+        """Whether the log has messages, or bytes that may be messages, or cannot be read."""
         return self.numbers.value is None or self.numbers.value.messages > 0 or self.bounds.end > self.bounds.begin
 
 

@@ -4,11 +4,11 @@ import os
 import signal
 import time
 
-MORE = 1.1  # of the time that the work takes: a few processes end by themselves
+LATEST = 1.1  # times the duration of the work: a few processes end before they are killed
 
 
 def start(work):
-    """Do something in a process of its own; return its id."""
+    """Call ``work`` in a process of its own; return the id of the process."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -20,7 +20,7 @@ def start(work):
 
 
 def seconds_of(work):
-    """Return how long a process takes that does something and ends by itself."""
+    """Return how many seconds a process takes for ``work`` that is not killed."""
     begin = time.monotonic()
     status = os.waitstatus_to_exitcode(os.waitpid(start(work), 0)[1])
     assert status == 0
@@ -28,9 +28,9 @@ def seconds_of(work):
 
 
 def killed_in(seconds, work, rng):
-    """Do something in a process that is killed at a drawn moment. Return whether the kill came before its end."""
+    """Call ``work`` in a process that is killed at a drawn moment. Return whether the kill came before its end."""
     pid = start(work)
-    time.sleep(rng.random() * seconds * MORE)
+    time.sleep(rng.random() * seconds * LATEST)
     os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert status in (0, -signal.SIGKILL)
