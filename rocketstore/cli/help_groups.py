@@ -25,6 +25,7 @@ ORDER = {option: number for options in GROUPS.values() for number, option in enu
 # Names that other tools have for an option, and the option of this command.
 OTHER_WORDS = {
     "--begin": "--since",
+    "--count": "--limit",
     "--end": "--until",
     "--fields": "--columns",
     "--filter": "--where",
@@ -65,10 +66,12 @@ class GroupedCommand(click.Command):
 
     def find_meant(self, option: str) -> str | None:
         """Return the option, or the command, that an unknown option probably means; None if it may mean anything."""
+        command = OTHER_COMMANDS.get((self.name or "", option))
+        if command is not None:
+            return command
         meant = OTHER_WORDS.get(option)
-        if meant is not None and any(meant.split()[0] in param.opts for param in self.params):
-            return meant
-        return OTHER_COMMANDS.get((self.name or "", option))
+        has_it = meant is not None and any(meant.split()[0] in param.opts for param in self.params)
+        return meant if has_it else None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in GROUPS}

@@ -21,9 +21,3 @@ WORKS = [
 def test_a_first_line_of_spark_works(spark, directory, task, typed, answer):
     names = {"read": spark.read.format("rocketstore"), "P": str(directory / "big"), "B": str(directory / "batchcq")}
     assert eval(f"read.{typed}", names) == answer
-
-
-def test_a_topic_that_does_not_exist_warns(spark, directory, capfd):
-    read = spark.read.format("rocketstore").option("subscribe", "ordrs")
-    assert read.load(str(directory / "big")).count() == 0
-    assert "did you mean 'orders'" in capfd.readouterr().err
