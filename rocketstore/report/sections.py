@@ -17,7 +17,7 @@ from rocketstore.report.parts import ExpiringFile
 from rocketstore.report.reading import PartAnswer
 from rocketstore.report.texts import Clock, duration_text, share_text, size_text
 from rocketstore.report.traffic import choose_series, is_system, rank_topics
-from rocketstore.report.verdict import lags_by_group, limited, space_of, spaces_by_part
+from rocketstore.report.verdict import first_problems, lags_by_group, space_of, spaces_by_part
 from rocketstore.store.overview.lag import ConsumerLag
 from rocketstore.store.usage.disk_usage import DiskUsage
 from rocketstore.store.usage.expiry_plan import ExpiryPlan
@@ -96,7 +96,7 @@ def lag_section(lags: PartAnswer[Sequence[ConsumerLag]], clock: Clock) -> Sectio
     if not lags.value:
         section.texts = [] if lags.value is None else ["No consumer group has saved an offset."]
         return section
-    section.problems = limited([f"{entry.group}: {entry.problem}" for entry in lags.value if entry.problem])
+    section.problems = first_problems([f"{entry.group}: {entry.problem}" for entry in lags.value if entry.problem])
     behind = lags_by_group(lags.value)
     late = sum(1 for count in behind.values() if count)
     section.texts.append(f"{format_count(len(behind), 'group')}, {late:,} of them behind the ends of their queues.")
@@ -139,7 +139,7 @@ def disk_section(
     return Section(
         "Disk, and what may expire",
         texts=[] if plan.value is None else expiry_texts(plan.value, clock),
-        problems=limited(problems),
+        problems=first_problems(problems),
         charts=[] if usage.value is None else usage_charts(usage.value),
         tables=[
             *([] if usage.value is None else [usage_table(usage.value)]),
@@ -242,7 +242,7 @@ def traffic_section(numbers: PartAnswer[LogNumbers], clock: Clock) -> Section:
     if found is None:
         return section
     section.problems += sample_text(found)
-    section.problems += limited(
+    section.problems += first_problems(
         [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in found.skipped]
     )
     if not found.messages:

@@ -9,7 +9,7 @@ from rocketstore.report.parts import LONGEST, read_index, read_queues
 from rocketstore.report.reading import PartAnswer
 from rocketstore.report.sections import MANY_TOPICS, Row, make_table, sample_text, the_largest
 from rocketstore.report.texts import Clock, count_text, duration_text
-from rocketstore.report.verdict import limited
+from rocketstore.report.verdict import first_problems
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.summary import StoreSummary
 from rocketstore.text_values import format_count
@@ -52,7 +52,7 @@ def queues_section(store: MessageStore, bounds: LogBounds) -> Section:
     section = Section("Queues and their coverage")
     if not total:
         return section
-    section.problems = limited(
+    section.problems = first_problems(
         [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem]
     )
     if len(queues) < total:

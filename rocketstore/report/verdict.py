@@ -22,7 +22,7 @@ MAX_PROBLEMS = 20  # of one kind in a section
 MAX_FIRST_PROBLEMS = 5  # at the begin of the page
 
 
-def limited(problems: Sequence[str], most: int = MAX_PROBLEMS) -> list[str]:
+def first_problems(problems: Sequence[str], most: int = MAX_PROBLEMS) -> list[str]:
     """Return the first problems, and how many more there are. Parameters: most: the number of problems to return."""
     more = len(problems) - most
     return [*problems[:most], *([f"{format_count(more, 'more problem')} of this kind."] if more > 0 else [])]
@@ -37,7 +37,9 @@ def make_verdict(answers: StoreAnswers, root: str, clock: Clock) -> VerdictBox:
         headline,
         sentences=list(find_sentences(answers, clock)),
         actions=list(find_actions(answers, root, clock)),
-        problems=limited([*dict.fromkeys([*damage_text(answers), *answers.summary.problems])], MAX_FIRST_PROBLEMS),
+        problems=first_problems(
+            [*dict.fromkeys([*damage_text(answers), *answers.summary.problems])], MAX_FIRST_PROBLEMS
+        ),
         facts=find_facts(answers.summary, clock),
         notes=[*answers.summary.notes],
     )

@@ -255,8 +255,9 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         for other in part.logs:
             for chunk in other.parts:
                 with chunk.open_part() as log:
-                    bounds, row_filter = (chunk.begin, chunk.end), RowFilter(options, log)
-                    yield from read_range(log, options, table, row_filter, *bounds, bad_bodies, other.adapt)
+                    row_filter = RowFilter(options, log)
+                    begin, end = chunk.begin, chunk.end
+                    yield from read_range(log, options, table, row_filter, begin, end, bad_bodies, other.adapt)
     elif isinstance(part, LogPart):
         with part.log.open_part() as log:
             yield from read_ranges(log, replace(options, **part.starting), table, part, bad_bodies)
