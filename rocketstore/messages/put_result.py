@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class PutMessageResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PutMessagesResult(Previewed):
-    """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one.
+    """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one, ``result[i:j]`` a part.
 
     Examples:
     >>> with rocketstore.open("two", "a", config=StoreConfig.small()) as store:
@@ -92,7 +92,13 @@ class PutMessagesResult(Previewed):
         rows = [None if row is None else self[row] for row in ends_of(range(len(self)))]
         return Preview(title, PutMessageResult._fields, rows)
 
-    def __getitem__(self, i: int) -> PutMessageResult:
+    @overload
+    def __getitem__(self, i: int) -> PutMessageResult: ...
+    @overload
+    def __getitem__(self, i: slice) -> PutMessagesResult: ...
+    def __getitem__(self, i: int | slice) -> PutMessageResult | PutMessagesResult:
+        if isinstance(i, slice):
+            return PutMessagesResult(**{field.name: getattr(self, field.name)[i] for field in fields(self)})
         columns = self.phy_offsets, self.sizes, self.queue_ids, self.queue_offsets, self.store_timestamps
         phy_offset, size, queue_id, queue_offset, timestamp = (int(column[i]) for column in columns)
         return PutMessageResult(phy_offset, size, queue_id, queue_offset, timestamp, self.store_hosts[i])

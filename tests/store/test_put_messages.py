@@ -400,6 +400,8 @@ def test_results_are_columns_and_rows(tmp_path):
     }
     assert placed(result[2]) == (92 + 93, 94, 2, 0)
     assert result[-1] == result[3]
+    assert [*result[1:3]] == [result[1], result[2]]
+    assert not result[4:]
     assert result[0].msg_id == "0A0000010000000100000000" + "00000000"
     with pytest.raises(IndexError):
         result[4]
