@@ -34,6 +34,13 @@ def lines(*arguments):
     return result.stdout.splitlines()
 
 
+@pytest.mark.parametrize("spec", ["9999999999", ">9999999999", ".9999999999"])
+def test_a_template_has_no_width_that_fills_the_memory(store, spec):
+    result = run("cat", store, "--template", f"{{topic:{spec}}}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a width is at most 10,000" in result.stderr
+
+
 def test_a_template_writes_a_line_for_each_message(store):
     found = lines("cat", store, "--topic", "Orders", "--template", "{storeTime} {keys} {body}")
     assert found == [

@@ -1,6 +1,7 @@
 """``--template``: a line of text for each message."""
 
 import json
+import re
 import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from rocketstore.text_values import find_similar, format_time, snake_case
 
 TIMES = {"storeTime": "storeTimestamp", "bornTime": "bornTimestamp"}
 PROPERTY = "property."
+LARGEST_WIDTH = 10_000  # characters of a field that are asked for; Python would fill any number with blanks
 ESCAPES = {r"\n": "\n", r"\t": "\t", r"\0": "\0", r"\\": "\\"}
 
 
@@ -47,6 +49,8 @@ def parse_template(text: str) -> Template:
     for literal, field, spec, conversion in string.Formatter().parse(text):
         if conversion or (spec and "{" in spec):
             raise ValueError(f"{{{field}}}: a field has a name and perhaps a width, as in {{topic:20}}")
+        if any(int(number) > LARGEST_WIDTH for number in re.findall(r"\d+", spec or "")):
+            raise ValueError(f"{{{field}:{spec:.60}}}: a width is at most {LARGEST_WIDTH:,}")
         name = "" if field is None else find_field(field)
         if field is not None:
             columns["properties" if name.startswith(PROPERTY) else TIMES.get(name, name)] = None
