@@ -123,6 +123,8 @@ class Commands(click.Group):
             if len(args) == 1:
                 click.echo(ctx.get_help())
                 ctx.exit()
+            if len(args) > 2:
+                ctx.fail(f"help of which command: {args[1]!r} or {args[2]!r}? Give one")
             args = [args[1], "--help"]
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             similar = OTHER_NAMES.get(args[0].casefold()) or find_similar(args[0], COMMANDS)

@@ -175,6 +175,12 @@ def test_help_is_a_command(words, shown):
     assert shown.replace("rocketstore get", "get") in result.stdout
 
 
+def test_help_of_two_commands_is_an_error():
+    result = run("help", "get", "cat")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "help of which command: 'get' or 'cat'? Give one" in result.stderr
+
+
 # ---- many errors -------------------------------------------------------------------------------------------
 
 
