@@ -173,7 +173,8 @@ def find_index_reasons(store: Any, search: SearchConditions, zone: tzinfo | None
     names, words = [topic for topic, _ in pairs], [each for _, each in pairs]
     offsets = find_entries(view, names, words, search.index_type)
     if not offsets:
-        yield f"the index has no entry with the hash of {about}"
+        place = f" in topic {search.topics[0]!r:.80}" if len(search.topics) == 1 else ""
+        yield f"the index has no entry with the hash of {about}{place}"
         return
     log: CommitLog = store.commit_log
     begin, end = log.min_phy_offset, log.max_phy_offset

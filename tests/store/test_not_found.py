@@ -45,7 +45,7 @@ def store(root):
         (("payments", '"order-7"'), "topic 'payments' has the key 'order-7'"),
         (("payments", "MIXEDid-7"), "topic 'payments' has the key 'mixedId-7'"),
         (("payments", "order_7"), "topic 'payments' has the key 'order-7'"),
-        (("orders", "nope"), "the index has no entry with the hash of the key 'nope'"),
+        (("orders", "nope"), "the index has no entry with the hash of the key 'nope' in topic 'orders'"),
         (("orders", "nope"), "(20 messages of 2 topics in its queues, bytes 0 to "),
         (("orders", "nope"), "the queues of topic 'orders' have 10 messages"),
         (("orders",), "'orders' is a topic: also give a key"),
