@@ -265,7 +265,7 @@ def test_sql_has_a_broker_in_each_table(brokers, messages):
 def damaged(tmp_path):
     """Three stores, of which the second has no log."""
     roots = draw_stores(tmp_path)
-    (roots["b"] / "commitlog").rename(roots["b"] / "elsewhere")
+    (roots["b"] / "commitlog").rename(tmp_path / "elsewhere")  # a log within the store would be found
     with rocketstore.open_many(tmp_path / "*" / "store") as brokers:
         yield brokers
 
@@ -342,8 +342,8 @@ def test_sql_raises_the_first_error_if_no_store_can_answer(brokers):
 
 def test_if_no_store_can_answer_the_first_error_is_raised(tmp_path):
     roots = draw_stores(tmp_path)
-    for root in roots.values():
-        (root / "commitlog").rename(root / "elsewhere")
+    for name, root in roots.items():
+        (root / "commitlog").rename(tmp_path / f"elsewhere-{name}")
     with rocketstore.open_many(tmp_path / "*" / "store") as brokers:
         for question in (brokers.scan, lambda: brokers.query_message("T", "k1"), brokers.dataset):
             with pytest.raises(FileNotFoundError, match=str(roots["a"])):
