@@ -8,6 +8,7 @@ from contextlib import closing
 from rocketstore.brokers.find_stores import FAILURES
 from rocketstore.errors import text_of
 from rocketstore.kernels.arrow_export import export_stream
+from rocketstore.kernels.columns import require_count
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
 from rocketstore.log.scan import Scan, first_messages
 from rocketstore.made_by import made_by
@@ -53,7 +54,8 @@ class BrokerScan(ArrowStream):
         return [*self._problems, *left_out]
 
     def head(self, n: int = 5) -> MessageBatch:
-        """Return the first ``n`` messages as one batch. Reading stops behind them."""
+        """Return the first ``n`` messages as one batch. Reading stops behind them. Raises: ValueError if n < 0."""
+        require_count(n=n)
         batches = list(self._read(n if self._limit is None else min(n, self._limit)))
         return MessageBatch.join(batches) if batches else self._empty()
 

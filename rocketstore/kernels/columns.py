@@ -100,3 +100,11 @@ def require_int64(**numbers: int) -> None:
             raise TypeError(f"{name}={number!r}: an integer was expected")
         if not LONG_MIN <= number <= LONG_MAX:
             raise ValueError(f"{name}={number} is beyond int64")
+
+
+def require_count(**numbers: int) -> None:
+    """Raise TypeError if a value is no integer, ValueError if it is negative or does not fit into a long."""
+    require_int64(**numbers)
+    for name, number in numbers.items():
+        if number < 0:
+            raise ValueError(f"{name}={number} is negative")

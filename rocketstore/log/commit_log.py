@@ -23,7 +23,14 @@ from rocketstore.disk.remote.remote_file_run import open_file_run
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError, StoreError
-from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
+from rocketstore.kernels.columns import (
+    aligned,
+    int64_column,
+    require_count,
+    require_int64,
+    require_sound_buffers,
+    require_unmasked,
+)
 from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF, WRONG_CRC
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
@@ -459,11 +466,10 @@ class CommitLog(Closable):
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
         if plan not in PLANS:
             raise ValueError(f"plan={plan!r}: must be one of {', '.join(map(repr, PLANS))}")
-        require_int64(batch_size=batch_size, limit=0 if limit is None else limit)
+        require_int64(batch_size=batch_size)
+        require_count(limit=0 if limit is None else limit)
         if batch_size < 1 or threads < 1:
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit={limit} is negative")
         zone = find_time_zone(tz)
         begin = ms_or_none(since, "since", zone)
         last = None if until is None else end_ms(until, "until", zone)

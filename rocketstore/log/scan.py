@@ -17,6 +17,7 @@ from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges, ranges_from_end
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.arrow_export import export_stream
+from rocketstore.kernels.columns import require_count
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field, message_fields
 from rocketstore.kernels.record_filter import BodyLiterals
@@ -310,7 +311,8 @@ class Scan(ArrowStream):
         return other
 
     def head(self, n: int = 5) -> MessageBatch:
-        """Return the first ``n`` messages as one batch. Reading stops behind them."""
+        """Return the first ``n`` messages as one batch. Reading stops behind them. Raises: ValueError if n < 0."""
+        require_count(n=n)
         limit = n if self._limit is None else min(n, self._limit)
         size = self._batch_size if self._conditions else max(limit, 1)
         batches = list(self._with(_limit=limit, _batch_size=size, _threads=1)) if limit > 0 else []
@@ -319,8 +321,10 @@ class Scan(ArrowStream):
     def tail(self, n: int = 5) -> MessageBatch:
         """Return the last ``n`` messages as one batch, in the order of the log. It reads little more than these.
 
-        A scan that has a limit, or that also reads other logs than the commit log, is read completely.
+        A scan that has a limit, or that also reads other logs than the commit log, is read completely. Raises:
+        ValueError if n < 0.
         """
+        require_count(n=n)
         kept: list[MessageBatch] = []
         for part in self._parts_from_end() if n > 0 else ():
             kept = [*last_batches(part, n), *kept]

@@ -248,6 +248,10 @@ def test_head_and_count_read_nothing_that_they_do_not_need(tmp_path):
     assert scan.head(1000).phy_offset.tolist() == offsets[10:]
     assert scan.head(0).names == scan.head(1).names
     assert len(scan.head(0)) == 0
+    for wrong, error in (-1, ValueError), ("5", TypeError), (2.5, TypeError):
+        for function in scan.head, scan.tail:
+            with pytest.raises(error, match=r"^n="):
+                function(wrong)
     assert offsets_of(scan) == offsets[10:]
     place = offsets[50]
     with (tmp_path / f"{place - place % (1 << 14):020}").open("r+b") as file:
