@@ -222,5 +222,7 @@ def test_wrong_arguments_are_refused_with_and_without_kept_views(root):
             with pytest.raises(ValueError, match="negative"):
                 store.get_message("T", 1, 4, -1)
             with pytest.raises((TypeError, ValueError)):
-                store.query_message("T", None)
+                store.query_message("T", 5)
+            with pytest.raises((TypeError, ValueError)):
+                store.query_message()
         assert np.int64(store.get_message("T", 1, np.int64(4), np.int64(1)).next_begin_offset) == 5

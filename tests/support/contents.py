@@ -11,9 +11,9 @@ COLUMNS = (
 
 
 def messages_of(store):
-    """The messages in the order of the log, and the number of each by its physical offset."""
+    """The records in the order of the log, and the number of each by its physical offset."""
     rows, numbers = [], {}
-    for batch in store.scan(columns=COLUMNS):
+    for batch in store.scan(columns=COLUMNS, containers=True):
         for row in batch.to_arrow().to_pylist():
             place, prepared = row.pop("phyOffset"), row.pop("preparedTransactionOffset")
             numbers[place] = len(rows)

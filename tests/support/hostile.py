@@ -136,7 +136,7 @@ class Sound:
         self.files = damages.read_all(root)
         self.sizes = {at: record.total_size for at, record in log.records}
         with rocketstore.open(root) as store:
-            (self.batch,) = store.scan(columns=COLUMNS, verify_crc=True)
+            (self.batch,) = store.scan(columns=COLUMNS, verify_crc=True, containers=True)
             self.units = {queue: list(store.consume_queue(*queue)[0:]) for queue in store.queues()}
             self.answers = [
                 offsets_by_key(store.query_messages(topic, keys, 1000, index_type=kind))
