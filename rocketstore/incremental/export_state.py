@@ -30,7 +30,7 @@ class LastRecord(NamedTuple):
 class ExportState:
     """What an export remembers.
 
-    Attributes: asked: the conditions and the format; each run must have the same. next_offset: the physical offset up
+    Attributes: asked: the conditions and the format; each run must have equal ones. next_offset: the physical offset up
     to which the log was read. last: the last record before it; None if there was no record. announced: the name of a
     part that is complete under its temporary name, and may not have its own name yet; ``next_offset`` and ``last``
     count it. None for no such part.

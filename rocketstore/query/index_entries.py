@@ -15,11 +15,11 @@ MOST_ENTRIES = 64  # of one key in one part of the index
 
 
 def find_entries(view: IndexView, topics: Sequence[str], keys: Sequence[str], index_type: str | None) -> list[int]:
-    """Return the physical offsets of all entries with the hashes of keys, sorted, also of those that have expired.
+    """Return the physical offsets of index entries with the hashes of keys, sorted, also offsets that have expired.
 
-    Of each key, only the newest entries in each part of the index are returned.
+    Of each key, only the ``MOST_ENTRIES`` newest entries in each part of the index are returned.
 
-    Parameters: topics, keys: of each row.
+    Parameters: topics, keys: pairs, as two lists of the same length.
     """
     index = view.key_index
     if index is None or not keys:

@@ -81,7 +81,7 @@ STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
-OF_ONE_EXPORT = {"store", "begin_offset", "end_offset"}  # may differ from part to part of an incremental export
+OF_ONE_PART = {"store", "begin_offset", "end_offset"}  # values that may differ between parts of an incremental export
 # The result of a range of the log, or of a queue in a log of its own. rows: number of messages; problems: texts on
 # messages that were left out; unseen: requested topics without a message in the range; bad_bodies: the count and the
 # first error of BadBodies; deleted: topic, queue id and count of messages of deleted topics.
@@ -435,7 +435,7 @@ def export_new(source: ExportSource, asked: dict[str, Any], directory: Path, sta
             rows.finish()
         return int(results[0]["rows"])
 
-    own = {name: value for name, value in asked.items() if name not in OF_ONE_EXPORT}
+    own = {name: value for name, value in asked.items() if name not in OF_ONE_PART}
     suffix = part_suffix(asked["format"], asked["compression"])
     part = export_new_part(source.log, directory, state, own, suffix, write)
     problems: list[object] = [*part.reasons]

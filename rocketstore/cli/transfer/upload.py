@@ -12,7 +12,7 @@ from rocketstore.cli.transfer.export_options import ExportOptions
 from rocketstore.cli.transfer.target import FileIsThere
 from rocketstore.disk.remote.remote_path import RemotePath
 
-# Stores of objects, in which a file has its name when all its bytes are there.
+# Protocols of object stores: a file appears there under its name when all its bytes are stored, and not before.
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "hf"}
 
 
