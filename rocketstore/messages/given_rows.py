@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.kernels.message_slots import own_fields
+from rocketstore.messages.arguments import text_list
 from rocketstore.messages.message import Message, utf8
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import GivenTime, StoreTimestamp, put_time, require_message
@@ -17,6 +19,8 @@ from rocketstore.text_values import Time, epoch_ms, find_similar, snake_case
 
 KNOWN = {*MESSAGE_FIELDS, "broker", "delay_time_level"}  # keys of a dict, in snake_case
 TIMES = ("born_timestamp", "store_timestamp")
+TEXTS = ("topic", "tags")
+INTEGERS = ("queue_id", "flag", "sys_flag", "reconsume_times")
 
 
 def with_messages(part: Sequence[Any] | MessageBatch) -> Sequence[Message] | MessageBatch:
@@ -43,23 +47,39 @@ def message_of_row(row: Mapping[str, Any]) -> Message:
     ignored.
     Raises: TypeError for an unknown key, or without topic or body; ValueError for values that cannot be put.
     """
-    fields = {snake_case(name): value for name, value in row.items() if value is not None}
+    fields = {snake_case(str(name)): value for name, value in row.items() if value is not None}
     for name in fields:
         if name not in KNOWN:
             similar = find_similar(name, KNOWN)
             raise TypeError(f"there is no column {name!r}" + (f": did you mean {similar!r}?" if similar else ""))
     if "topic" not in fields or not {"body", "raw_body"} & fields.keys():
-        raise TypeError(f"a message needs topic and body, and this one has {', '.join(row) or 'no column'}")
+        raise TypeError(f"a message needs topic and body, and this one has {', '.join(fields) or 'no column'}")
     if isinstance(fields.get("body"), str):
         fields["body"] = utf8(fields["body"], "body")
     if isinstance(fields.get("keys"), str):
         fields["keys"] = fields["keys"].split()
+    fields["properties"] = dict(fields.get("properties", {}))
+    require_types(fields)
     fields |= {name: epoch_ms(fields[name], name) for name in TIMES if name in fields}
     level = operator.index(fields.pop("delay_time_level", 0))
-    message = to_put(Message.of_fields(fields | {"properties": dict(fields.get("properties", {}))}))
+    message = to_put(Message.of_fields(fields))
     if level:
         add_property(message.properties, "DELAY", str(level))
     return message
+
+
+def require_types(fields: Mapping[str, Any]) -> None:
+    """Raise TypeError, with the name of the column, for a value of another type than that of a message."""
+    texts = {name: fields[name] for name in TEXTS if name in fields}
+    texts |= {f"properties[{name!r}]": value for name, value in fields["properties"].items()}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name}={value!r:.80}: a str was expected")
+    text_list(fields.get("keys"), "keys")
+    require_int64(**{name: fields[name] for name in INTEGERS if name in fields})
+    body = fields.get("body", b"")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"body={body!r:.80}: bytes or a str were expected, such as json.dumps(body)")
 
 
 def put_times(store_timestamp: GivenTime | Iterable[Time]) -> StoreTimestamp | list[int]:

@@ -421,3 +421,24 @@ def test_many_messages_go_over_many_files(tmp_path):
         result = store.put_messages([Message("T", bytes(1500), queue_id=0)] * 50)
         assert result.phy_offsets.tolist() == [4096 * (i // 2) + 1592 * (i % 2) for i in range(50)]
         assert [m.phy_offset for batch in store.scan() for m in batch] == result.phy_offsets.tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shown"),
+    [
+        ({"body": {"a": 1}}, r"row 1: body=\{'a': 1\}: bytes or a str were expected"),
+        ({"keys": 5}, "row 1: keys=5: a str or a list of str was expected"),
+        ({"tags": ["a"]}, r"row 1: tags=\['a'\]: a str was expected"),
+        ({"queue_id": "1"}, "row 1: queue_id='1': an integer was expected"),
+        ({"body": None}, "row 1: a message needs topic and body, and this one has topic$"),
+        ({1: 2}, "row 1: there is no column '1'"),
+        ({"properties": {"a": 1}}, r"row 1: properties\['a'\]=1: a str was expected"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_wrong_value_of_a_dict_names_its_row_and_column(wrong, shown, tmp_path):
+    row = {"topic": "T", "body": b"x"}
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(TypeError, match=shown):
+            store.put_messages([row, row | wrong])
+        assert store.count() == 0
