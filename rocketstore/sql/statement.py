@@ -14,7 +14,7 @@ from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.preview import SHOWN_FIRST, Preview, Previewed
-from rocketstore.text_values import format_count
+from rocketstore.text_values import find_similar, format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,8 +175,18 @@ def translate_duckdb_errors(duckdb: Any, tables: Mapping[str, SqlTable]) -> Iter
         if isinstance(error, OSError):
             raise
         if isinstance(error, duckdb.CatalogException):
-            text = f"{text}. The tables are {', '.join(tables)}"
+            text = name_table(text, tables)
+            text += ("" if text.endswith("?") else ".") + f" The tables are {', '.join(tables)}"
         raise ValueError(text.replace("\n", " ")) from error
+
+
+def name_table(text: str, tables: Mapping[str, SqlTable]) -> str:
+    """Return DuckDB's message about an unknown table with the nearest of our tables, not of DuckDB's own."""
+    unknown = re.search(r"Table with name (.+) does not exist!", text)
+    if unknown is None:
+        return text
+    similar = find_similar(unknown[1], tables)
+    return text[: unknown.end() - 1] + (f": did you mean {similar!r}?" if similar else "")
 
 
 def sentence_of(error: Exception) -> str:
