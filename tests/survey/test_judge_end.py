@@ -20,7 +20,7 @@ CUT = CutProof(
 ALONE = dataclasses.replace(CUT, do_times_rise=False, is_born_later=False, is_joined=False)
 OLD = RunProof(is_in_last_file=True, are_later_old=True)
 NEW = RunProof(is_in_last_file=True, are_later_old=False)
-STOPPED, RUNNING, CRASHED, _ = StoreState
+STOPPED, RUNNING, CRASHED = StoreState
 TABLE = [
     # state, record behind, proof, why
     (STOPPED, False, None, Why.COMPLETE),
