@@ -103,7 +103,7 @@ INTERNAL = {
         "find_other_sources query_keys of_entry of_survey of_writing_entry plan_other_logs reads_other_logs tier"
     ),
     "PutMessagesResult": "join of",
-    "RemotePath": "content_version error forget hold_lists list_time named reading require_all version",
+    "RemotePath": "content_version error forget hold_lists is_within list_time named reading require_all version",
     "Scan": "adapted joined_with log with_rows without_phy_offsets",
     "StoreCheckpoint": "clear",
     "StoreConfig": "commit_log_paths require_usable",

@@ -157,7 +157,7 @@ def copy(
 
 def require_outside_remote(new: RemotePath, root: StorePath) -> None:
     """Raise ValueError if a remote copy would be its own source, or inside it."""
-    if isinstance(root, RemotePath) and new.fs == root.fs and f"{new}/".startswith(f"{root}/"):
+    if new.is_within(root):
         raise ValueError(f"{new} is inside {root}, which must not change: give a directory elsewhere")
 
 

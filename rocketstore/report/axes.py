@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rocketstore.report.texts import DAY, Clock, duration_text, size_text
+from rocketstore.report.texts import Clock, duration_text, size_text
+from rocketstore.store.usage.zone_bins import DAY, HOUR, MINUTE, SECOND
 
-SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000  # ms
 TICKS = 4  # steps of a vertical axis, at most
 TIME_TICKS = 6
 TIME_STEPS = (

@@ -16,8 +16,8 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.queue_source import offset_range
 from rocketstore.store.expiry import older_files
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.usage.clean_rules import HOUR
 from rocketstore.store.usage.expiry_plan import ExpiryPlan, modified_ms
+from rocketstore.store.usage.zone_bins import HOUR
 
 MAX_QUEUES = 2000
 MAX_INDEX_FILES = 8

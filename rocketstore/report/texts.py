@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from rocketstore.store.usage.zone_bins import DAY, HOUR, MINUTE, SECOND
 from rocketstore.text_values import datetime_or_none, find_time_zone, format_time
 
-DAY = 86_400_000  # ms
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -35,7 +35,7 @@ def count_text(value: int | str | None) -> str:
 
 def duration_text(duration: int) -> str:
     """Return a duration in its largest unit. Parameters: duration: ms."""
-    for unit, size in (("d", DAY), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+    for unit, size in (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND)):
         if duration >= size:
             return f"{round(duration / size, 1):g} {unit}"
     return f"{duration} ms"

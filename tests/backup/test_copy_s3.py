@@ -2,7 +2,7 @@
 
 import pytest
 from support.profiles import SEVERAL_FILES
-from support.remote import BUCKET, s3_server
+from support.remote import BUCKET, s3_file_system
 
 import rocketstore
 from rocketstore import Message, RemotePath, StoreConfig, StoreError
@@ -23,14 +23,8 @@ def fill(root, begin, count):
 
 @pytest.fixture(scope="module")
 def s3():
-    """A file system of s3fs on a server of this process."""
-    s3fs = pytest.importorskip("s3fs", reason="needs s3fs, from the test group")
-    with s3_server() as url:
-        fs = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=url, client_kwargs={"region_name": "eu-west-1"})
-        fs.mkdir(BUCKET)
+    with s3_file_system() as fs:
         yield fs
-        s3fs.S3FileSystem.close_session(fs.loop, fs.s3)
-        s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture

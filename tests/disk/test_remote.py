@@ -29,6 +29,7 @@ from support.remote import (
     counted,
     failing,
     made_store,
+    s3_file_system,
     s3_server,
     scanned,
     small_blocks,
@@ -66,14 +67,8 @@ def memory(tmp_path):
 
 @pytest.fixture(scope="module")
 def s3():
-    """A file system of s3fs on a server of this process."""
-    s3fs = pytest.importorskip("s3fs", reason="needs s3fs, from the test group")
-    with s3_server() as url:
-        fs = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=url, client_kwargs={"region_name": "eu-west-1"})
-        fs.mkdir(BUCKET)
+    with s3_file_system() as fs:
         yield fs
-        s3fs.S3FileSystem.close_session(fs.loop, fs.s3)
-        s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from support.sigkill import start
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -18,13 +19,7 @@ SECONDS = 10
 
 def exit_status_of_child(work):
     """Do something in a forked process. Returns its exit status, None if it hangs and had to be killed."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
+    pid = start(work)
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         found, status = os.waitpid(pid, os.WNOHANG)

@@ -108,6 +108,18 @@ def s3_server():
         running._server.server_close()
 
 
+@contextlib.contextmanager
+def s3_file_system():
+    """A file system of s3fs on a server of this process, with an empty bucket."""
+    s3fs = pytest.importorskip("s3fs", reason="needs s3fs, from the test group")
+    with s3_server() as url:
+        fs = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=url, client_kwargs={"region_name": "eu-west-1"})
+        fs.mkdir(BUCKET)
+        yield fs
+        s3fs.S3FileSystem.close_session(fs.loop, fs.s3)
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
 # ---- what readers say --------------------------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ def require_outside_stores(path: StorePath, roots: Iterable[StorePath]) -> None:
 
 def _is_in_directory_of(path: StorePath, root: StorePath) -> bool:
     """Return whether a file is in a directory of a root. A broker ignores a file that is in the root itself."""
-    if isinstance(path, RemotePath) and isinstance(root, RemotePath):
-        return path.fs == root.fs and path.parent != root and f"{path.parent}".startswith(f"{root}/")
-    if is_remote(path) or is_remote(root):
+    if isinstance(path, RemotePath):
+        return path.parent != root and path.parent.is_within(root)
+    if is_remote(root):
         return False
     return local_path(root).resolve() in local_path(path).absolute().parent.resolve().parents

@@ -98,6 +98,11 @@ class RemotePath:
     def absolute(self) -> RemotePath:
         return self
 
+    def is_within(self, directory: object) -> bool:
+        """Return whether this is a directory, or a path below it, on the same file system."""
+        is_remote = isinstance(directory, RemotePath) and self.fs == directory.fs
+        return is_remote and f"{self}/".startswith(f"{directory}/")
+
     def __str__(self) -> str:
         return str(self.fs.unstrip_protocol(self.path))
 

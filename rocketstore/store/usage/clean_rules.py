@@ -11,8 +11,8 @@ from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.java_text import parse_boolean, parse_int, trim
 from rocketstore.limits import LONG_MAX
+from rocketstore.store.usage.zone_bins import HOUR
 
-HOUR = 3_600_000  # ms
 DEFAULT_DELETE_WHEN = "04"
 
 

@@ -24,9 +24,10 @@ from rocketstore.store.expiry import older_files
 from rocketstore.store.overview.lag import find_lags
 from rocketstore.store.overview.summary import collect_error
 from rocketstore.store.readable_store import ReadableStore
-from rocketstore.store.usage.clean_rules import HOUR, CleanRules
+from rocketstore.store.usage.clean_rules import CleanRules
 from rocketstore.store.usage.disk_usage import INDEX, LOG, QUEUES, DiskSpace, disk_space, is_light
 from rocketstore.store.usage.measure_files import FileTotals, measure_files
+from rocketstore.store.usage.zone_bins import HOUR
 from rocketstore.text_values import datetime_or_none, format_count, utc
 
 

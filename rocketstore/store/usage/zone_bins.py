@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketstore.text_values import EPOCH, with_zone
 
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000  # ms
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000  # ms
 QUARTER = 900_000  # ms; clocks of most zones differ from UTC by quarters of an hour
 
 
