@@ -76,6 +76,21 @@ def join_newest_first(parts, Py_ssize_t n, int64_t max_num):
     return PhyOffsets(values, offsets)
 
 
+def key_numbers(const int64_t[::1] offsets):
+    """Return the number of the key of each value of a PhyOffsets, int64[m]. Parameters: offsets: as in a PhyOffsets."""
+    cdef Py_ssize_t n = offsets.shape[0] - 1, key
+    cdef int64_t at = 0, end, m = offsets[n]
+    numbers = np.empty(m, np.int64)
+    cdef int64_t[::1] into = numbers
+    with nogil:
+        for key in range(n):
+            end = min(offsets[key + 1], m)
+            while at < end:
+                into[at] = key
+                at += 1
+    return numbers
+
+
 def in_threads(work, parts, stop):
     """Run all parts at once. The first error, Ctrl-C included, sets ``stop`` for the others."""
     from concurrent.futures import ThreadPoolExecutor

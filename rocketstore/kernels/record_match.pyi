@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 
 from rocketstore.kernels.buffer import Buffer
 
-NO_HIT: int
+NO_RECORD: int
 HIT: int
 HALF_HIT: int
+MISS: int
 ANY_KEY: int
 UNIQ_KEY: int
 TAGS: int

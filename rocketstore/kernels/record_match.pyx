@@ -31,11 +31,13 @@ cdef extern from "Python.h":
 cdef enum:
     PIECE = 4096  # records between two checks for signals
 
-# Whether a candidate is a hit. The record of a half hit would be one, but its writer may still be writing it.
+# Whether a candidate is a hit. The record of a half hit would be one, but its writer may still be writing it. A miss is
+# the sound record of another message. NO_RECORD: the candidate leads to no sound record.
 cpdef enum:
-    NO_HIT
+    NO_RECORD
     HIT
     HALF_HIT
+    MISS
 
 # The fields of a record that a key is compared with.
 cpdef enum:
@@ -108,7 +110,7 @@ def match_records(windows, const int32_t[::1] window_of, const int64_t[::1] offs
     Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each
     candidate's key, and of its topic unless one topic is given for all. kind: ANY_KEY compares with the words of KEYS
     and with UNIQ_KEY. begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with
-    NO_HIT, HIT and HALF_HIT.
+    NO_RECORD, HIT, HALF_HIT and MISS.
     Raises: IndexError for a row out of range; StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
@@ -137,22 +139,30 @@ cdef int matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int6
                  Utf8Texts keys, int kind, int64_t begin_timestamp, int64_t end_timestamp,
                  PropertyReader *reader) noexcept nogil:
     cdef Record record
-    cdef Slice wanted
     cdef int64_t remaining
     cdef int status
     cdef const uint8_t *data = windows.place_of(offsets, i, &remaining)
     if data == NULL:
-        return NO_HIT
+        return NO_RECORD
     status = parse_at(data, 0, remaining, offsets[i], 0, FIND_PROPERTIES, False, reader, NULL, &record)
-    if status not in (RECORD_OK, BAD_HALF) or not begin_timestamp <= record.store_timestamp <= end_timestamp:
-        return NO_HIT
+    if status not in (RECORD_OK, BAD_HALF):
+        return NO_RECORD
+    if not is_wanted(&record, row, topics, keys, kind, begin_timestamp, end_timestamp):
+        return MISS if status == RECORD_OK else NO_RECORD
+    return HIT if status == RECORD_OK else HALF_HIT
+
+
+cdef bint is_wanted(const Record *record, int64_t row, Utf8Texts topics, Utf8Texts keys, int kind,
+                    int64_t begin_timestamp, int64_t end_timestamp) noexcept nogil:
+    """Return whether a record has the time, the topic and the key of a query."""
+    cdef Slice wanted
+    if not begin_timestamp <= record.store_timestamp <= end_timestamp:
+        return False
     topics.get(row if topics.length > 1 else 0, &wanted)
     if not equals_decoded(&record.topic, wanted.data, wanted.size):
-        return NO_HIT
+        return False
     keys.get(row, &wanted)
-    if not has_key(&record, &wanted, kind):
-        return NO_HIT
-    return HIT if status == RECORD_OK else HALF_HIT
+    return has_key(record, &wanted, kind)
 
 
 cdef bint has_key(const Record *record, const Slice *wanted, int kind) noexcept nogil:

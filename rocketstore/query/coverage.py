@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -51,12 +51,15 @@ class IndexView(NamedTuple):
     reasons: list[str]
     files: list[IndexFile] | None
 
-    def search_files(self) -> Iterator[IndexPart]:
-        """Yield the parts of the index that have entries of the log, newest first."""
+    def group_files(self) -> Iterator[Sequence[IndexPart]]:
+        """Yield the parts of the index that have entries of the log, newest first.
+
+        The parts of a group are used together. A part may be closed when the next group is asked for.
+        """
         if self.files is not None:
-            yield from self.files
+            yield self.files
         elif self.key_index is not None:
-            yield from (file for file in reversed(self.key_index.files) if overlaps(file, self.log))
+            yield from ([file] for file in reversed(self.key_index.files) if overlaps(file, self.log))
 
 
 class _Spans(dict[FileId, KeySpan]):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -18,7 +17,8 @@ from rocketstore.index.key_lookup import IndexPart
 from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.kernels.commit_log import END, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
-from rocketstore.kernels.record_match import ANY_KEY, HALF_HIT, HIT, TAGS, UNIQ_KEY, Utf8Texts, match_records
+from rocketstore.kernels.phy_offsets import in_threads, key_numbers
+from rocketstore.kernels.record_match import ANY_KEY, HALF_HIT, HIT, MISS, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
@@ -341,7 +341,7 @@ def query_messages(
     threads = min(threads, max(keys.length, 1))
     topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
-    search = _Search(
+    asked = _Asked(
         view.log,
         Utf8Texts([topic] if isinstance(topic, str) else topic, "topic"),
         Utf8Texts(keys, "key"),
@@ -349,147 +349,173 @@ def query_messages(
         (begin_timestamp, last_timestamp),
         most,
         max_scan,
-        threads,
     )
-    files: Iterable[IndexPart] = view.search_files()
+    groups: Iterable[Sequence[IndexPart]] = view.group_files()
     if isinstance(view.key_index, RocksIndex):
-        texts = search.topics.to_list(), search.keys.to_list()
-        files = reversed(view.key_index.parts_for_keys(hashes, *texts, index_type))
-    for file in files:
-        search.look_into(file, hashes)
+        threads = 1  # one reader of a RocksDB at a time
+        texts = asked.topics.to_list(), asked.keys.to_list()
+        groups = [list(reversed(view.key_index.parts_for_keys(hashes, *texts, index_type)))]
+    searches = [_Search(asked, rows, hashes[rows]) for rows in np.array_split(np.arange(len(hashes)), threads)]
+    for files in groups:
+        search_files(searches, files)
     complete = np.full(len(hashes), not view.reasons)
-    complete &= ~search.damaged
-    reasons = [*view.reasons, *search.damages.values()]
-    if search.cut.any():
-        complete &= ~search.cut
+    complete &= ~joined([search.damaged for search in searches])
+    damages = {path: damage for search in reversed(searches) for path, damage in search.damages.items()}
+    reasons = [*view.reasons, *damages.values()]
+    cut = joined([search.cut for search in searches])
+    if cut.any():
+        complete &= ~cut
         reasons.append(
             f"more than {max_scan:,} entries of the index with the key's hash are not messages that were asked for"
         )
-    has_more = search.counts > most
+    has_more = joined([search.counts > most for search in searches])
     if has_more.any():
         complete &= ~has_more
         reasons.append(limit_reason(limit))
-    result = search.result()
-    return QueryMessagesResult(view.log, *result, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
+    phy_offsets, counts = map(joined, zip(*(search.result() for search in searches), strict=True))
+    offsets = np.zeros(len(hashes) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return QueryMessagesResult(view.log, phy_offsets, offsets, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays one after the other. A single array is returned itself."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def search_files(searches: Sequence[_Search], files: Sequence[IndexPart]) -> None:
+    """Search files, newest first, for the keys of all searches. Each search runs in a thread of its own."""
+    stop = threading.Event()
+
+    def look_into_files(search: _Search) -> None:
+        for file in files:
+            if stop.is_set():
+                return
+            search.look_into(file)
+
+    if len(searches) == 1:
+        look_into_files(searches[0])
+    else:
+        in_threads(look_into_files, searches, stop)
+
+
+class _Asked(NamedTuple):
+    """The conditions of a query. Attributes: limit: messages of a key; a search finds one more, if there is one."""
+
+    log: CommitLog
+    topics: Utf8Texts
+    keys: Utf8Texts
+    kind: int
+    times: tuple[int, int]
+    limit: int
+    max_scan: int
 
 
 class _Search:
-    """The verified hits of n keys so far."""
+    """The verified hits of some keys of a query so far. Keys have the numbers from 0 on in it."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        topics: Utf8Texts,
-        keys: Utf8Texts,
-        kind: int,
-        times: tuple[int, int],
-        limit: int,
-        max_scan: int,
-        threads: int,
-    ) -> None:
-        """Parameters: limit: messages of a key. The search finds one more of it, if there is one."""
-        self.log, self.topics, self.keys, self.kind, self.times = log, topics, keys, kind, times
-        self.limit, self.max_scan, self.threads = limit, max_scan, threads
-        self.wanted = min(limit, LONG_MAX - 1) + 1  # hits of a key; the last one shows that there are more
-        self.found: list[tuple[np.ndarray, np.ndarray]] = []  # rows, physical offsets
-        self.counts = np.zeros(keys.length, np.int64)
-        self.scanned = np.zeros(keys.length, np.int64)
-        self.cut = np.zeros(keys.length, np.bool_)
-        self.damaged = np.zeros(keys.length, np.bool_)
+    def __init__(self, asked: _Asked, rows: np.ndarray, hashes: np.ndarray) -> None:
+        """Parameters: rows: of the keys in the query, without gaps. hashes: of the keys."""
+        self.asked, self.log = asked, asked.log
+        self.first = int(rows[0]) if len(rows) else 0
+        self.wanted = min(asked.limit, LONG_MAX - 1) + 1  # hits of a key; the last one shows that there are more
+        self.open, self.open_hashes = np.arange(len(rows)), hashes  # the keys that are searched for in the next file
+        self.found: list[tuple[np.ndarray, np.ndarray]] = []  # keys, physical offsets
+        self.counts = np.zeros(len(rows), np.int64)
+        self.scanned = np.zeros(len(rows), np.int64)
+        self.cut = np.zeros(len(rows), np.bool_)
+        self.damaged = np.zeros(len(rows), np.bool_)
         self.damages: dict[StorePath, str] = {}  # the first damage of each index file and of the log
         self.least = LONG_MAX  # the least physical offset of a hit
 
-    def look_into(self, file: IndexPart, hashes: np.ndarray) -> None:
+    def look_into(self, file: IndexPart) -> None:
         """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
-        rows = np.flatnonzero((self.counts < self.wanted) & ~self.cut)
-        seen, ask = 0, min(self.wanted, self.max_scan + 1)
-        while len(rows):
+        keys, hashes, max_scan = self.open, self.open_hashes, self.asked.max_scan
+        seen, ask = 0, min(self.wanted, max_scan + 1)
+        while len(keys):
             found = file.select_phy_offsets_by_hash(
-                hashes[rows],
-                max_num=ask,
-                begin_timestamp=LONG_MIN,
-                end_timestamp=LONG_MAX,
-                threads=self.threads,
+                hashes, max_num=ask, begin_timestamp=LONG_MIN, end_timestamp=LONG_MAX, threads=1
             )
             if not seen:
-                self.note_lost(file, rows, hashes)
-            lengths = np.diff(found.offsets)
-            candidates, phy_offsets = np.repeat(rows, lengths), found.values
+                self.note_lost(file, keys, hashes)
+            numbers, phy_offsets = key_numbers(found.offsets), found.values
             if seen:
-                fresh = np.arange(len(phy_offsets)) - np.repeat(found.offsets[:-1], lengths) >= seen
-                candidates, phy_offsets = candidates[fresh], phy_offsets[fresh]
+                fresh = np.arange(len(phy_offsets)) - found.offsets[numbers] >= seen
+                numbers, phy_offsets = numbers[fresh], phy_offsets[fresh]
+            candidates = keys[numbers]
             self.add(candidates, phy_offsets)
-            self.scanned[rows] += np.maximum(lengths - seen, 0)
-            rows = rows[(lengths == ask) & (self.counts[rows] < self.wanted)]
-            over = self.scanned[rows] - self.counts[rows] > self.max_scan
-            self.cut[rows[over]] = True
-            rows, seen, ask = rows[~over], ask, min(8 * ask, ask + max(ask, self.max_scan))
+            met, counts = count_runs(candidates)
+            self.scanned[met] += counts
+            further = (counts == ask - seen) & (self.counts[met] < self.wanted)
+            met, numbers = met[further], count_runs(numbers)[0][further]
+            over = self.scanned[met] - self.counts[met] > max_scan
+            self.cut[met[over]] = True
+            keys, hashes = keys[numbers[~over]], hashes[numbers[~over]]
+            seen, ask = ask, min(8 * ask, ask + max(ask, max_scan))
+            self.close_keys(candidates)
 
-    def note_lost(self, file: IndexPart, rows: np.ndarray, hashes: np.ndarray) -> None:
+    def close_keys(self, keys: np.ndarray) -> None:
+        """Search no further file for those of some keys that have enough messages, or too many other entries."""
+        if len(keys) and (self.cut[keys] | (self.counts[keys] >= self.wanted)).any():
+            is_open = ~self.cut[self.open] & (self.counts[self.open] < self.wanted)
+            self.open, self.open_hashes = self.open[is_open], self.open_hashes[is_open]
+
+    def note_lost(self, file: IndexPart, keys: np.ndarray, hashes: np.ndarray) -> None:
         """Mark the keys with entries that cannot be found."""
-        lost, damage = file.find_lost(hashes[rows])
+        lost, damage = file.find_lost(hashes)
         if len(lost):
-            self.damaged[rows[lost]] = True
+            self.damaged[keys[lost]] = True
             self.damages[file.path] = damage
 
-    def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
+    def add(self, keys: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that match the query and are before the end of the log."""
-        if len(phy_offsets):
-            last = int(phy_offsets.max())
-            end = self.log.end_finder.find_readable_end(last)
-            if last >= end:
-                kept = phy_offsets < end
-                rows, phy_offsets = rows[kept], phy_offsets[kept]
-        matched = np.zeros(len(rows), np.uint8)
-
-        def match(part: slice) -> None:
-            self.log.reader.read_ahead(phy_offsets[part])
-            windows, window_of = self.log.reader.windows_of(phy_offsets[part])
-            match_records(
-                windows,
-                window_of,
-                phy_offsets[part],
-                rows[part],
-                self.topics,
-                self.keys,
-                self.kind,
-                *self.times,
-                matched[part],
-            )
-
-        ends = np.linspace(0, len(rows), self.threads + 1).astype(int).tolist()
-        parts = [slice(begin, end) for begin, end in pairwise(ends)]
-        if self.threads == 1:
-            match(parts[0])
-        else:
-            with ThreadPoolExecutor(self.threads, "rocketstore-query") as pool:
-                list(pool.map(match, parts))
+        if not len(phy_offsets):
+            return
+        last = int(phy_offsets.max())
+        end = self.log.end_finder.find_readable_end(last)
+        if last >= end:
+            kept = phy_offsets < end
+            keys, phy_offsets = keys[kept], phy_offsets[kept]
+        matched = self.match(keys, phy_offsets)
         hits = matched == HIT
         for row in np.flatnonzero(matched == HALF_HIT).tolist():
             hits[row] = self.log.reader.is_at_rest(int(phy_offsets[row]))
         if not hits.all():
-            self.note_damage(rows[~hits], phy_offsets[~hits])
-            rows, phy_offsets = rows[hits], phy_offsets[hits]
-        rows, phy_offsets = distinct(rows, phy_offsets)
-        if self.found and (known := self.are_known(rows, phy_offsets)).any():
-            rows, phy_offsets = rows[~known], phy_offsets[~known]
-        if len(rows):
-            self.found.append((rows, phy_offsets))
+            is_doubtful = ~hits & (matched != MISS)
+            self.note_damage(keys[is_doubtful], phy_offsets[is_doubtful])
+            keys, phy_offsets = keys[hits], phy_offsets[hits]
+        keys, phy_offsets = distinct(keys, phy_offsets)
+        if self.found and (known := self.are_known(keys, phy_offsets)).any():
+            keys, phy_offsets = keys[~known], phy_offsets[~known]
+        if len(keys):
+            self.found.append((keys, phy_offsets))
             self.least = min(self.least, int(phy_offsets.min()))
-            self.counts += np.bincount(rows, minlength=len(self.counts))
+            met, counts = count_runs(keys)
+            self.counts[met] += counts
 
-    def note_damage(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
+    def match(self, keys: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
+        """Compare the records of candidates with the query. Return HIT, MISS and so on for each, uint8[n]."""
+        asked, matched = self.asked, np.zeros(len(keys), np.uint8)
+        self.log.reader.read_ahead(phy_offsets)
+        windows, window_of = self.log.reader.windows_of(phy_offsets)
+        rows = keys + self.first
+        match_records(
+            windows, window_of, phy_offsets, rows, asked.topics, asked.keys, asked.kind, *asked.times, matched
+        )
+        return matched
+
+    def note_damage(self, keys: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Mark the keys of candidates whose records are damaged or lost: these may have been messages of the keys.
 
         A record that may be half written may become a message of the key.
         """
-        if not len(rows):
+        if not len(keys):
             return
         statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])[1]
         is_damaged = statuses != OK
         is_missing = statuses == END
         is_damaged[is_missing] = self.are_inside(phy_offsets[is_missing])
-        self.damaged[rows[is_damaged]] = True
+        self.damaged[keys[is_damaged]] = True
         if is_damaged.any() and self.log.directories[0] not in self.damages:
             first = int(is_damaged.argmax())
             offset = int(phy_offsets[first])
@@ -511,38 +537,44 @@ class _Search:
         """Where the log's last record ends, bytes, even if bytes before it are damaged."""
         return self.log.look(again=True).records_end
 
-    def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
+    def are_known(self, keys: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
         """Return which candidates are hits already. Files and chains go back in the log, so there are seldom any."""
-        known = np.zeros(len(rows), np.bool_)
+        known = np.zeros(len(keys), np.bool_)
         again = np.flatnonzero(phy_offsets >= self.least)
         if len(again):
             pairs = {pair for part in self.found for pair in zip(*(column.tolist() for column in part), strict=True)}
-            known[again] = [(int(rows[i]), int(phy_offsets[i])) in pairs for i in again]
+            known[again] = [(int(keys[i]), int(phy_offsets[i])) in pairs for i in again]
         return known
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the physical offsets of all keys, and where those of each key begin.
+        """Return the physical offsets of all keys, and how many of them each key has.
 
-        The offsets of a key are distinct, newest first, and at most ``limit``.
+        The offsets of a key are distinct, newest first, and at most the limit.
         """
-        counts, offsets = np.minimum(self.counts, self.limit), np.zeros(self.keys.length + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        rows, phy_offsets = self.found[0] if self.found else (np.empty(0, np.int64), np.empty(0, np.int64))
+        limit = self.asked.limit
+        counts = np.minimum(self.counts, limit)
+        keys, phy_offsets = self.found[0] if self.found else (np.empty(0, np.int64), np.empty(0, np.int64))
         if len(self.found) > 1:
-            rows, phy_offsets = distinct(*map(np.concatenate, zip(*self.found, strict=True)))
-        if len(rows) > offsets[-1]:
+            keys, phy_offsets = distinct(*map(np.concatenate, zip(*self.found, strict=True)))
+        if len(keys) > counts.sum():
             firsts = np.cumsum(self.counts) - self.counts
-            phy_offsets = phy_offsets[np.arange(len(rows)) - np.repeat(firsts, self.counts) < self.limit]
-        return phy_offsets, offsets
+            phy_offsets = phy_offsets[np.arange(len(keys)) - np.repeat(firsts, self.counts) < limit]
+        return phy_offsets, counts
 
 
-def distinct(rows: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort hits by row, newest first in a row, and drop repeated hits. Most hits come in this order already."""
-    steps = np.diff(rows)
+def count_runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values of sorted numbers, and how often each is there."""
+    firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return numbers[firsts], np.diff(firsts, append=len(numbers))
+
+
+def distinct(keys: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort hits by key, newest first of a key, and drop repeated hits. Most hits come in this order already."""
+    steps = np.diff(keys)
     if not ((steps > 0) | ((steps == 0) & (np.diff(phy_offsets) < 0))).all():
-        order = np.lexsort((-phy_offsets, rows))
-        rows, phy_offsets = rows[order], phy_offsets[order]
-        first = np.ones(len(rows), np.bool_)
-        first[1:] = (np.diff(phy_offsets) != 0) | (np.diff(rows) != 0)
-        rows, phy_offsets = rows[first], phy_offsets[first]
-    return rows, phy_offsets
+        order = np.lexsort((-phy_offsets, keys))
+        keys, phy_offsets = keys[order], phy_offsets[order]
+        first = np.ones(len(keys), np.bool_)
+        first[1:] = (np.diff(phy_offsets) != 0) | (np.diff(keys) != 0)
+        keys, phy_offsets = keys[first], phy_offsets[first]
+    return keys, phy_offsets

@@ -1059,6 +1059,39 @@ def test_a_batch_of_100_keys_is_100_single_queries(tmp_path, seed):
                     assert part == expected
 
 
+@pytest.mark.parametrize("opens_all", [True, False])
+def test_threads_share_the_keys_and_give_the_answer_of_one(opens_all, tmp_path, monkeypatch):
+    records = [message(f"k{i % 40}", at=i) for i in range(300)]
+    store, log = store_of(tmp_path, records, index_num=60)
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(log.records[7][0] + 4)
+        file.write(b"....")
+    keys = [f"k{i % 45}" for i in range(101)]
+    if not opens_all:
+        monkeypatch.setattr(coverage_module, "MAX_FILES", 0)
+    with store:
+        assert len(store.index.files) > 3
+        for limit, max_scan in [(None, 100), (3, 100), (1, 1), (2, 1)]:
+            one, *others = (
+                store.query_messages("TopicTest", keys, limit, max_scan=max_scan, threads=threads)
+                for threads in (1, 2, 7, 101)
+            )
+            for other in others:
+                for name in ("phy_offsets", "offsets", "complete", "has_more"):
+                    assert np.array_equal(getattr(one, name), getattr(other, name)), name
+                assert one.reasons == other.reasons
+
+
+def test_records_of_other_keys_and_times_are_read_once(tmp_path, monkeypatch):
+    store, log = store_of(tmp_path, [message("AaAa", at=1), message("BBBB", at=1), message("AaAa", at=5000)])
+    with store:
+        assert store.query_messages("TopicTest", ["AaAa"]).complete.all()
+        monkeypatch.setattr(rocketstore.CommitLog, "find_messages", None)  # would read the records again
+        found = store.query_messages("TopicTest", ["AaAa", "BBBB"], None, T0, T0 + 10)
+        assert found.phy_offsets.tolist() == [log.records[0][0], log.records[1][0]]
+        assert found.complete.all()
+
+
 def test_columns_of_keys_may_be_numpy_arrow_or_pandas(tmp_path):
     pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
     store, log = store_of(tmp_path, [message("a"), message("b"), message("a", topic="Other")])
