@@ -32,6 +32,12 @@ DEFAULT_SIZES: dict[str, Any] = {
     "max_hash_slot_num": DEFAULT_HASH_SLOT_NUM,
     "max_index_num": DEFAULT_INDEX_NUM,
 }
+# The sizes that ``StoreConfig.small()`` gives to a new store.
+SMALL_SIZES = DEFAULT_SIZES | {
+    "mapped_file_size_commit_log": 1 << 20,
+    "max_hash_slot_num": 100_000,
+    "max_index_num": 400_000,
+}
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
     ["remote_copy_limit", "file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
@@ -45,6 +51,7 @@ TEXT_PATTERNS = {
 OUR_OWN = (
     "allocate_file_ahead",
     "preallocate",
+    "small_files",
     "store_host",
     "write_elsewhere",
     "allow_unreadable",
@@ -84,6 +91,8 @@ class StoreConfig:
     allocate_file_ahead : make the log's next file before it is needed.
     preallocate : reserve the disk space of a new file of the log or the index at once. False: in steps of 1 to 64 MiB
         ahead of what is written, except in tmpfs. The length of the files is the same.
+    small_files : a new store gets the sizes of ``StoreConfig.small()``, unless other sizes are given. A store that has
+        files keeps its own sizes.
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
     tiered_store_file_path : the directory, or the URI, of tiered storage. ``tiered=True`` of ``rocketstore.open`` reads
@@ -147,6 +156,7 @@ class StoreConfig:
     file_reserved_time: int = 72
     allocate_file_ahead: bool = True
     preallocate: bool = False
+    small_files: bool = False
     store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
@@ -192,12 +202,30 @@ class StoreConfig:
 
     @classmethod
     def small(cls) -> Self:
-        """Return the configuration of a store inside a program.
+        """Return the configuration of a small store, for a program or a test. A new store takes less than 1 MB.
 
-        Log files have 64 MiB, and none is made ahead. An index file has room for 400,000 items.
+        These sizes are for a new store. Log files have 1 MiB, so a message, with its topic and properties, must be
+        smaller. No log file is made ahead. An index file has room for 400,000 items. A store that has files keeps its
+        own sizes: each size of this configuration that was not replaced by another yields to them.
+
+        Examples:
+        >>> import dataclasses
+        >>> config = dataclasses.replace(StoreConfig.small(), mapped_file_size_commit_log=8 << 20)  # messages of 4 MiB
+        >>> config.mapped_file_size_commit_log, config.max_index_num
+        (8388608, 400000)
         """
-        sizes = {"mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 100_000, "max_index_num": 400_000}
-        return cls(**DEFAULT_SIZES | sizes, allocate_file_ahead=False)
+        return cls(**SMALL_SIZES, allocate_file_ahead=False, small_files=True)
+
+    @property
+    def new_sizes(self) -> Mapping[str, int]:
+        """The sizes that a new store gets where none is given."""
+        return SMALL_SIZES if self.small_files else DEFAULT_SIZES
+
+    def without_new_sizes(self) -> Self:
+        """Return these settings without the sizes of ``StoreConfig.small()``, which are only for a new store."""
+        names = [name for name, size in SMALL_SIZES.items() if self.small_files and getattr(self, name) == size]
+        unknown: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **unknown) if names else self
 
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str], *, compat: str = DEFAULT_COMPAT) -> Self:

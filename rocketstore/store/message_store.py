@@ -106,6 +106,7 @@ from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.sizes import describe_kept_sizes
 from rocketstore.survey.survey import Survey
 from rocketstore.text_values import Time, Zone, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none, parse_share
 from rocketstore.tier.places import TierPlaces
@@ -164,7 +165,8 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too. tiered: whether messages that are only in tiered storage are read too. compacted: whether scans and
-    queries give the messages of compacted topics that consumers get, instead of those of the log.
+    queries give the messages of compacted topics that consumers get, instead of those of the log. opening_notes: in
+    words, where the store differs from ``config`` as it was given.
     Source: DefaultMessageStore.
 
     Examples:
@@ -183,6 +185,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         leftovers: bool = False,
         tiered: bool = False,
         compacted: bool = False,
+        opening_notes: Sequence[str] = (),
     ) -> None:
         self.path = places.root
         self.places = places
@@ -191,6 +194,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         self.leftovers = leftovers
         self.tiered = tiered
         self.compacted = compacted
+        self.opening_notes = opening_notes
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
@@ -259,7 +263,9 @@ class MessageStore(MessageTables, Previewed, Closable):
         from rocketstore.store.open_writer import open_writer  # a reader needs neither writer nor recovery
 
         writer = open_writer(entry, local_path(path), mode, config)
-        return cls(writer.places, writer.config.as_store_config(), mode, writer)
+        used = writer.config.as_store_config()
+        note = describe_kept_sizes(config, used)
+        return cls(writer.places, used, mode, writer, opening_notes=() if note is None else (note,))
 
     # ---- writing -------------------------------------------------------------------------------------------
 
@@ -534,7 +540,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
         warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or (), stacklevel)
-        return scan.explained_by(functools.partial(explain_empty_scan, self, conditions))
+        return scan
 
     def scan_log(self, **conditions: Any) -> Scan:
         """Return a scan of the commit log alone, without a warning of unknown topics.
@@ -542,8 +548,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         Parameters: conditions: as for ``scan``, but no iterators.
         """
         conditions["containers"] = bool(conditions.get("containers"))
-        scan = self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
-        return scan.explained_by(functools.partial(explain_empty_scan, self, conditions))
+        return self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
 
     def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
         """Let a scan of topics read only the records to which the queues lead, where that is faster and complete."""
@@ -1686,13 +1691,6 @@ def explain_missing_queue(store: MessageStore, queue: QueueId) -> str:
         return describe_unknown_queue(store, *queue) or f"queue {queue.queue_id} of topic {queue.topic!r} was deleted"
     except (OSError, StoreError) as error:
         return text_of(error)
-
-
-def explain_empty_scan(store: MessageStore, conditions: Mapping[str, Any]) -> str:
-    """Return why no message meets the conditions of a scan. Parameters: conditions: as of ``CommitLog.scan``."""
-    from rocketstore.store.not_found import explain_empty_scan  # only scans without a message need it
-
-    return explain_empty_scan(store, conditions)
 
 
 def explain_missing_keys(

@@ -47,10 +47,7 @@ class TableOptions(ScanOptions, total=False):
 
 
 class MessageTables(ABC):
-    """The first and the last messages, and all messages as tables. Options are those of ``MessageStore.scan``.
-
-    A table that is empty has no reason: ``scan`` with the same options has one, ``why``.
-    """
+    """The first and the last messages, and all messages as tables. Options are those of ``MessageStore.scan``."""
 
     __slots__ = ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from rocketstore.config import StoreConfig
@@ -30,6 +30,7 @@ class ReadableStore(Protocol):
     mode: str
     config: StoreConfig
     tiered: bool
+    opening_notes: Sequence[str]
 
     # ---- parts ---------------------------------------------------------------------------------------------
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_text, size_problem
 from rocketstore.disk.durable import make_directory, replace_file
-from rocketstore.disk.file_run_reader import FileRunReader
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.store_path import StorePath
@@ -20,7 +22,7 @@ from rocketstore.errors import CorruptFileError, SettingError
 from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry, require_items
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import unpack_header
-from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
+from rocketstore.kernels.layout import BLANK_HEAD, INDEX_ITEM, INDEX_SLOT, MAGIC_BLANK
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
@@ -31,6 +33,8 @@ from rocketstore.survey.places import AnyPlaces, LocalPlaces
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
+BLANK_SIZE = BLANK_HEAD.itemsize
+SHORT_BLANKS = range(BLANK_SIZE, 2 * BLANK_SIZE)  # bytes of blanks whose last bytes are not zeros alone
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
 SAVED: dict[str, type] = {
@@ -155,6 +159,7 @@ def missing_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -
         return None
     defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
     hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
+    hint += "; the sizes of StoreConfig.small() are for a new store" * known.small_files
     return SettingError(
         f"{places.root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
         *unknown,
@@ -164,20 +169,42 @@ def missing_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -
 
 
 def with_default_sizes(config: StoreConfig) -> SizedConfig:
-    """Return a configuration to write with: RocketMQ's default for each size that is not known.
+    """Return a configuration to write with: for each size that is not known, that of a new store.
+
+    This is RocketMQ's default, or the size of ``StoreConfig.small()``.
 
     Raises: ValueError if queues cannot be written with a file size, or if the broker's properties file has a value that
     is needed and cannot be used. For batch queues also call ``require_batch_size``.
     """
     config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
-    sizes = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in config.new_sizes.items()}
     if config.enable_consume_queue_ext:
         config.require_usable(EXT)
     unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
     for name in (BATCH, EXT):
         if name not in unusable and (problem := size_problem(name, sizes[name])):
             raise SettingError(f"a file size of {sizes[name]} {problem}", name, advice=f"give another {name}")
-    return SizedConfig(**{entry.name: getattr(config, entry.name) for entry in fields(config)} | sizes)
+    settings = {entry.name: getattr(config, entry.name) for entry in fields(config)}
+    return SizedConfig(**settings | sizes | {"small_files": False})  # all sizes are known
+
+
+def describe_kept_sizes(given: StoreConfig | None, config: StoreConfig) -> str | None:
+    """Return in words the sizes of a store that are not those of ``StoreConfig.small()``; None if none differs.
+
+    Parameters: given: the caller's configuration. config: with all sizes of the store.
+    """
+    if given is None or not given.small_files:
+        return None
+    wanted = given.without_new_sizes()
+    kept = {
+        name: getattr(config, name)
+        for name, size in given.new_sizes.items()
+        if getattr(wanted, name) is None and getattr(config, name) != size
+    }
+    if not kept:
+        return None
+    sizes = ", ".join(f"{name}={size}" for name, size in kept.items())
+    return f"the store keeps its own sizes, which are not those of StoreConfig.small(): {sizes}"
 
 
 def require_batch_size(config: SizedConfig) -> None:
@@ -190,7 +217,8 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
     """Find the sizes of a store's files. This function changes nothing.
 
     A size comes from ``given``; else from ``config/rocketstore.json``, which every rocketstore writer leaves; else
-    from the files, if they leave no doubt.
+    from the files, if they leave no doubt. If ``given`` has the sizes of a new store, files that agree with these
+    leave no doubt.
 
     Parameters: given: its sizes that are None are found. None: all settings as the store was last written.
     replaced: sizes whose files the caller replaces. If these sizes are known, the files are not read.
@@ -212,9 +240,9 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
         if part in replaced and part in known and (part != SLOTS or ITEMS in known):
             continue
         try:
-            shown |= _read_sizes(part, places, settings, known, saved)
+            shown |= _find_shown_sizes(part, places, settings, known, saved)
         except SettingError as error:
-            problems.append(error)
+            problems.append(_with_way_out(error, given))
     if not problems and LOG not in known and LOG not in shown and shown:
         problems.append(
             SettingError(
@@ -226,6 +254,18 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
         )
     found = {name: StoreSize(size, SizeSource.FILES) for name, size in shown.items()}
     return StoreSizes(settings, found | known, _join_problems(problems))
+
+
+def _with_way_out(error: SettingError, given: StoreConfig | None) -> SettingError:
+    """Return an error about sizes that files contradict, with what to do if the caller's configuration gives them.
+
+    A broker's properties file is not the caller's: the broker does not load files of other sizes.
+    """
+    names = [name for name in error.settings if name in DEFAULT_SIZES and getattr(given, name, None)]
+    if given is None or given.is_of_broker_file or not names:
+        return error
+    reason = f"{error.reason}; a configuration without {' and '.join(names)} opens the store with the sizes it has"
+    return SettingError(reason, *error.settings, suggested=error.suggested, advice=error.advice)
 
 
 def _require_given_paths(places: AnyPlaces, given: StoreConfig | None, saved: Mapping[str, Any]) -> None:
@@ -241,19 +281,30 @@ def _require_given_paths(places: AnyPlaces, given: StoreConfig | None, saved: Ma
             raise SettingError(reason, name)
 
 
-def _read_sizes(
+def _find_shown_sizes(
     part: str, places: AnyPlaces, config: StoreConfig, known: Mapping[str, StoreSize], saved: Mapping[str, Any]
 ) -> dict[str, int]:
     """Return the sizes that the files of one part show. Parameters: part: LOG, a name of QUEUES, or SLOTS."""
-    given = {name: size.value for name, size in known.items()}
+    stated = {name: size.value for name, size in known.items()}
+    if config.small_files:
+        with contextlib.suppress(SettingError):  # the files have other sizes
+            return _read_sizes(part, places, config, {**config.new_sizes, **stated}, saved)
+    return _read_sizes(part, places, config, stated, saved)
+
+
+def _read_sizes(
+    part: str, places: AnyPlaces, config: StoreConfig, stated: Mapping[str, int], saved: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the sizes that the files of one part show. Parameters: stated: the sizes that they must not contradict."""
     if part == SLOTS:
-        geometry = _index_geometry(places.index, given.get(SLOTS), given.get(ITEMS))
+        geometry = _index_geometry(places.index, stated.get(SLOTS), stated.get(ITEMS))
         return {} if geometry is None else {SLOTS: geometry.hash_slot_num, ITEMS: geometry.index_num}
     if part in QUEUES:
-        directories, unit = queue_directories(places.queues(QUEUES[part])), QUEUES[part].unit_size
+        directories = queue_directories(places.queues(QUEUES[part]))
+        file_runs = (file_run for each in directories if (file_run := _list_files(each)) is not None)
+        length = _length(part, file_runs, stated.get(part), saved.get(part), QUEUES[part].unit_size)
     else:
-        directories, unit = iter(find_log_directories(places, config)), 1
-    length = _length(part, directories, given.get(part), saved.get(part), unit)
+        length = _log_length(find_log_directories(places, config), config, stated.get(LOG), saved.get(LOG))
     return {} if length is None else {part: length}
 
 
@@ -335,7 +386,57 @@ def has_messages(places: AnyPlaces) -> bool:
     return False
 
 
-def _length(name: str, directories: Iterable[StorePath], given: int | None, saved: int | None, unit: int) -> int | None:
+def _log_length(
+    directories: Sequence[StorePath], config: StoreConfig, stated: int | None, saved: int | None
+) -> int | None:
+    """Return the one length of the files of the log, None without files.
+
+    The length of the log's only file need not be its size: a copy that was interrupted is shorter. Then a longer size
+    must be saved or given. Recovery extends the file to that size.
+    """
+    file_runs = [file_run for directory in directories if (file_run := _list_files(directory)) is not None]
+    files = [(file_run, file) for file_run in file_runs for file in file_run.files if file.size]
+    if saved is not None or len(files) != 1 or _shows_size(*files[0]):
+        return _length(LOG, file_runs, stated, saved, 1)
+    given, file = getattr(config, LOG), files[0][1]
+    if given is None:
+        reason = (
+            f"{LOG}: give it: {file.path} is the only file, and its length, {file.size}, may be that of a file that "
+            f"was cut off; RocketMQ's default is {DEFAULT_SIZES[LOG]}"
+        )
+        advice = f"pass {config_text((LOG,))} or config=StoreConfig.from_broker_conf(path)"
+        raise SettingError(reason, LOG, advice=advice)
+    return given if given > file.size else _length(LOG, file_runs, stated, saved, 1)
+
+
+def _shows_size(file_run: FileRunReader, file: RunFile) -> bool:
+    """Return whether the length of the log's only file is the size of its files, as far as its last bytes tell.
+
+    RocketMQ makes files of zeros, and ends a full one with a blank. Its sizes are powers of two nearly always.
+    """
+    is_likely = file.size & (file.size - 1) == 0 or file.file_from_offset > 0
+    if not is_likely or file.size < 2 * BLANK_SIZE:
+        return False
+    end = file_run.pread(file.end_offset - 2 * BLANK_SIZE, 2 * BLANK_SIZE)
+    return not any(end[-BLANK_SIZE:]) or any(end[-size:].startswith(blank_head(size)) for size in SHORT_BLANKS)
+
+
+def blank_head(size: int) -> bytes:
+    """Return the first bytes of a blank. Parameters: size: of the blank, bytes."""
+    return np.array([(size, MAGIC_BLANK)], BLANK_HEAD).tobytes()
+
+
+def _list_files(directory: StorePath) -> FileRunReader | None:
+    """Return the files of one directory of a run, None if the directory is missing."""
+    try:
+        return FileRunReader([directory])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _length(
+    name: str, file_runs: Iterable[FileRunReader], given: int | None, saved: int | None, unit: int
+) -> int | None:
     """Return the one length of the files of all these runs, None without files.
 
     Empty files do not count: a power failure can leave one, and RocketMQ deletes it if it is the last file. A last file
@@ -344,11 +445,8 @@ def _length(name: str, directories: Iterable[StorePath], given: int | None, save
     """
     known, whose = given, "config/rocketstore.json" if given == saved else "the given size"
     found = None
-    for directory in directories:
-        try:
-            files = FileRunReader([directory]).files
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+    for file_run in file_runs:
+        files = file_run.files
         for file in files:
             if file.size == 0 and (saved is not None or file is files[-1]):
                 continue

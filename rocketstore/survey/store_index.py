@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.errors import CorruptFileError
+from rocketstore.index.geometry import GEOMETRY_SETTINGS, IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.survey.places import AnyPlaces
@@ -16,7 +18,7 @@ from rocketstore.survey.sizes import read_saved
 
 
 def open_store_index(places: AnyPlaces, config: StoreConfig) -> IndexService:
-    """Open the index. If its files do not show their geometry, use the geometry that their writer saved.
+    """Open the index. If its files do not show their geometry, use the geometry that is saved, or that of small().
 
     Files do not show it if they have few items, or if an item is damaged. Damaged files are ignored.
     """
@@ -27,11 +29,19 @@ def open_store_index(places: AnyPlaces, config: StoreConfig) -> IndexService:
     try:
         return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
     except (ValueError, CorruptFileError):
-        saved = read_saved(places.saved_settings)
-        if slots or items or not saved:
+        known: Mapping[str, Any] = read_saved(places.saved_settings) or _small_geometry(places, config)
+        if slots or items or not known:
             raise
-    slots, items = saved.get("max_hash_slot_num"), saved.get("max_index_num")
+    slots, items = known.get("max_hash_slot_num"), known.get("max_index_num")
     return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
+
+
+def _small_geometry(places: AnyPlaces, config: StoreConfig) -> dict[str, int]:
+    """Return the geometry of ``StoreConfig.small()`` if the caller gave it and the files are as long, else nothing."""
+    slots, items = (config.new_sizes[name] for name in GEOMETRY_SETTINGS)
+    expected = IndexGeometry(slots, items).file_size
+    is_known = config.small_files and any(path.stat().st_size == expected for path in index_paths(places.index))
+    return {"max_hash_slot_num": slots, "max_index_num": items} if is_known else {}
 
 
 def read_item_offsets(places: AnyPlaces, config: StoreConfig, target: RunFile) -> np.ndarray | None:

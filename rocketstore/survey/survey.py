@@ -141,9 +141,11 @@ class Survey:
 def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
     """Look at the directory of a store, which may be missing, empty or remote. Nothing is changed or kept open.
 
-    Parameters: config: the caller's configuration; None for the settings that the store was last written with.
+    Parameters: config: the caller's configuration; None for the settings that the store was last written with. Its
+    sizes that are only for a new store are left out.
     """
     place = to_path(root)
+    config = None if config is None else config.without_new_sizes()
     places = StorePlaces.of(place, config)
     found = find_other_log(places, config)
     places = replace(places, log_directories=found or places.log_directories)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.geometry import IndexGeometry, geometry_of, longest_first
+from rocketstore.index.geometry import GEOMETRY_SETTINGS, IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
@@ -162,9 +162,10 @@ class FileListing:
             with contextlib.suppress(ValueError, CorruptFileError):
                 return geometry_of([path], for_writing=False)
         lengths = {path.stat().st_size for path in paths}
-        default = IndexGeometry(DEFAULT_SIZES["max_hash_slot_num"], DEFAULT_SIZES["max_index_num"])
-        if lengths == {default.file_size}:
-            return default
+        for sizes in (DEFAULT_SIZES, config.new_sizes):
+            usual = IndexGeometry(*(sizes[name] for name in GEOMETRY_SETTINGS))
+            if lengths == {usual.file_size}:
+                return usual
         if paths:
             self.findings.add("index-geometry", paths[0].parent, 0, "give maxHashSlotNum and maxIndexNum")
         return None

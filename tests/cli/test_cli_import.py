@@ -278,8 +278,19 @@ def test_sizes_are_given_by_options_or_by_the_brokers_file(lines, tmp_path, brok
     store = import_(lines, tmp_path / "b", "--broker-conf", broker_conf(RICH))
     assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {131072}
     assert {path.stat().st_size for path in (import_(lines, tmp_path / "c", "--small") / "commitlog").iterdir()} == {
-        64 << 20
+        1 << 20
     }
+
+
+def test_small_leaves_an_old_store_its_sizes_and_names_them(lines, tmp_path):
+    store = import_(lines, tmp_path / "store", "--log-file-size", "2M", "--slots", 50, "--items", 100)
+    result = run("import", lines, store, "--small")
+    assert result.exit_code == 0
+    kept = "mapped_file_size_commit_log=2097152, max_hash_slot_num=50, max_index_num=100"
+    assert (
+        f"{store}: the store keeps its own sizes, which are not those of StoreConfig.small(): {kept}" in result.stderr
+    )
+    assert len(messages(store)) == 600
 
 
 def test_sizes_that_a_store_has_not_are_an_error(lines, tmp_path):

@@ -111,7 +111,7 @@ def test_a_store_that_does_not_show_its_sizes_needs_them(no_java, store, tmp_pat
     assert result.exit_code == 1
     assert "--broker-conf" in result.stderr.splitlines()[-1]
     conf = tmp_path / "broker.conf"
-    conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=97\nmaxIndexNum=101\n")
+    conf.write_text("mappedFileSizeCommitLog=1048576\nmaxHashSlotNum=97\nmaxIndexNum=101\n")
     assert run("--store", store, "--broker-conf", conf).exit_code == 0
 
 

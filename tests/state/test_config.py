@@ -73,6 +73,7 @@ def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
     # A producer's and a broker's own default, and what RocketMQ has no setting for.
     besides = {"defaultTopicQueueNums": 4, "allocateFileAhead": True, "storeHost": "127.0.0.1:10911"}
     besides |= {"writeElsewhere": False, "allowUnreadable": False, "remoteCopyLimit": 1 << 30, "preallocate": False}
+    besides["smallFiles"] = False
     besides["tieredStoreFilePath"] = None  # RocketMQ has one in the user's home, also without tiered storage
     assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.1", "other": {}}
 
@@ -85,7 +86,7 @@ def test_without_a_broker_file_sizes_are_left_to_the_files_and_all_else_is_the_s
 
 def test_the_small_layout_knows_every_size():
     config = StoreConfig.small()
-    assert config.mapped_file_size_commit_log == 64 * 1024 * 1024
+    assert config.mapped_file_size_commit_log == 1024 * 1024
     assert (config.max_hash_slot_num, config.max_index_num) == (100_000, 400_000)
     assert all(getattr(config, name) > 0 for name in SIZES)
     assert not config.allocate_file_ahead

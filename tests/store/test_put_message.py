@@ -1295,7 +1295,7 @@ def test_the_small_configuration_writes_a_store(tmp_path):
     with rocketstore.open(tmp_path / "store", "a", config=StoreConfig.small()) as store:
         assert store.put_message(Message("T", b"x", keys="k")).phy_offset == 0
         assert len(store.query_message("T", "k").messages) == 1
-    assert [len(data) for data in read_files(tmp_path / "store" / "commitlog").values()] == [64 << 20]
+    assert [len(data) for data in read_files(tmp_path / "store" / "commitlog").values()] == [1 << 20]
 
 
 @pytest.mark.parametrize("codec", [None, "zlib"])

@@ -31,7 +31,11 @@ from rocketstore.limits import INT_MAX
 )
 @click.option("--resume", is_flag=True, help="Continue an import that was interrupted.")
 @click.option("--force", is_flag=True, help="Start again, even if an interrupted import has stored rows.")
-@click.option("--small", is_flag=True, help="Make a store with small files instead of the sizes of a broker.")
+@click.option(
+    "--small",
+    is_flag=True,
+    help="Give a new STORE small files instead of those of a broker: log files of 1 MiB, for messages up to this size.",
+)
 @size_option("--log-file-size", 1, INT_MAX, help="Size of the files of the commit log, such as 64M.")
 @geometry_options
 @broker_conf_option

@@ -103,6 +103,8 @@ def run(
     )
     try:
         with MessageStore.of_writing_entry("import", store, "a", config) as opened:
+            for text in opened.opening_notes:
+                note(f"{store}: {text}")
             if topics:
                 redrive(opened, rows, topics)
             else:

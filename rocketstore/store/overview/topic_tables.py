@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -45,7 +46,8 @@ def preview_store(store: ReadableStore) -> Preview:
     with contextlib.suppress(StoreError, OSError):  # queues in RocksDB
         for topic, queue_id in store.queues():
             topics.setdefault(topic, []).append(queue_id)
-    return preview_topics(store, topics, f"MessageStore {str(store.path)!r}: {describe(store)}")
+    shown = preview_topics(store, topics, f"MessageStore {str(store.path)!r}: {describe(store)}")
+    return replace(shown, notes=store.opening_notes)
 
 
 def preview_topics(store: ReadableStore, topics: Mapping[str, Sequence[int]], title: str) -> Preview:
