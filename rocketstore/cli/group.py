@@ -11,9 +11,10 @@ import click
 
 import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
+from rocketstore.cli.other_words import find_command
 from rocketstore.cli.text import WORDS
 from rocketstore.errors import StoreError
-from rocketstore.text_values import find_similar, printable
+from rocketstore.text_values import printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -57,43 +58,6 @@ COMMANDS = {  # name: text, in the order of --help
     "completion": "Print the script that completes words in a shell.",
 }
 
-OTHER_NAMES = {  # other words for a command, also those of mqadmin, in lower case
-    "find": "query",
-    "search": "query",
-    "grep": "cat --grep",
-    "head": "cat --limit 10",
-    "tail": "cat --tail 10",
-    "show": "cat",
-    "print": "cat",
-    "dump": "cat",
-    "topics": "ls",
-    "queues": "ls",
-    "list": "ls",
-    "groups": "lag",
-    "consumers": "lag",
-    "check": "verify",
-    "fsck": "verify",
-    "repair": "recover",
-    "compare": "diff",
-    "backup": "copy",
-    "stats": "info",
-    "size": "du",
-    "querymsgbyid": "query --id",
-    "querymsgbykey": "query --key",
-    "querymsgbyuniquekey": "query --unique-key",
-    "querymsgbyoffset": "get",
-    "querymsgtracebyid": "trace --id",
-    "topiclist": "ls",
-    "topicstatus": "ls --topic",
-    "consumerprogress": "lag",
-    "brokerstatus": "info",
-    "man": "help",
-    "printmsg": "cat",
-    "consume": "cat --follow",
-    "follow": "cat --follow",
-    "sample": "cat --sample 1%",
-}
-
 
 class Commands(click.Group):
     """Commands that print errors as one line. The exit status is 1 for errors of store or system, 2 for wrong usage."""
@@ -127,7 +91,7 @@ class Commands(click.Group):
                 ctx.fail(f"help of which command: {args[1]!r} or {args[2]!r}? Give one")
             args = [args[1], "--help"]
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            similar = OTHER_NAMES.get(args[0].casefold()) or find_similar(args[0], COMMANDS)
+            similar = find_command(args[0], COMMANDS)
             ctx.fail(f"No such command {args[0]!r}" + (f": did you mean {similar!r}?" if similar else "."))
         return super().resolve_command(ctx, args)
 
@@ -171,8 +135,6 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
         raise click.exceptions.Exit(NO_READER) from None
     except HELP:
         raise
-    except click.MissingParameter as error:
-        raise all_missing(error) from None
     except click.ClickException as error:
         vars(error)["message"] = printable(error.message)
         raise
@@ -184,29 +146,6 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
         from rocketstore.cli.formats import error_text  # only here, so that --help does not import NumPy
 
         raise click.ClickException(error_text(error)) from error
-
-
-def all_missing(error: click.MissingParameter) -> click.UsageError:
-    """Return an error that names all missing arguments; the error of click names only the first of them."""
-    context = error.ctx
-    arguments = [] if context is None else [each for each in context.command.params if isinstance(each, click.Argument)]
-    if context is None or error.param not in arguments:
-        return error
-    missing = [each for each in arguments[arguments.index(error.param) :] if each.required]
-    names = ", ".join(each.get_error_hint(context) for each in missing)
-    ending = "" if len(missing) == 1 else "s"
-    return click.UsageError(f"Missing argument{ending} {names}.{hint_at_queues(context)}", context)
-
-
-def hint_at_queues(context: click.Context) -> str:
-    """Return a command that shows the values of missing arguments; an empty string without one."""
-    if context.command.name != "get":
-        return ""
-    from rocketstore.cli.text import command
-
-    store, topic = context.params.get("store"), context.params.get("topic")
-    of_topic = ("--topic", topic) if topic else ()
-    return f" {command('ls', store.path if store else 'STORE', *of_topic)} shows queues and their offsets."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)

@@ -15,6 +15,7 @@ from rocketstore.cli.text import command, note
 from rocketstore.disk.storage import find_matches
 from rocketstore.disk.store_path import StorePath
 from rocketstore.store.overview.known_names import known_topics
+from rocketstore.store.overview.missing import topics_command
 from rocketstore.text_values import find_similar
 
 CHOOSING = ("key", "unique_key", "tag", "id", "since", "until")  # options; beside them, a word is no key and no id
@@ -116,7 +117,7 @@ def describe_unknown(stores: object, word: str, kinds: Sequence[str], names: Map
     for kind in known:
         if (similar := find_similar(word, names[kind])) is not None:
             return f"{text}: did you mean --{kind} {similar}?"
-    return text
+    return f"{text}: {topics_command(stores, word, has_similar=False)}" if "topic" in known else text
 
 
 # ---- patterns ----------------------------------------------------------------------------------------------

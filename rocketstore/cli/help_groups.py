@@ -2,6 +2,8 @@
 
 import click
 
+from rocketstore.cli.wrong_usage import missing_parameter, unknown_option, words_too_many
+
 SELECT = (
     "--topic", "--key", "--tag", "--since", "--until", "--limit", "--unique-key", "--id", "--group", "--queue",
     "--where", "--grep", "--regex", "--follow", "--tail", "--sample", "--dlq", "--unconsumed", "--subscribe", "--from",
@@ -16,71 +18,41 @@ STORE = (
     "--broker-conf", "--compat", "--slots", "--items", "--log-file-size", "--tiered", "--tier", "--compacted",
     "--leftovers", "--remote-copy-limit",
 )  # fmt: skip
-LEAST = 8  # options; a command with fewer has one group
+LEAST = 6  # options; a command with fewer has one group
 GROUPS = {"Select": SELECT, "Options": (), "Output": OUTPUT, "Store": STORE}
 GROUP_OF = {option: title for title, options in GROUPS.items() for option in options}
 ORDER = {option: number for options in GROUPS.values() for number, option in enumerate(options)}
 
 
-# Names that other tools have for an option, and the option of this command.
-OTHER_WORDS = {
-    "--begin": "--since",
-    "--count": "--limit",
-    "--end": "--until",
-    "--fields": "--columns",
-    "--filter": "--where",
-    "--incremental": "--state",
-    "--json": "--format",
-    "--local": "--tz local",
-    "--max": "--limit",
-    "--new": "--state",
-    "--output": "--format",
-    "--print": "--template",
-    "--since-last": "--state",
-    "--start": "--since",
-    "--timezone": "--tz",
-}
-
-# Commands to type in place of a command with an option that it does not have.
-OTHER_COMMANDS = {
-    ("cat", "--count"): "rocketstore count STORE",
-    ("du", "--topics"): "rocketstore du STORE --by topic",
-    ("lag", "--sort"): "rocketstore lag STORE --totals",
-    ("ls", "--sort"): "rocketstore du STORE --by topic",
-    ("ls", "--topics"): "rocketstore du STORE --by topic",
-}
-
-
 class GroupedCommand(click.Command):
-    """A command whose help has its options in groups. Options of no group are in the group Options."""
+    """A command whose help has its options in groups, and whose errors of usage have the line to type.
+
+    Options of no group are in the group Options.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. An error of an unknown option names the option that is probably meant."""
+        """Parse the command line. An error names what an unknown option or a word too many probably means."""
+        typed = list(args)  # click removes words from the list
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            meant = self.find_meant(error.option_name)
-            if meant is None:
-                raise
-            raise click.UsageError(f"No such option {error.option_name!r}. (Did you mean {meant!r}?)", ctx) from None
-
-    def find_meant(self, option: str) -> str | None:
-        """Return the option, or the command, that an unknown option probably means; None if it may mean anything."""
-        command = OTHER_COMMANDS.get((self.name or "", option))
-        if command is not None:
-            return command
-        meant = OTHER_WORDS.get(option)
-        has_it = meant is not None and any(meant.split()[0] in param.opts for param in self.params)
-        return meant if has_it else None
+            raise unknown_option(self, ctx, error, typed) from None
+        except click.BadParameter as error:
+            if isinstance(error, click.MissingParameter):
+                raise missing_parameter(self, ctx, error, typed) from None
+            raise
+        except click.UsageError as error:
+            raise words_too_many(self, ctx, typed) or error from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in GROUPS}
         *params, help_option = self.get_params(ctx)
-        for param in params:
+        options = [param for param in params if isinstance(param, click.Option)]  # arguments are in the usage line
+        for param in options:
             record = param.get_help_record(ctx)
             if record is not None:
                 name = max(param.opts, key=len)
-                title = GROUP_OF.get(name, "Options") if len(params) >= LEAST else "Options"
+                title = GROUP_OF.get(name, "Options") if len(options) >= LEAST else "Options"
                 groups[title].append((ORDER.get(name, len(ORDER)), record))
         shown = [title for title, found in groups.items() if found] or ["Options"]
         groups[shown[-1]].append((len(ORDER), help_option.get_help_record(ctx) or ("", "")))

@@ -13,6 +13,7 @@ import click
 from rocketstore.cli.columns import MESSAGES
 from rocketstore.cli.completion import complete_groups, complete_queue_ids, complete_topics, complete_words
 from rocketstore.cli.help_groups import GroupedCommand
+from rocketstore.cli.other_words import find_format
 from rocketstore.cli.text import (
     AFTER_STORE,
     BROKER_CONF,
@@ -78,6 +79,18 @@ class PathType(click.Path):
         if ctx is not None:
             ctx.meta.setdefault(TYPED, {})[path] = value
         return path
+
+
+class FormatChoice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
+    """A choice of formats, whose error names the format that another word probably means."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            meant = find_format(str(value), list(self.choices))
+            hint = "" if meant is None else f" Did you mean {meant!r}?"
+            raise click.BadParameter(f"{error.message}{hint}", ctx, param) from None
 
 
 def number(least: int, most: int) -> Callable[[Any], int]:
@@ -255,7 +268,7 @@ def fail_if_option(*columns: str) -> Callable[[Command], Command]:
 format_option = click.option(
     "--format",
     "output_format",
-    type=click.Choice(["table", "json", "csv", SAFE_CSV]),
+    type=FormatChoice(["table", "json", "csv", SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
     "[default: table on a terminal, else json]",
 )

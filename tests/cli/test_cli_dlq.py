@@ -56,3 +56,17 @@ def test_an_unknown_group_of_dlq_is_named(root):
     result = run("dlq", root, "--group", "biling")
     assert result.exit_code == 1
     assert "billing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--topic", "%DLQ%zzz"], "there is no queue of topic '%DLQ%zzz': rocketstore dlq"),
+        (["--topic", "%DLQ%biling"], "did you mean '%DLQ%billing'? rocketstore dlq"),
+        (["--topic", "%RETRY%zzz"], "--retry shows the retried messages of all groups"),
+        (["%DLQ%zzz"], "shows the dead letters of all groups"),
+        (["--topic", "DLQ"], "shows the dead letters of all groups"),
+    ],
+)
+def test_an_unknown_topic_of_dead_letters_names_the_command(root, words, shown):
+    assert shown in run("ls", root, *words).stderr

@@ -313,7 +313,8 @@ def test_wrong_options_are_wrong_usage(options, lines, tmp_path, broker_conf):
 
 @pytest.mark.parametrize("options", ["in.dat", "-", "- --format parquet", "- --format csv --resume"])
 def test_a_source_must_say_what_it_is(options, tmp_path):
-    source, *others = options.split()
+    (tmp_path / "in.dat").write_bytes(b"")
+    source, *others = options.replace("in.dat", str(tmp_path / "in.dat")).split()
     result = run("import", source, tmp_path / "store", *others)
     assert result.exit_code == 2
     assert not (tmp_path / "store").exists()

@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
-from support.cli import COMMAND, on_terminal, rows, run, start
+from support.cli import COMMAND, assert_one_line, on_terminal, rows, run, start
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -165,7 +166,7 @@ def test_a_narrow_table_keeps_keys_and_tags_and_drops_offsets(store, columns):
 def help_groups(command):
     """The options of each group of ``--help``, in their order."""
     groups, found = {}, []  # lines before the first group are text
-    for line in run(command, "--help").stdout.splitlines():
+    for line in run(*command.split(), "--help").stdout.splitlines():
         if line.endswith(":") and line[:1].isalpha():
             groups[line[:-1]] = found = []
         elif line.startswith("  -"):
@@ -183,17 +184,33 @@ def test_help_has_groups_with_the_most_used_options_first(command):
     assert groups["Store"][-1] == "--help"
 
 
-def test_help_of_each_command_has_each_option_once():
+def all_commands():
+    """Yield the words of each command, also of those below config, and the command."""
+    import click
+
     from rocketstore.cli.group import COMMANDS, rocketstore
 
     for name in COMMANDS:
         command = rocketstore.get_command(None, name)
-        if name != "config":
-            shown = [option for options in help_groups(name).values() for option in options]
-            assert sorted(shown) == sorted(
-                {max(option.opts, key=len) for option in command.params if option.param_type_name == "option"}
-                | {"--help"}
-            )
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {below}", each) for below, each in command.commands.items())
+        else:
+            yield name, command
+
+
+def test_help_of_each_command_has_each_option_once_and_in_groups():
+    for name, command in all_commands():
+        options = {max(each.opts, key=len) for each in command.params if each.param_type_name == "option"}
+        groups = help_groups(name)
+        assert sorted(option for found in groups.values() for option in found) == sorted(options | {"--help"}), name
+        assert all(groups.values()), name
+        assert len(groups) > 1 or len(options) < 6, name
+
+
+def test_help_lists_no_argument_among_the_options():
+    for name, _ in all_commands():
+        options = run(*name.split(), "--help").stdout.split("\n\n", 2)[2]
+        assert not re.search("^  [A-Z]+([.]{3})?$", options, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
@@ -202,13 +219,62 @@ def test_help_of_each_command_has_each_option_once():
         ("export STORE lake --incremental", "--state"),
         ("export STORE lake --since-last", "--state"),
         ("cat STORE --print x", "--template"),
-        ("query STORE --json", "--format"),
+        ("query STORE --json", "--format json"),
+        ("cat STORE --csv", "--format csv"),
         ("cat STORE --timezone local", "--tz"),
         ("cat STORE --templat x", "--template"),
+        ("cat STORE --topics orders", "--topic"),
+        ("cat STORE --begin_offset 1", "--begin-offset"),
+        ("cat STORE -t orders", "--topic"),
+        ("cat STORE -n 3", "--limit"),
+        ("cat STORE -1h", "--since -1h"),
+        ("offset STORE -1h", "--time -1h"),
+        ("cat STORE --reverse", "rocketstore cat STORE --tail 10"),
+        ("cat STORE -o out.json", "rocketstore export STORE TARGET"),
+        ("export STORE -o out.json", "rocketstore export STORE TARGET"),
+        ("get STORE --topic orders", "rocketstore get STORE TOPIC QUEUE OFFSET"),
+        ("verify STORE --fix", "rocketstore recover STORE"),
+        ("expire STORE --yes", "--apply"),
+        ("config check STORE --json", "--format json"),
+        ("cat STORE --format jsonl", "json"),
+        ("cat STORE --format parquet", "rocketstore export STORE TARGET.parquet"),
     ],
 )
 def test_an_option_of_another_tool_names_the_one_that_is_meant(command, meant, store):
     result = run(*(str(store) if word == "STORE" else word for word in command.split()))
     assert result.exit_code == 2
-    assert "Did you mean" in result.stderr
-    assert f"'{meant}'" in result.stderr
+    assert f"Did you mean {meant!r}?" in result.stderr
+
+
+def test_an_option_that_is_like_no_other_gets_no_hint(store):
+    for option in ("--zzzz", "--mp3", "-9"):
+        assert f"No such option {option!r}.\n" in run("cat", store, option).stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("salvage STORE saved", "extra argument (saved): did you mean --out saved?"),
+        ("salvage STORE --out saved other", "extra argument (other)\n"),
+        ("report STORE report.html", "extra argument (report.html): did you mean --output report.html?"),
+        ("rebuild STORE index", "extra argument (index): did you mean --index?"),
+        ("get STORE orders 0 0 5", "did you mean rocketstore get STORE TOPIC QUEUE OFFSET --limit 10?"),
+        ("offset STORE orders 1h", "(orders 1h): did you mean rocketstore offset STORE --topic TOPIC --time 1h?"),
+        ("sql STORE select 1", "rocketstore sql STORE 'SELECT ...', with quotes around the statement"),
+        ("export STORE", "Missing argument 'TARGET'."),
+        ("config STORE", "did you mean 'rocketstore config check STORE'?"),
+        ("config fix STORE", "did you mean 'rocketstore config repair STORE'?"),
+        ("export STORE out.xlsx", "did you mean rocketstore export STORE out.csv --format csv-safe"),
+        ("version", "did you mean '--version'?"),
+    ],
+)
+def test_a_word_too_many_names_the_line_that_is_meant(command, shown, store):
+    result = run(*(str(store) if word == "STORE" else word for word in command.split()))
+    assert result.exit_code == 2
+    assert shown in result.stderr
+
+
+def test_a_missing_source_is_reported_before_its_format(tmp_path):
+    result = run("import", tmp_path / "missing", tmp_path / "store")
+    assert_one_line(result, tmp_path / "missing", "No such file or directory")
+    assert not (tmp_path / "store").exists()

@@ -12,6 +12,7 @@ from rocketstore.cli.options import (
     PATH,
     SAFE_CSV_RULE,
     STORE,
+    FormatChoice,
     charset_option,
     compacted_option,
     containers_option,
@@ -39,7 +40,7 @@ def parse_partitions(ctx: click.Context, param: click.Parameter, text: str | Non
 format_option = click.option(
     "--format",
     "form",
-    type=click.Choice([*FORMATS, SAFE_CSV]),
+    type=FormatChoice([*FORMATS, SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
     "[default: by the name of TARGET]",
 )

@@ -8,6 +8,7 @@ import click
 from rocketstore.cli.help_groups import GroupedCommand
 from rocketstore.cli.options import (
     PATH,
+    FormatChoice,
     allow_unreadable_option,
     broker_conf_option,
     geometry_options,
@@ -21,7 +22,7 @@ from rocketstore.limits import INT_MAX
 @click.command("import", cls=GroupedCommand)
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("store", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
+@click.option("--format", "form", type=FormatChoice(FORMATS), help="[default: by the name of SOURCE]")
 @click.option("--keep-times", is_flag=True, help="Keep the store times and store hosts of SOURCE.")
 @click.option(
     "--topic-map",

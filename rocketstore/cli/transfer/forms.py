@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from rocketstore.cli.other_words import FILES
 from rocketstore.cli.text import CSV_FORMS
 
 SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -26,7 +27,9 @@ def format_of(path: Path, form: str | None, name: str) -> str:
     plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
     form = form or SUFFIXES.get(plain.suffix)
     if form is None:
-        raise click.UsageError(f"give --format, or a {name} that ends with one of {', '.join(SUFFIXES)}")
+        line = FILES.get(plain.suffix) if name == "TARGET" else None
+        hint = "" if line is None else f": did you mean {line}?"
+        raise click.UsageError(f"give --format, or a {name} that ends with one of {', '.join(SUFFIXES)}{hint}")
     return form
 
 

@@ -22,7 +22,7 @@ from rocketstore.cli.settings import broker_config, config_with, geometry_settin
 from rocketstore.cli.text import note
 from rocketstore.cli.transfer.forms import format_of
 from rocketstore.cli.transfer.redrive import parse_topic_map, redrive
-from rocketstore.cli.transfer.sources import Source, SourceRows
+from rocketstore.cli.transfer.sources import STANDARD_INPUT, Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
@@ -92,6 +92,8 @@ def run(
         topics = parse_topic_map(topic_map)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--topic-map") from None
+    if source != STANDARD_INPUT:
+        source.stat()  # an error of a missing file comes before one of its format
     rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")

@@ -15,6 +15,7 @@ import numpy as np
 from rocketstore.kernels.commit_log import END
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_PREPARED
+from rocketstore.messages.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.survey.broker_config import BrokerConfig
 from rocketstore.survey.formats import find_dledger, has_file_queues
@@ -115,8 +116,23 @@ def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
     if len(parts) > 1 and topics.issuperset(parts):
         return f"{store.path}: there is no queue of topic {topic!r}: give several topics one by one: {parts}"
     similar = find_similar(topic, topics)
-    hint = f"did you mean {similar!r}?" if similar else f"rocketstore ls {shlex.quote(str(store.path))} shows all"
+    meant = None if similar is None else f"did you mean {similar!r}?"
+    hint = " ".join(filter(None, [meant, topics_command(store.path, topic, has_similar=similar is not None)]))
     return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
+
+
+def topics_command(path: object, topic: str, *, has_similar: bool) -> str | None:
+    """Return the command that shows the topics among which an unknown one may be.
+
+    For a topic of dead letters or retries it is ``rocketstore dlq``, else ``rocketstore ls``. None for another topic
+    if a similar one is known.
+    """
+    quoted, kind = shlex.quote(str(path)), topic.casefold()
+    if kind.startswith(DEAD_LETTER_PREFIX.casefold()) or kind == "dlq":
+        return f"rocketstore dlq {quoted} shows the dead letters of all groups"
+    if kind.startswith(RETRY_PREFIX.casefold()) or kind == "retry":
+        return f"rocketstore dlq {quoted} --retry shows the retried messages of all groups"
+    return None if has_similar else f"rocketstore ls {quoted} shows all"
 
 
 def describe_unknown_queue(store: ReadableStore, topic: str, queue_id: int) -> str | None:
