@@ -23,7 +23,7 @@ from rocketstore.cli.store_notes import (
     search_of_scan,
     unknown_topics,
 )
-from rocketstore.cli.unconsumed import are_given, show_unconsumed
+from rocketstore.cli.unconsumed import CHOOSES, are_given, show_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
@@ -57,8 +57,8 @@ def run(
     """Run the command with the values of its options."""
     view = view._replace(message_filter=message_filter).with_broker(has_broker=stores.is_several)
     if unconsumed is not None:
-        if follow or tail is not None or message_filter.choices or are_given(options):
-            raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
+        if follow or tail is not None or are_given(options):
+            raise click.UsageError(CHOOSES)
         show_unconsumed(stores, unconsumed, limit, view, output_format)
     elif stores.is_several:
         if follow or tail is not None:

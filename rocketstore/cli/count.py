@@ -13,7 +13,7 @@ from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, search_of_scan, unknown_topics
 from rocketstore.cli.times import find_zone
-from rocketstore.cli.unconsumed import FoundUnconsumed, are_given, read_rows, read_unconsumed
+from rocketstore.cli.unconsumed import CHOOSES, FoundUnconsumed, are_given, read_rows, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
@@ -39,8 +39,8 @@ def run(
         groupings = [] if by is None else parse_groupings(by)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
-    if unconsumed is not None and (message_filter.choices or are_given(options)):
-        raise click.UsageError("--unconsumed chooses the messages: give it without other conditions")
+    if unconsumed is not None and are_given(options):
+        raise click.UsageError(CHOOSES)
     conditions = scan_conditions(**options)
     asked: dict[str, Any] = {
         "groupings": groupings,
@@ -67,7 +67,7 @@ def count_store(
     """Count the messages of a store. Parameters: unconsumed: None to count by the conditions."""
     if unconsumed is not None:
         found = read_unconsumed(store, unconsumed)
-        counts, unknown = count_unconsumed(store, groupings, found, zone), found.unknown
+        counts, unknown = count_unconsumed(store, groupings, found, message_filter, zone), found.unknown
     else:
         unknown = {}
         if store.reads_other_logs:
@@ -83,7 +83,11 @@ def count_store(
 
 
 def count_unconsumed(
-    store: MessageStore, groupings: Sequence[str], unconsumed: FoundUnconsumed, zone: tzinfo | None
+    store: MessageStore,
+    groupings: Sequence[str],
+    unconsumed: FoundUnconsumed,
+    message_filter: MessageFilter,
+    zone: tzinfo | None,
 ) -> Counts:
     """Count the messages that a consumer group still gets.
 
@@ -91,11 +95,11 @@ def count_unconsumed(
     """
     problems = [*unconsumed.problems]
     counter = GroupCounter(groupings, zone)
-    columns = list(dict.fromkeys([*counter.columns, "queue_offset"]))
+    columns = list(dict.fromkeys([*counter.columns, "queue_offset", *message_filter.columns]))
     rows = [row for row in unconsumed.found if row.phy_offset is not None]
     for first in range(0, len(rows), AT_ONCE):
         batch, lost = read_rows(store.commit_log, rows[first : first + AT_ONCE], columns)
-        counter.add(batch)
+        counter.add(message_filter.of_batch(batch))
         problems += [f"{text}: not counted" for text in lost]
     return make_counts(groupings, counter, problems)
 

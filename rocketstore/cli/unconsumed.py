@@ -11,9 +11,11 @@ from rocketstore.cli.formats import error_text, finish, is_table, write_batches
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.several import AskedStores, unknown_names, unknown_to_all
 from rocketstore.cli.text import note
+from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.messages import MessageView
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
@@ -21,6 +23,7 @@ from rocketstore.store.overview.unconsumed import QUEUE, Unconsumed, UnconsumedM
 from rocketstore.text_values import format_count
 
 AT_ONCE = 500  # messages in memory
+CHOOSES = "--unconsumed chooses the messages: give it without other conditions than --where, --grep and --regex"
 
 
 def are_given(options: Mapping[str, Any]) -> bool:
@@ -128,19 +131,23 @@ def show_unconsumed(
     """Write the messages that a group still gets, queue by queue, of several stores store after store."""
     problems: list[object] = [*stores.problems]
     unknown: list[dict[str, str]] = []
-    count = 0
+    count, consumed_all = 0, True
+    has_conditions = bool(view.message_filter.choices)
 
     def batches() -> Iterator[Sequence[Row]]:
-        nonlocal count
+        nonlocal count, consumed_all
         for broker, store in stores.stores.items():
             with stores.naming_failures(problems, store):
-                found = read_unconsumed(store, asked, None if limit is None else limit - count)
-                count += len(found.found)
+                rest = None if limit is None else limit - count
+                found = read_unconsumed(store, asked, None if has_conditions else rest)
                 unknown.append(found.unknown)
                 problems.extend(found.problems)
+                consumed_all &= not found.found
                 rows = [row for row in found.found if row.phy_offset is not None]
-                for first in range(0, len(rows), AT_ONCE):
-                    yield from rows_of(store, rows[first : first + AT_ONCE], view, output_format, broker)
+                for kind, messages in first_of_kinds(messages_of(store.commit_log, rows, view), rest):
+                    count += len(messages)
+                    shown = with_broker(messages, broker) if view.has_broker else messages
+                    yield rows_of(kind, shown, view, output_format)
             if count == limit:
                 return
 
@@ -148,22 +155,46 @@ def show_unconsumed(
     columns = view.names if view.columns is not None else own
     write_batches(batches(), output_format, columns=columns, is_full=view.is_full)
     problems += unknown_to_all(unknown) if stores.is_several else unknown[0].values()
+    note_unseen(view.message_filter)
     if not count and not problems:
-        note(f"{stores}: group {asked.group!r} has consumed all messages")
+        text = "has consumed all messages" if consumed_all else "gets no message that meets the conditions"
+        note(f"{stores}: group {asked.group!r} {text}")
     finish(problems)
 
 
+def messages_of(
+    log: CommitLog, rows: Sequence[UnconsumedMessage], view: MessageView
+) -> Iterator[tuple[str, MessageBatch]]:
+    """Yield the messages of rows that meet the conditions of a view, with their kind, those of each kind together."""
+    for first in range(0, len(rows), AT_ONCE):
+        part = rows[first : first + AT_ONCE]
+        for kind in dict.fromkeys(row.kind for row in part):
+            of_kind = [row for row in part if row.kind == kind]
+            messages, _ = read_rows(log, of_kind, containers=view.has_containers)
+            yield kind, view.message_filter.of_batch(messages)
+
+
+def first_of_kinds(
+    batches: Iterable[tuple[str, MessageBatch]], limit: int | None
+) -> Iterator[tuple[str, MessageBatch]]:
+    """Yield the first messages with their kinds. Parameters: limit: their number; None for all."""
+    for kind, messages in batches:
+        shown = messages if limit is None else messages[:limit]
+        yield kind, shown
+        if limit is not None:
+            limit -= len(shown)
+            if not limit:
+                return
+
+
 def rows_of(
-    store: MessageStore, rows: Sequence[UnconsumedMessage], view: MessageView, output_format: str | None, broker: str
-) -> Iterator[Sequence[Row]]:
-    """Yield the rows to show of some messages, those of each kind together."""
-    log = store.commit_log
-    for kind in dict.fromkeys(row.kind for row in rows):
-        messages, _ = read_rows(log, [row for row in rows if row.kind == kind], containers=view.has_containers)
-        shown = view.rows(with_broker(messages, broker) if view.has_broker else messages)
-        if is_table(output_format):
-            shown = view.for_people(shown)
-        if view.columns is None:
-            first = (BROKER, "kind") if view.has_broker else ("kind",)
-            shown = [dict.fromkeys(first) | {"kind": kind} | row for row in shown]
-        yield shown
+    kind: str, messages: MessageBatch | Sequence[Message], view: MessageView, output_format: str | None
+) -> Sequence[Row]:
+    """Return the rows to show of messages of one kind."""
+    shown = view.rows(messages)
+    if is_table(output_format):
+        shown = view.for_people(shown)
+    if view.columns is not None:
+        return shown
+    first = (BROKER, "kind") if view.has_broker else ("kind",)
+    return [dict.fromkeys(first) | {"kind": kind} | row for row in shown]

@@ -372,7 +372,8 @@ class Scan(ArrowStream):
         """
         checks = reads_bodies(self._fields) if self._verify_crc is None else self._verify_crc
         marks = checks and self._marks_crc
-        texts = [condition.literal for condition in self._conditions if condition.literal is not None]
+        conditions = self._conditions if self._rows is None else ()  # the choice of rows may need all of a batch
+        texts = [condition.literal for condition in conditions if condition.literal is not None]
         literals = BodyLiterals(texts[:MOST_LITERALS]) if texts else None
         return self._new_scanner(
             self._scanned,

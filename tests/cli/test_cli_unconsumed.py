@@ -57,6 +57,35 @@ def test_export_writes_what_a_group_still_gets_in_the_order_of_the_log(root, tmp
     ]
 
 
+@pytest.mark.parametrize(
+    "condition", [("--where", "tags = 'TagB'"), ("--grep", "Stone body 1"), ("--regex", "body 1.*")]
+)
+def test_conditions_choose_among_the_messages_that_a_group_still_gets(root, tmp_path, condition):
+    pytest.importorskip("duckdb", reason="needs duckdb, from the extra 'duckdb'")
+    asked = "--unconsumed", "--group", "part"
+    every = rows(run("cat", root, *asked))
+    shown = rows(run("cat", root, *asked, *condition))
+    tests = {
+        "--where": lambda row: row["tags"] == "TagB",
+        "--grep": lambda row: condition[1] in row["body"],
+        "--regex": lambda row: "body 1" in row["body"],
+    }
+    expected = [row for row in every if tests[condition[0]](row)]
+    assert shown == expected
+    assert 1 < len(expected) < len(every)
+    assert rows(run("cat", root, *asked, *condition, "--limit", "2")) == expected[:2]
+    [counted] = rows(run("count", root, *asked, *condition))
+    assert counted["messages"] == len(expected)
+    exported = rows(run("export", root, "-", "--format", "json", *asked, *condition))
+    assert [row["phyOffset"] for row in exported] == sorted({row["phyOffset"] for row in expected})
+
+
+def test_a_group_that_gets_no_message_of_a_condition_has_not_consumed_all(root):
+    result = run("cat", root, "--unconsumed", "--group", "part", "--grep", "nobody wrote this")
+    assert result.stdout == ""
+    assert "group 'part' gets no message that meets the conditions" in result.stderr
+
+
 def test_an_export_of_unconsumed_messages_is_not_resumed(root, tmp_path):
     for options in (["--resume"], ["--topic", "Fruit"], ["--begin-offset", "5"]):
         result = run("export", root, tmp_path / "x.jsonl", "--unconsumed", "--group", "part", *options)

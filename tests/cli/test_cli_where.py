@@ -102,7 +102,8 @@ def test_a_field_that_no_message_has_is_named(root):
     assert "no message has a property or a JSON field 'quantity'" in result.stderr
 
 
-def test_unconsumed_messages_take_no_condition(root):
-    result = run("cat", root, "--unconsumed", "--group", "g", "--where", "n > 3")
-    assert result.exit_code == 2
-    assert "without other conditions" in result.stderr
+def test_unconsumed_messages_take_no_condition_of_a_scan(root):
+    for command in (["cat", root], ["count", root], ["export", root, "-", "--format", "json"]):
+        result = run(*command, "--unconsumed", "--group", "g", "--topic", "T")
+        assert result.exit_code == 2
+        assert "without other conditions than --where, --grep and --regex" in result.stderr

@@ -9,7 +9,7 @@ import click
 
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.transfer.forms import TABLES
-from rocketstore.cli.unconsumed import are_given
+from rocketstore.cli.unconsumed import CHOOSES, are_given
 from rocketstore.log.message_filter import MessageFilter
 
 STANDARD_OUTPUT = Path("-")
@@ -108,7 +108,7 @@ def _refuse_beside_state(
 
 def _refuse_conditions(options: ExportOptions, scan_options: Mapping[str, Any], *, reads_other_logs: bool) -> None:
     """Raise UsageError for options that choose messages besides --unconsumed."""
-    if options.resume or options.dlq or options.message_filter.choices or are_given(scan_options):
-        raise click.UsageError("--unconsumed chooses the messages: give it without --resume and other conditions")
+    if options.resume or options.dlq or are_given(scan_options):
+        raise click.UsageError(f"{CHOOSES}, and without --resume and --dlq")
     if reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")
