@@ -284,8 +284,32 @@ def test_the_code_of_a_how_to_page_runs_after_the_quick_start(started, environme
 
 
 @pytest.mark.slow
+def test_the_code_of_the_quick_start_runs(after_quick_start):
+    with rocketstore.open(after_quick_start / "demo") as store:
+        assert len(store["Orders"]) == 1000
+
+
+@pytest.mark.slow
+def test_the_code_of_the_home_page_runs(started, environment, libraries):
+    code = python_of(DOCS / "index.md")
+    assert code.count('"/data/rocketmq/store"') == 1
+    run_block("python", code.replace("/data/rocketmq/store", "demo"), started, environment)
+
+
+@pytest.mark.slow
 def test_the_code_of_the_questions_and_answers_runs(started, environment):
     run_page(DOCS / "faq.md", started, environment)
+
+
+def test_each_page_with_code_is_run_by_a_test():
+    files = (TREE / "tests" / "project" / name for name in ("test_docs.py", "test_format_pages.py"))
+    tests = "".join(file.read_text(encoding="utf-8") for file in files)
+    pages = [path for path in [TREE / "README.md", *DOCS.rglob("*.md")] if blocks_of(path.read_text(encoding="utf-8"))]
+    one_by_one = {name for name in HOW_TO if name not in ELSEWHERE}
+    # A page in Chinese has the code of the one in English.
+    others = {page.name for page in pages if not page.name.endswith(".zh.md")} - one_by_one
+    assert {"README.md", "quick-start.md", "faq.md", "lake.md"} <= others
+    assert [name for name in sorted(others) if f'/ "{name}"' not in tests] == []
 
 
 def run_page(page, directory, environment):
