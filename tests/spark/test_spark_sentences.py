@@ -1,5 +1,7 @@
 """The errors of SQL and of save modes that a store cannot have: the last line says what to do."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
@@ -11,6 +13,7 @@ from rocketstore import Message, StoreConfig
 from rocketstore.spark import register
 
 pytestmark = pytest.mark.spark
+SPARK_PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
 ROW = "SELECT 'T' AS topic, CAST('x' AS BINARY) AS body"
 USE_VIEW = "use CREATE TEMPORARY VIEW name USING rocketstore OPTIONS (path '/data/store')"
 USE_SAVE = "use df.write.format('rocketstore').mode('append').save('/data/store')"
@@ -48,8 +51,19 @@ def test_tables_are_refused_with_the_statement_to_use(spark, root):
 
 def test_a_store_is_not_overwritten(spark, root):
     write = spark.sql(ROW).write.format("rocketstore").mode("overwrite")
-    refusal = "mode overwrite: a store can only be appended to: use mode append"
-    assert refusal in last_line(lambda: write.save(str(root)))
+    found = last_line(lambda: write.save(str(root)))
+    assert "mode overwrite: a store can only be appended to, although Spark advises overwrite" in found
+    assert found.endswith("use mode append, as in df.write.format('rocketstore').mode('append').save('/data/store')")
+
+
+@pytest.mark.skipif(not SPARK_PAGE.exists(), reason="tested away from the source tree")
+def test_the_page_quotes_the_error_of_a_write_without_a_mode(spark, root):
+    with pytest.raises(PySparkException) as error:
+        spark.sql(ROW).write.format("rocketstore").save(str(root))
+    sentence = str(error.value).partition("] ")[2].partition(" SQLSTATE")[0]
+    page = " ".join(SPARK_PAGE.read_text(encoding="utf-8").split())
+    assert '"ErrorIfExists" mode' in sentence
+    assert f"`{sentence}`" in page
 
 
 def test_rows_are_inserted_into_a_view_that_has_a_schema(spark, root):

@@ -145,6 +145,13 @@ def read_to_end(batches: Any) -> None:
         pass
 
 
+# Spark's error for a write without a mode advises overwrite, and does not ask the data source.
+ONLY_APPEND = (
+    "mode overwrite: a store can only be appended to, although Spark advises overwrite if no mode is given: "
+    "use mode append, as in df.write.format('rocketstore').mode('append').save('/data/store')"
+)
+
+
 def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -> MessageWriter:
     """Return the writer of a job that appends messages to a store. The driver calls this function.
 
@@ -162,7 +169,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     StoreLockedError : a broker or another writer has the store open.
     """
     if overwrite:
-        raise ValueError("mode overwrite: a store can only be appended to: use mode append")
+        raise ValueError(ONLY_APPEND)
     given = known_options(options, NAMES)
     transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
     writer = MessageWriter(plan_sink(schema, given), transaction)
