@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from rocketstore.brokers.broker_scan import raise_first
+from rocketstore.brokers.broker_scan import explain_if_empty, raise_first
 from rocketstore.brokers.find_stores import FAILURES
 from rocketstore.dataset.bounds import Bounds
 from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, DatasetReader
@@ -47,15 +47,23 @@ class BrokerReader:
         with closing(batches):
             yield from first_messages(batches, self.limit)
 
+    def explain(self, bounds: Bounds) -> str | None:
+        """Return why no message is within the bounds; None if a message is. Raises: as a scan."""
+        within = bounds_of_messages(bounds)
+        reasons = {broker: reader.explain(within) for broker, reader in self._wanted(bounds).items()}
+        return explain_if_empty(reasons) if reasons else f"the filter names no broker: there are {self.describe()}"
+
+    def _wanted(self, bounds: Bounds) -> dict[str, DatasetReader]:
+        """Return the readers of the brokers within the bounds, which do not choose the first messages."""
+        wanted = None if self.limit is not None else bounds.get(BROKER)
+        return {broker: reader for broker, reader in self.readers.items() if wanted is None or broker in wanted}
+
     def _read_stores(self, bounds: Bounds, names: list[str], threads: int, batch_size: int) -> Generator[MessageBatch]:
-        wanted = None if self.limit is not None else bounds.get(BROKER)  # bounds must not choose the first messages
-        of_messages = {name: values for name, values in bounds.items() if name != BROKER}
+        of_messages = bounds_of_messages(bounds)
         own = [name for name in names if name != BROKER] or [ANY_COLUMN]
         shown = [*map(batch_name, names)]
         errors: list[Exception] = []
-        for broker, reader in self.readers.items():
-            if wanted is not None and broker not in wanted:
-                continue
+        for broker, reader in self._wanted(bounds).items():
             try:
                 for batch in reader.read(of_messages, own, threads=threads, batch_size=batch_size):
                     yield batch.with_broker(broker).select(shown)
@@ -64,3 +72,8 @@ class BrokerReader:
             except FAILURES as error:
                 warnings.warn(f"{broker}: {text_of(error)}: the store is left out", stacklevel=2)
         raise_first(errors)
+
+
+def bounds_of_messages(bounds: Bounds) -> Bounds:
+    """Return the bounds of all columns but the broker's."""
+    return {name: values for name, values in bounds.items() if name != BROKER}

@@ -69,6 +69,11 @@ class BrokerScan(ArrowStream):
         """Return how an iteration would read each store, as lines of text."""
         return "\n".join(f"{broker}: {scan.explain()}" for broker, scan in self.scans.items())
 
+    @property
+    def why(self) -> str | None:
+        """Why no message of any store meets all conditions; None if a message does. Raises: as an iteration."""
+        return explain_if_empty({broker: scan.why for broker, scan in self.scans.items()})
+
     def _read(self, limit: int | None) -> Iterator[MessageBatch]:
         batches = self._read_stores()
         with closing(batches):
@@ -105,3 +110,13 @@ def raise_first(errors: Sequence[Exception]) -> None:
         for other in errors[1:]:
             errors[0].add_note(text_of(other))
         raise errors[0]
+
+
+def explain_if_empty(reasons: Mapping[str, str | None]) -> str | None:
+    """Return why several stores have no message; None if one has. Parameters: reasons: None for a store with one."""
+    return None if None in reasons.values() else explain_all(reasons)
+
+
+def explain_all(reasons: Mapping[str, str | None]) -> str:
+    """Return why several stores found no message. Parameters: reasons: of each store by the name of its broker."""
+    return "; ".join(f"{broker}: {reason}" for broker, reason in reasons.items() if reason is not None)

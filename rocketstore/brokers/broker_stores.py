@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from rocketstore.brokers.broker_rows import BrokerRows
-from rocketstore.brokers.broker_scan import BrokerScan, raise_first
+from rocketstore.brokers.broker_scan import BrokerScan, explain_all, raise_first
 from rocketstore.brokers.find_stores import FAILURES, FoundStores, find_stores, list_of_paths, text_about
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
@@ -473,11 +473,6 @@ def trace_order(uniq_key: str | None, timestamp: int | None, first: Mapping[str 
     """
     begin = first.get(uniq_key)
     return begin is None, begin or 0, uniq_key or "", timestamp is None, timestamp or 0
-
-
-def explain_all(reasons: Mapping[str, str | None]) -> str:
-    """Return why several stores found no message. Parameters: reasons: of each store by the name of its broker."""
-    return "; ".join(f"{broker}: {reason}" for broker, reason in reasons.items() if reason is not None)
 
 
 def rows_newest_first(parts: Mapping[str, QueryMessageResult]) -> list[Message]:

@@ -20,7 +20,6 @@ from rocketstore.cli.store_notes import (
     note_elsewhere,
     note_leftovers,
     or_nothing_found,
-    search_of_scan,
     unknown_topics,
 )
 from rocketstore.cli.unconsumed import CHOOSES, are_given, show_unconsumed
@@ -36,6 +35,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import search_of_scan
 
 BATCH_SIZE = 8192  # messages in memory
 TABLE_SIZE = 500  # messages in memory, and in one table

@@ -11,13 +11,14 @@ from rocketstore.cli.formats import RowsView, finish, write_rows
 from rocketstore.cli.options import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
-from rocketstore.cli.store_notes import note_elsewhere, search_of_scan, unknown_topics
+from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.cli.times import find_zone
 from rocketstore.cli.unconsumed import CHOOSES, FoundUnconsumed, are_given, read_rows, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import search_of_scan
 from rocketstore.store.usage.counts import Counts, columns_of, count_messages, make_counts, parse_groupings
 from rocketstore.store.usage.group_counter import GroupCounter
 from rocketstore.store.usage.message_usage import scan_options

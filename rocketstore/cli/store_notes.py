@@ -1,8 +1,7 @@
 """Report on standard error: damage, leftovers and topics kept elsewhere, which the rows of a command do not show."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 from rocketstore.cli.formats import LeftOut, error_text
 from rocketstore.cli.text import note
@@ -11,7 +10,6 @@ from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.leftovers import describe_leftovers
 from rocketstore.log.scan import Scan, Skipped
-from rocketstore.messages.arguments import split_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.store.message_store import MessageStore
@@ -113,13 +111,6 @@ def or_nothing_found(
             if (text := describe_unknown_queue(store, topic, number)) is not None
         ]
     return problems or [f"{store.path}: no message was found: {explain_nothing_found(store, search, find_zone())}"]
-
-
-def search_of_scan(conditions: Mapping[str, Any]) -> SearchConditions:
-    """Return the conditions of a scan, to explain why no message was found."""
-    topics, queue_ids, keys = (tuple(conditions[name] or ()) for name in ("topic", "queue_ids", "key"))
-    tags = sorted(split_tags(conditions["tag"]) or ())
-    return SearchConditions(topics, queue_ids, keys, tags, since=conditions["since"], until=conditions["until"])
 
 
 def unknown_topics(store: MessageStore, topics: Iterable[str]) -> dict[str, str]:

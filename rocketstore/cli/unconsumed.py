@@ -19,7 +19,7 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.unconsumed import QUEUE, Unconsumed, UnconsumedMessage
+from rocketstore.store.overview.unconsumed import Unconsumed, UnconsumedMessage
 from rocketstore.text_values import format_count
 
 AT_ONCE = 500  # messages in memory
@@ -51,23 +51,23 @@ class FoundUnconsumed(NamedTuple):
 class WantedMessages(NamedTuple):
     """The messages of a log that a group still gets.
 
-    Attributes: phy_offsets: of their records, int64[n], ascending. in_queues: the physical and the queue offset of each
-    message that the group gets from its queue: a group may get only some messages of an inner batch.
+    Attributes: phy_offsets: of their records, int64[n], ascending. places: the physical and the queue offset of each
+    message whose queue offset is known: a group may get only some messages of an inner batch.
     """
 
     phy_offsets: np.ndarray
-    in_queues: frozenset[tuple[int, int]]
+    places: frozenset[tuple[int, int]]
 
     @classmethod
     def of(cls, found: Iterable[UnconsumedMessage]) -> "WantedMessages":
         phy_offsets: set[int] = set()
-        in_queues: set[tuple[int, int]] = set()
+        places: set[tuple[int, int]] = set()
         for row in found:
             if row.phy_offset is not None:
                 phy_offsets.add(row.phy_offset)
-                if row.kind == QUEUE and row.queue_offset is not None:
-                    in_queues.add((row.phy_offset, row.queue_offset))
-        return cls(np.array(sorted(phy_offsets), np.int64), frozenset(in_queues))
+                if row.queue_offset is not None:
+                    places.add((row.phy_offset, row.queue_offset))
+        return cls(np.array(sorted(phy_offsets), np.int64), frozenset(places))
 
     def choose(self, batch: MessageBatch) -> np.ndarray:
         """Return the rows of these messages, int64[n]. Parameters: batch: all messages of each of its records."""
@@ -76,7 +76,7 @@ class WantedMessages(NamedTuple):
         _, numbers, counts = np.unique(phy_offsets, return_inverse=True, return_counts=True)
         is_wanted = counts[numbers] == 1
         for row in np.flatnonzero(~is_wanted).tolist():
-            is_wanted[row] = (int(phy_offsets[row]), int(queue_offsets[row])) in self.in_queues
+            is_wanted[row] = (int(phy_offsets[row]), int(queue_offsets[row])) in self.places
         chosen: np.ndarray = rows[is_wanted]
         return chosen
 
@@ -98,7 +98,9 @@ def read_rows(
     chosen: list[int] = []
     for row in rows:
         of_record = numbers.get(row.phy_offset, {})
-        if len(of_record) > 1 and row.kind == QUEUE:  # an inner batch, of which the group may get only some messages
+        if (
+            len(of_record) > 1 and row.queue_offset is not None
+        ):  # an inner batch, of which the group may get only some messages
             chosen += [number for queue_offset, number in of_record.items() if queue_offset == row.queue_offset]
         else:
             chosen += of_record.values()

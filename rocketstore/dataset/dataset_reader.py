@@ -46,6 +46,9 @@ class BoundedReader(Protocol):
     ) -> Iterator[MessageBatch]:
         """Yield all messages within the bounds. ``DatasetReader.read`` has the documentation."""
 
+    def explain(self, bounds: Bounds) -> str | None:
+        """Return why no message is within the bounds; None if a message is."""
+
 
 class KeyedStore(Protocol):
     """The parts of a ``MessageStore`` that a dataset reads."""
@@ -183,11 +186,7 @@ class DatasetReader:
         if is_impossible(bounds):
             return
         own = self.conditions
-        # The query is about the first messages, so that bounds must not choose them.
-        conditions = own.joined({} if own.limit is not None else scan_conditions(bounds))
-        if self.store.compacted:  # compacted logs have physical offsets of their own
-            conditions.pop("begin_offset", None)
-            conditions.pop("end_offset", None)
+        conditions = self._conditions_within(bounds)
         offsets = None
         has_keys = "key" in conditions and "topic" in conditions
         if has_keys and own.tags is None and own.limit is None and not self.store.reads_other_logs:
@@ -199,14 +198,32 @@ class DatasetReader:
             begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
             yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
             return
-        read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
-        conditions |= {"on_corrupt": self.on_corrupt, "charset": self.charset, "progress": self.progress}
-        conditions |= {"verify_crc": None if self.verify_crc else False, "containers": self.containers}
-        scan = read(columns=columns, threads=threads, batch_size=batch_size, **conditions)
-        scan = scan.adapted(marks_crc=True)
+        scan = self._scan(conditions, columns=columns, threads=threads, batch_size=batch_size)
         yield from scan
         for part in scan.skipped:
             warnings.warn(f"{text_of(part.error)}: offsets {part.begin} to {part.end} are left out", stacklevel=2)
+
+    def explain(self, bounds: Bounds) -> str | None:
+        """Return why no message is within the bounds; None if a message is. Raises: as a scan."""
+        if is_impossible(bounds):
+            return "no message can meet all conditions of the filter"
+        return self._scan(self._conditions_within(bounds), columns=["phy_offset"]).why
+
+    def _conditions_within(self, bounds: Bounds) -> dict[str, Any]:
+        """Return the conditions of a scan of all messages within the bounds, and perhaps of others."""
+        # If there is a limit, the query is about the first messages, so that bounds must not choose them.
+        conditions = self.conditions.joined({} if self.conditions.limit is not None else scan_conditions(bounds))
+        if self.store.compacted:  # compacted logs have physical offsets of their own
+            conditions.pop("begin_offset", None)
+            conditions.pop("end_offset", None)
+        return conditions
+
+    def _scan(self, conditions: dict[str, Any], **reading: Any) -> Scan:
+        """Return a scan. Parameters: conditions: choose messages. reading: other arguments of a scan."""
+        read = self.store.scan if self.store.reads_other_logs else self.store.scan_log
+        options: dict[str, Any] = {"on_corrupt": self.on_corrupt, "charset": self.charset, "progress": self.progress}
+        options |= {"verify_crc": None if self.verify_crc else False, "containers": self.containers}
+        return read(**conditions, **options, **reading).adapted(marks_crc=True)
 
     def _read_at(self, offsets: np.ndarray, columns: list[str]) -> Iterator[MessageBatch]:
         """Yield the messages at physical offsets, in batches of records that are not much larger than a scan's."""

@@ -125,6 +125,19 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         """Return the number of rows. Parameters: as ``scanner``."""
         return self.scanner([], filter, **options).count_rows()
 
+    @property
+    def why(self) -> str | None:
+        """Why the dataset has no row; None if it has one. Each access reads the log up to the first row.
+
+        Raises: as a scan.
+        """
+        if self.scanner(self.schema.names[:1]).head(1).num_rows:
+            return None
+        bounds = {} if self._filter is None else read_filter(self._filter).bounds
+        return (
+            self._reader.explain(bounds) or f"messages of the store may pass the filter, but none does: {self._filter}"
+        )
+
     def filter(self, expression: Any) -> StoreDataset:
         """Return a dataset of the rows of this dataset for which an expression of pyarrow is true."""
         return StoreDataset(self._reader, self._columns, self._joined(expression), self._names)

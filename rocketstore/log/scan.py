@@ -15,7 +15,7 @@ import numpy as np
 
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges, ranges_from_end
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, text_of
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.columns import require_count
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
@@ -155,6 +155,7 @@ class Scan(ArrowStream):
         self._has_phy_offsets = True
         self._others: Callable[[], Iterable[Scan]] | None = None
         self._planner: Planner | None = None
+        self._explain: Callable[[], str] | None = None
         self._log = log
         self._end_finder = end_finder
         self._fields = fields
@@ -215,6 +216,40 @@ class Scan(ArrowStream):
         if self._planner is None:
             return f"reads {format_count(max(end - begin, 0), 'byte')} of the log: the queues are not used"
         return self._planner(begin, end, self._planned_limit).why
+
+    @property
+    def why(self) -> str | None:
+        """Why no message meets all conditions; None if a message does.
+
+        Each access reads the log up to the first message. Raises: as an iteration.
+
+        Examples:
+        >>> print(rocketstore.open("demo").scan(topic="Orders", until="2020-01-01").why)
+        the oldest message is of ..., and messages before 2020-01-01 00:00:00 UTC were asked for; ...
+        """
+        first = self._first_message_only()
+        return None if any(map(len, first)) else "; ".join(self._find_reasons(first.skipped))
+
+    def _find_reasons(self, skipped: Sequence[Skipped]) -> Iterator[str]:
+        """Yield why the scan gives no message. Parameters: skipped: the ranges that it left out."""
+        if self._limit == 0:
+            yield "limit=0 asks for no message"
+            return
+        if self._conditions and any(map(len, self._with(_conditions=())._first_message_only())):
+            yield f"messages meet the other conditions, but none meets {' and '.join(map(repr, self._conditions))}"
+            return
+        if skipped:
+            parts = format_count(len(skipped), "damaged range was", "damaged ranges were")
+            yield f"{parts} left out; the first: {text_of(skipped[0].error)}"
+        if self._begin is not None or self._end is not None:
+            yield f"only the log from {self._describe_range()} was searched"
+        yield "the log has no message that meets the conditions" if self._explain is None else self._explain()
+
+    def _first_message_only(self) -> Scan:
+        """Return a scan that ends behind the first message."""
+        size = self._batch_size if self._conditions else 1
+        limit = 1 if self._limit is None else min(self._limit, 1)
+        return self._with(_limit=limit, _batch_size=size, _threads=1, _progress=False, _warns=False)
 
     def _with_progress(self, batches: Iterator[MessageBatch], bounds: Bounds) -> Iterator[MessageBatch]:
         """Yield batches, and report the bytes of the log up to the end of each. A bar ends with the iteration."""
@@ -279,6 +314,13 @@ class Scan(ArrowStream):
         Parameters: planner: plans to read the records of a range, physical offsets; its last argument is the limit.
         """
         return self._with(_planner=planner)
+
+    def explained_by(self, explain: Callable[[], str]) -> Scan:
+        """Return a scan of the same messages with a reason for no message.
+
+        Parameters: explain: finds the reason, if it is asked for.
+        """
+        return self._with(_explain=explain)
 
     def without_phy_offsets(self) -> Scan:
         """Return a scan of the same messages, with null in place of their physical offsets."""
@@ -590,10 +632,15 @@ class Scan(ArrowStream):
         """Export as an Arrow stream of record batches, with the names of tables."""
         return export_stream(self._fields.values(), ((tuple(b.columns.values()), len(b)) for b in self))
 
-    def __repr__(self) -> str:
+    def _describe_range(self) -> str:
+        """Return the requested physical offsets as text."""
         begin = "the beginning" if self._begin is None else f"{self._begin:,}"
         end = "the end" if self._end is None else f"{self._end:,}"
-        return f"<Scan of {describe_log(self._log, self._end_finder)} from {begin} to {end}: {', '.join(self._fields)}>"
+        return f"{begin} to {end}"
+
+    def __repr__(self) -> str:
+        log = describe_log(self._log, self._end_finder)
+        return f"<Scan of {log} from {self._describe_range()}: {', '.join(self._fields)}>"
 
 
 class Bounds(NamedTuple):

@@ -540,7 +540,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
         warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or (), stacklevel)
-        return scan
+        return scan.explained_by(functools.partial(explain_empty_scan, self, conditions))
 
     def scan_log(self, **conditions: Any) -> Scan:
         """Return a scan of the commit log alone, without a warning of unknown topics.
@@ -548,7 +548,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         Parameters: conditions: as for ``scan``, but no iterators.
         """
         conditions["containers"] = bool(conditions.get("containers"))
-        return self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
+        scan = self._plan_by_queues(self.commit_log.scan(**conditions), conditions)
+        return scan.explained_by(functools.partial(explain_empty_scan, self, conditions))
 
     def _plan_by_queues(self, scan: Scan, conditions: Mapping[str, Any]) -> Scan:
         """Let a scan of topics read only the records to which the queues lead, where that is faster and complete."""
@@ -1691,6 +1692,13 @@ def explain_missing_queue(store: MessageStore, queue: QueueId) -> str:
         return describe_unknown_queue(store, *queue) or f"queue {queue.queue_id} of topic {queue.topic!r} was deleted"
     except (OSError, StoreError) as error:
         return text_of(error)
+
+
+def explain_empty_scan(store: MessageStore, conditions: Mapping[str, Any]) -> str:
+    """Return why no message meets the conditions of a scan. Parameters: conditions: as of ``CommitLog.scan``."""
+    from rocketstore.store.not_found import explain_empty_scan  # only scans without a message need it
+
+    return explain_empty_scan(store, conditions)
 
 
 def explain_missing_keys(

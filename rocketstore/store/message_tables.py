@@ -47,7 +47,10 @@ class TableOptions(ScanOptions, total=False):
 
 
 class MessageTables(ABC):
-    """The first and the last messages, and all messages as tables. Options are those of ``MessageStore.scan``."""
+    """The first and the last messages, and all messages as tables. Options are those of ``MessageStore.scan``.
+
+    A table that is empty has no reason: ``scan`` with the same options has one, ``why``.
+    """
 
     __slots__ = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, NamedTuple
 
@@ -16,13 +16,14 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.arguments import integer_list, split_tags, text_list
 from rocketstore.messages.message import Message
 from rocketstore.query.index_entries import find_entries
 from rocketstore.query.query_other_logs import pair_topics_with_keys, words_of
 from rocketstore.store.overview.known_names import explain_unknown_topic, known_topics
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe_uncounted, find_log_span
 from rocketstore.store.readable_store import ReadableStore
-from rocketstore.text_values import format_count, format_duration, format_time, shorten
+from rocketstore.text_values import find_time_zone, format_count, format_duration, format_time, ms_or_none, shorten
 
 NEWEST_BYTES = 32 << 20  # the last bytes of the log, whose messages are searched for similar keys and tags
 NEWEST_MESSAGES = 50_000
@@ -73,6 +74,24 @@ def explain_nothing_found(store: Any, search: SearchConditions, zone: tzinfo | N
             return "; ".join(find_reasons(opened, search, zone))
     except FAILURES as error:
         return f"the reason is unknown: {text_of(error)}"
+
+
+def explain_empty_scan(store: Any, conditions: Mapping[str, Any]) -> str:
+    """Return why no message meets the conditions of a scan. Parameters: conditions: as of ``CommitLog.scan``."""
+    zone = find_time_zone(conditions.get("tz", "UTC"))
+    return explain_nothing_found(store, search_of_scan(conditions, zone), zone)
+
+
+def search_of_scan(conditions: Mapping[str, Any], zone: tzinfo | None = UTC) -> SearchConditions:
+    """Return the conditions of a scan, to explain why no message was found.
+
+    Parameters: conditions: as of ``CommitLog.scan``, without iterators. zone: of times that name none.
+    """
+    topics, keys = (tuple(text_list(conditions.get(name), name) or ()) for name in ("topic", "key"))
+    queue_ids = tuple(integer_list(conditions.get("queue_ids")) or ())
+    tags = sorted(split_tags(conditions.get("tag")) or ())
+    since, until = (ms_or_none(conditions.get(name), name, zone) for name in ("since", "until"))
+    return SearchConditions(topics, queue_ids, keys, tags, since=since, until=until)
 
 
 def find_reasons(store: ReadableStore, search: SearchConditions, zone: tzinfo | None) -> Iterator[str]:

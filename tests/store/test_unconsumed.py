@@ -1,5 +1,6 @@
 """What a group still gets is exactly what the broker delivered to it later."""
 
+import json
 import shutil
 from collections import Counter
 
@@ -115,3 +116,60 @@ def test_unconsumed_messages_convert_to_a_table(unpacked):
     table = found.to_arrow()
     assert table["uniqKey"].to_pylist() == [row.uniq_key for row in found]
     assert table["dueTimestamp"].null_count == len(found) - 1
+
+
+# ---- popped inner batches ----------------------------------------------------------------------------------
+
+
+def put_bookkeeping(store, tag, fields):
+    """Put a check point or an acknowledgement, as PopMessageProcessor and AckMessageProcessor do."""
+    pop = {"t": "Batches", "c": "pop-batch", "q": 0, "so": 0, "pt": 1_700_000_000_000, "bn": "broker-a"}
+    properties = {"TAGS": tag, "REAL_TOPIC": "rmq_sys_REVIVE_LOG_cluster", "REAL_QID": "0"}
+    body = json.dumps(pop | fields).encode()
+    store.put_message(rocketstore.Message("rmq_sys_wheel_timer", body, properties=properties, queue_id=0))
+
+
+@pytest.fixture
+def popped(tmp_path):
+    """A store of a batch queue whose records were popped: batches of 3 and 2 messages, and a message."""
+    path = tmp_path / "store"
+    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
+        store.create_topic("Batches", 1, queue_type="BatchCQ")
+        parts = [rocketstore.Message("Batches", b"b", keys=[f"k{n}"], tags=f"t{n}") for n in range(6)]
+        for first, last in ((0, 3), (3, 5)):
+            store.put_message(rocketstore.Message.batch("Batches", parts[first:last], queue_id=0))
+        store.put_message(rocketstore.Message("Batches", b"b", keys=["k5"], tags="t5", queue_id=0))
+        put_bookkeeping(store, "ck", {"n": 3, "d": [0, 3, 5], "it": 60_000, "bm": 0})
+    offsets = {"offsetTable": {"Batches@pop-batch": {"0": 6}}}
+    (path / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    return path
+
+
+def test_a_popped_inner_batch_is_shown_as_its_messages(popped):
+    with rocketstore.open(popped) as store:
+        found, pending = store.unconsumed("pop-batch"), store.pending()
+    assert [(row.kind, row.topic, row.queue_offset, row.keys, row.tags) for row in found] == [
+        ("pop", "Batches", n, (f"k{n}",), f"t{n}") for n in range(6)
+    ]
+    assert len({row.phy_offset for row in found}) == 3
+    assert {row.due_timestamp for row in found} == {1_700_000_060_000}
+    assert [(row.queue_offset, row.keys) for row in pending] == [(n, (f"k{n}",)) for n in range(6)]
+
+
+def test_an_acknowledgement_of_a_popped_inner_batch_is_of_all_its_messages(popped):
+    with rocketstore.open(popped, "a") as store:
+        put_bookkeeping(store, "ack", {"ao": 0})
+        put_bookkeeping(store, "ack", {"ao": 4})  # names no record: the broker ignores it
+    with rocketstore.open(popped) as store:
+        assert [row.queue_offset for row in store.unconsumed("pop-batch")] == [3, 4, 5]
+        assert [total.messages for total in store.unconsumed("pop-batch").totals()] == [3]
+
+
+def test_commands_show_and_count_the_messages_of_popped_inner_batches(popped):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
+    from support import cli
+
+    rows = cli.rows(cli.run("cat", popped, "--unconsumed", "--group", "pop-batch"))
+    assert [(row["kind"], row["queueOffset"], row["tags"]) for row in rows] == [("pop", n, f"t{n}") for n in range(6)]
+    [row] = cli.rows(cli.run("count", popped, "--unconsumed", "--group", "pop-batch"))
+    assert row["messages"] == 6

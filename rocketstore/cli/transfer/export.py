@@ -33,7 +33,6 @@ from rocketstore.cli.store_notes import (
     note_elsewhere,
     note_leftovers,
     or_nothing_found,
-    search_of_scan,
     unknown_topics,
 )
 from rocketstore.cli.text import CSV_FORMS, note
@@ -74,6 +73,7 @@ from rocketstore.messages.topics import DEAD_LETTER_PREFIX
 from rocketstore.progress import show_progress
 from rocketstore.query.other_logs import OtherLog
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.not_found import search_of_scan
 from rocketstore.text_values import format_count
 
 STATE, ROWS = "export.json", "rows"

@@ -16,6 +16,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.made_by import made_by
 from rocketstore.messages.arguments import split_tags, text_list
 from rocketstore.messages.in_queue import rows_in_queue
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.rows import Rows
 from rocketstore.messages.topics import RETRY_PREFIX
@@ -46,6 +47,7 @@ COLUMNS = (
     "store_timestamp_ms",
     "size",
 )
+PENDING_COLUMNS = "queue_offset", "properties", "tags", "store_timestamp", "size"
 UNITS_AT_ONCE = 4096
 Start = Literal["first", "last"]
 Subscriptions = Mapping[str, frozenset[str] | None]  # the tags by topic; None for all tags
@@ -354,8 +356,15 @@ def _rows_of_pending(
             yield _row_of_pending(store, row)
 
 
+def _read_pending(log: CommitLog, row: PendingMessage) -> Message | None:
+    """Read the message of a row, also inside an inner batch; None if it cannot be read."""
+    batch, _ = log.find_messages(np.array([row.phy_offset], np.int64), columns=PENDING_COLUMNS, containers=False)
+    own = [message for message in batch if len(batch) == 1 or message.queue_offset == row.queue_offset]
+    return own[0] if own else None
+
+
 def _row_of_pending(store: ReadableStore, row: PendingMessage) -> UnconsumedMessage:
-    message = store.commit_log.find_message(row.phy_offset) if row.phy_offset >= 0 else None
+    message = _read_pending(store.commit_log, row) if row.phy_offset >= 0 else None
     is_pop = row.kind == POP
     topic = row.popped_topic if is_pop and row.popped_topic is not None else row.topic
     if is_pop:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from rocketstore.disk.rocksdb.rocks_database import KeyRange
 from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import RETRY_PREFIX, REVIVE_PREFIX
+from rocketstore.queue.queue_source import StoredQueue
 from rocketstore.state.config_json import parse_json
 from rocketstore.store.pending.databases import read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered
@@ -25,6 +28,7 @@ POP_FAMILY = "popState"
 EARLY = 1000  # ms: a check point comes to the revive topic so long before the message is visible again
 MOST = LONG_MAX // 2
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
+BATCH_COLUMNS = "queue_offset", "keys", "uniq_key", "born_timestamp"
 
 
 class Pop(NamedTuple):
@@ -72,7 +76,7 @@ def find_pops(store: ReadableStore, timers: QueueRecords) -> Found:
         if (pop, queue_offset) not in acknowledged
     ]
     candidates = [candidate for each in popped if (candidate := _candidate_of(store, each)) is not None]
-    return Found(find_undelivered(store, candidates), problems)
+    return Found(_open_batches(store, find_undelivered(store, candidates)), problems)
 
 
 def _is_bookkeeping(message: Message) -> bool:
@@ -170,7 +174,7 @@ def find_pops_in_rocksdb(store: ReadableStore) -> Found:
     if len(popped) < len(rows):
         problems.append(f"{store.places.pop_database}: {len(rows) - len(popped)} rows are no popped messages")
     candidates = [candidate for each in popped if (candidate := _candidate_of(store, each)) is not None]
-    return Found([candidate.row for candidate in candidates], problems)
+    return Found(_open_batches(store, [candidate.row for candidate in candidates]), problems)
 
 
 def _popped_of(fields: Mapping[str, Any]) -> Popped | None:
@@ -219,12 +223,45 @@ def _is_expired(store: ReadableStore, popped: Popped) -> bool:
 def _read_message(store: ReadableStore, popped: Popped) -> Message | None:
     """Read a popped message; None if it cannot be read."""
     with contextlib.suppress(KeyError, IndexError, StoreError, OSError):
-        queue = store.consume_queue(popped.topic, popped.queue_id)
-        for part in parts_of(queue):
-            if part.min_queue_offset <= popped.queue_offset < part.max_queue_offset:
-                log = log_of(store, part)
-                return log.find_message(part[popped.queue_offset].phy_offset)
+        part = _find_part(store, popped.topic, popped.queue_id, popped.queue_offset)
+        if part is not None:
+            return log_of(store, part).find_message(part[popped.queue_offset].phy_offset)
     return None
+
+
+def _find_part(store: ReadableStore, topic: str, queue_id: int, queue_offset: int) -> StoredQueue | None:
+    """Return the part of a queue that has a queue offset; None without such a part. Raises: KeyError; as a queue."""
+    parts = parts_of(store.consume_queue(topic, queue_id))
+    return next((part for part in parts if part.min_queue_offset <= queue_offset < part.max_queue_offset), None)
+
+
+def _open_batches(store: ReadableStore, rows: Sequence[PendingMessage]) -> list[PendingMessage]:
+    """Return the rows of popped records, with the messages of an inner batch in place of its record.
+
+    A check point names the first queue offset of an inner batch, and so does each acknowledgement of it: all messages
+    of the batch are popped together, and acknowledged together. Source: PopMessageProcessor.appendCheckPoint.
+    """
+    return [each for row in rows for each in _messages_of(store, row)]
+
+
+def _messages_of(store: ReadableStore, row: PendingMessage) -> list[PendingMessage]:
+    """Return a row for each message of a popped record; the row itself if the record cannot be read."""
+    if row.popped_topic is None or row.queue_offset is None or row.phy_offset < 0:
+        return [row]
+    part = _find_part(store, row.popped_topic, row.queue_id, row.queue_offset)
+    if part is None or not part.has_batches:
+        return [row]
+    offsets = np.array([row.phy_offset], np.int64)
+    batch, _ = log_of(store, part).find_messages(offsets, columns=BATCH_COLUMNS, containers=False)
+    return [
+        row._replace(
+            queue_offset=message.queue_offset,
+            keys=tuple(message.keys),
+            uniq_key=message.uniq_key,
+            born_timestamp=message.born_timestamp,
+        )
+        for message in batch
+    ] or [row]
 
 
 def _retry_topics(popped: Popped) -> tuple[str, ...]:
