@@ -1,6 +1,8 @@
 """Keys to messages in Spark, against the same queries without Spark."""
 
 import zlib
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,7 +17,7 @@ import rocketstore
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import COMPRESSED
-from rocketstore.spark import query_messages
+from rocketstore.spark import query_messages, read
 from rocketstore.spark.lookup import query_messages as query
 from rocketstore.spark.lookup.plans import plan_store
 from rocketstore.spark.source.options import ReadOptions
@@ -70,6 +72,16 @@ def test_each_key_has_its_messages_newest_first(spark, store, asked, conditions)
     df = query_messages(spark, str(store), asked, topic=F.col("topic"), key="key", **conditions)
     assert in_order(found(df)) == expected(store, **conditions)
     assert df.columns == ["id", "topic", "key", "message", "complete"]
+
+
+def test_times_without_a_zone_are_of_the_given_zone(spark, store, asked):
+    since = datetime.fromtimestamp(BEGIN / 1000 + 1, ZoneInfo("Asia/Shanghai")).replace(tzinfo=None)
+    options = {"topic": F.col("topic"), "key": "key", "since": since}
+    df = query_messages(spark, str(store), asked, tz="Asia/Shanghai", **options)
+    assert in_order(found(df)) == expected(store, since=BEGIN + 1000) != expected(store)
+    rows = read(spark, str(store), columns="phyOffset", since=since, tz="Asia/Shanghai").collect()
+    with rocketstore.open(store) as opened:
+        assert [row.phyOffset for row in rows] == opened.scan(since=BEGIN + 1000).to_arrow()["phyOffset"].to_pylist()
 
 
 def test_one_topic_for_all_and_the_messages_of_other_topics_are_left_out(spark, store, asked):

@@ -35,7 +35,7 @@ from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
 from rocketstore.survey.formats import find_elsewhere
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.text_values import Time, begin_ms, end_ms
+from rocketstore.text_values import Time, Zone, begin_ms, end_ms, find_time_zone
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 ROWS_OF_OTHER_LOGS = 256  # keys whose messages in other logs are in memory at once
@@ -71,6 +71,7 @@ def query_messages(
     limit: int | None = None,
     since: Time | None = None,
     until: Time | None = None,
+    tz: Zone = "UTC",
     index_type: str | None = None,
     columns: Iterable[str] | None = None,
     outer: bool = False,
@@ -91,7 +92,7 @@ def query_messages(
     df : a DataFrame, or an argument of ``spark.createDataFrame``.
     topic : the topic itself as a str, or a Column of topics.
     key : a column of strings, or its name. A key is a word of the property KEYS, or the value of UNIQ_KEY.
-    limit, since, until, index_type : as for ``MessageStore.query_messages``.
+    limit, since, until, tz, index_type : as for ``MessageStore.query_messages``.
     columns : names of columns of the table ``messages``; None for its default columns.
     outer : also return a row, with a null message, for each row of ``df`` without a message.
     tier : also find messages that are only in tiered storage, which is in this directory, or at this URI. Their
@@ -113,7 +114,8 @@ def query_messages(
     """
     if limit is not None:
         require_int64(limit=limit)
-    first, last = begin_ms(since, "since"), end_ms(until, "until")
+    zone = find_time_zone(tz)
+    first, last = begin_ms(since, "since", zone), end_ms(until, "until", zone)
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
     if index_type not in KINDS or (limit is not None and limit < 1):

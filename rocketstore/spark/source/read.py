@@ -18,7 +18,7 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.spark.source.data_source import reader_of
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
-from rocketstore.text_values import Time, epoch_ms
+from rocketstore.text_values import Time, Zone, epoch_ms, find_time_zone
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -53,6 +53,7 @@ def read(
     tags: str | Iterable[str] | None = None,
     since: Time | None = None,
     until: Time | None = None,
+    tz: Zone = "UTC",
     **options: Any,
 ) -> DataFrame:
     """Read a store as a DataFrame, faster than ``spark.read.format("rocketstore")``.
@@ -71,6 +72,7 @@ def read(
     tags : one or several tags, or expressions such as "paid || sent".
     since, until : store times, inclusive and exclusive: epoch milliseconds, a datetime, a date, or an ISO 8601 text.
         They are the options startingTimestamp and endingTimestamp.
+    tz : the time zone of ``since`` and ``until`` if they name none, as for ``MessageStore.scan``.
     options : all other options of the data source for batch queries, which ``register`` describes, with values of any
         type, for example ``table="offsets"`` or ``maxPartitionBytes="256m"``. The option pushdown has no effect.
 
@@ -83,12 +85,13 @@ def read(
     ValueError, TypeError : an option, a column or a time that is wrong; an argument that is also given as an option.
     StoreError, OSError : a store that cannot be read.
     """
+    zone = find_time_zone(tz)
     named = {
         "columns": join_names(columns, "columns"),
         "subscribe": join_names(topics, "topics"),
         "tags": None if tags is None else "||".join(text_list(tags, "tags") or ()),
-        "startingTimestamp": None if since is None else str(epoch_ms(since, "since")),
-        "endingTimestamp": None if until is None else str(epoch_ms(until, "until")),
+        "startingTimestamp": None if since is None else str(epoch_ms(since, "since", zone)),
+        "endingTimestamp": None if until is None else str(epoch_ms(until, "until", zone)),
     }
     given = {name: text for name, text in named.items() if text is not None}
     other = {name: as_text(value) for name, value in options.items()}
