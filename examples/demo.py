@@ -35,7 +35,9 @@ import rocketstore
 from rocketstore import IndexService, PhyOffsets, StoreConfig, rebuild
 from rocketstore.cli import prepare_streams
 from rocketstore.cli.group import errors_in_one_line, log_to_standard_error
-from rocketstore.cli.options import PATH, broker_conf_option, geometry_options
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.sizes import geometry_options
+from rocketstore.cli.options.stores import broker_conf_option
 from rocketstore.cli.settings import broker_config
 from rocketstore.cli.tables import cell, print_table, table_of
 from rocketstore.cli.text import note

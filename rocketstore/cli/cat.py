@@ -10,7 +10,7 @@ import click
 from rocketstore.brokers.find_stores import FAILURES, text_about
 from rocketstore.brokers.merge import merge_by_time, with_broker
 from rocketstore.cli.formats import finish, is_table, report
-from rocketstore.cli.options import UnconsumedQuestion
+from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores
 from rocketstore.cli.store_notes import (

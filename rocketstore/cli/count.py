@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import RowsView, finish, write_rows
-from rocketstore.cli.options import UnconsumedQuestion
+from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics

@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketstore.brokers.merge import with_broker
 from rocketstore.cli.formats import error_text, finish, is_table, write_batches
-from rocketstore.cli.options import UnconsumedQuestion
+from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.several import AskedStores, unknown_names, unknown_to_all
 from rocketstore.cli.text import note
 from rocketstore.cli.view.filters import note_unseen

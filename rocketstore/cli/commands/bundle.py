@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import BUNDLED_FILES
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, broker_conf_option, rows_options
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import broker_conf_option
 
 
 @click.command(cls=GroupedCommand)

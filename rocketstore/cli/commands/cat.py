@@ -5,19 +5,10 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    BODY_RULE,
-    COUNT,
-    COUNT_OR_NONE,
-    compacted_option,
-    filter_options,
-    format_option,
-    selection_options,
-    stores_argument,
-    tier_options,
-    unconsumed_options,
-    view_options,
-)
+from rocketstore.cli.options.basics import COUNT, COUNT_OR_NONE
+from rocketstore.cli.options.output import BODY_RULE, format_option, view_options
+from rocketstore.cli.options.selection import filter_options, selection_options, unconsumed_options
+from rocketstore.cli.options.stores import compacted_option, stores_argument, tier_options
 
 
 @click.command(cls=GroupedCommand, epilog=BODY_RULE)

@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import CONFIG_PROBLEMS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, STORE, rows_options, write_elsewhere_option
+from rocketstore.cli.options.basics import PATH, STORE
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import write_elsewhere_option
 from rocketstore.text_values import find_similar
 
 REPAIR = ("fix", "mend", "recover", "restore")  # other words for this command

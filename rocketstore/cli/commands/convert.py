@@ -6,15 +6,10 @@ import click
 
 from rocketstore.cli.columns import STALE_IDS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    PATH,
-    allow_unreadable_option,
-    broker_conf_option,
-    compat_option,
-    deleted_option,
-    new_size_options,
-    rows_options,
-)
+from rocketstore.cli.options.basics import PATH, compat_option
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.sizes import new_size_options
+from rocketstore.cli.options.stores import allow_unreadable_option, broker_conf_option, deleted_option
 
 
 @click.command(cls=GroupedCommand)

@@ -7,7 +7,10 @@ import click
 from rocketstore.cli.columns import COPIED_PARTS
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import STORE, broker_conf_option, rows_options, time_option
+from rocketstore.cli.options.basics import STORE
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import broker_conf_option
+from rocketstore.cli.options.times import time_option
 
 
 @click.command(cls=GroupedCommand)

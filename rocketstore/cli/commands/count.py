@@ -6,15 +6,9 @@ import click
 
 from rocketstore.cli.columns import COUNTS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    compacted_option,
-    filter_options,
-    rows_options,
-    selection_options,
-    stores_argument,
-    tier_options,
-    unconsumed_options,
-)
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.selection import filter_options, selection_options, unconsumed_options
+from rocketstore.cli.options.stores import compacted_option, stores_argument, tier_options
 
 
 @click.command(cls=GroupedCommand)

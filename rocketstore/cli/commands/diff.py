@@ -7,7 +7,9 @@ import click
 from rocketstore.cli.columns import DIFFERENCES
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, STORE, broker_conf_option, rows_options, tiered_option
+from rocketstore.cli.options.basics import PATH, STORE
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import broker_conf_option, tiered_option
 
 
 @click.command(cls=GroupedCommand)

@@ -7,7 +7,9 @@ import click
 from rocketstore.cli.columns import DEAD, DEAD_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import rows_options, stores_argument, time_options
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import stores_argument
+from rocketstore.cli.options.times import time_options
 
 
 @click.command(cls=GroupedCommand)

@@ -7,7 +7,8 @@ import click
 from rocketstore.cli.columns import DISKS, PART_TOTALS, PARTS, USAGE, USAGE_TOTALS
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import fail_if_option, rows_options, stores_argument
+from rocketstore.cli.options.output import fail_if_option, rows_options
+from rocketstore.cli.options.stores import stores_argument
 
 NUMBERS = (
     "totalBytes", "usedBytes", "freeBytes", "usedShare", "files", "messages", "items", "preallocatedBytes", "fileBytes",

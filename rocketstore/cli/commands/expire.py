@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import EXPIRING, EXPIRY_TOTALS, GROUP_LOSSES, QUEUE_LOSSES
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import fail_if_option, keep_broker_zone, rows_options, store_argument, time_option
+from rocketstore.cli.options.output import fail_if_option, rows_options
+from rocketstore.cli.options.stores import store_argument
+from rocketstore.cli.options.times import keep_broker_zone, time_option
 
 
 @click.command(cls=GroupedCommand)

@@ -6,26 +6,18 @@ import click
 
 from rocketstore.cli.completion import complete_groups
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
+from rocketstore.cli.options.basics import COUNT, PATH, STORE, FormatChoice
+from rocketstore.cli.options.output import (
     BODY_RULE,
-    COUNT,
-    PATH,
     SAFE_CSV_RULE,
-    STORE,
-    FormatChoice,
     charset_option,
-    compacted_option,
     containers_option,
     decode_options,
-    deleted_option,
-    filter_options,
     message_columns_option,
-    selection_options,
-    stores_argument,
-    tier_options,
-    unconsumed_options,
-    zone_options,
 )
+from rocketstore.cli.options.selection import filter_options, selection_options, unconsumed_options
+from rocketstore.cli.options.stores import compacted_option, deleted_option, stores_argument, tier_options
+from rocketstore.cli.options.times import zone_options
 from rocketstore.cli.text import SAFE_CSV
 from rocketstore.cli.transfer.forms import COMPRESSIONS, FORMATS, PARTITIONS
 

@@ -5,19 +5,10 @@ from typing import Any
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.options import (
-    BODY_RULE,
-    COUNT,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    CommandOfOffsets,
-    crc_option,
-    format_option,
-    store_argument,
-    tags_option,
-    tier_options,
-    view_options,
-)
+from rocketstore.cli.options.basics import COUNT, QUEUE_ID, QUEUE_OFFSET, CommandOfOffsets
+from rocketstore.cli.options.output import BODY_RULE, format_option, view_options
+from rocketstore.cli.options.selection import crc_option, tags_option
+from rocketstore.cli.options.stores import store_argument, tier_options
 
 
 @click.command(epilog=BODY_RULE, cls=CommandOfOffsets)

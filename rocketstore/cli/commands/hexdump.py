@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import FIELDS
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.options import CommandOfOffsets, rows_options, store_argument
+from rocketstore.cli.options.basics import CommandOfOffsets
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import store_argument
 
 
 @click.command(cls=CommandOfOffsets)

@@ -6,15 +6,9 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    PATH,
-    FormatChoice,
-    allow_unreadable_option,
-    broker_conf_option,
-    geometry_options,
-    size_option,
-    write_elsewhere_option,
-)
+from rocketstore.cli.options.basics import PATH, FormatChoice
+from rocketstore.cli.options.sizes import geometry_options, size_option
+from rocketstore.cli.options.stores import allow_unreadable_option, broker_conf_option, write_elsewhere_option
 from rocketstore.cli.transfer.forms import FORMATS
 from rocketstore.limits import INT_MAX
 

@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import INDEX_FILES, SUMMARY
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import geometry_options, rows_options, stores_or_index_argument, tier_options
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.sizes import geometry_options
+from rocketstore.cli.options.stores import stores_or_index_argument, tier_options
 
 
 @click.command(cls=GroupedCommand)

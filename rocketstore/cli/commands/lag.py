@@ -7,7 +7,8 @@ import click
 from rocketstore.cli.columns import AGE, LAG_TOTALS, LAGS
 from rocketstore.cli.completion import complete_groups
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, tier_options
+from rocketstore.cli.options.output import fail_if_option, rows_options
+from rocketstore.cli.options.stores import stores_argument, tier_options
 
 
 @click.command(cls=GroupedCommand)

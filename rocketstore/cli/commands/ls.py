@@ -7,7 +7,8 @@ import click
 from rocketstore.cli.columns import QUEUES
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import rows_options, stores_argument, tier_options
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import stores_argument, tier_options
 
 
 @click.command(cls=GroupedCommand)

@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, stores_argument
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.stores import stores_argument
 
 
 @click.command(cls=GroupedCommand)

@@ -6,15 +6,10 @@ import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    QUEUE_ID,
-    exact_times_option,
-    once_option,
-    rows_options,
-    store_argument,
-    tier_options,
-    time_option,
-)
+from rocketstore.cli.options.basics import QUEUE_ID, once_option
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import store_argument, tier_options
+from rocketstore.cli.options.times import exact_times_option, time_option
 
 
 @click.command(cls=GroupedCommand)

@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import LOST_MESSAGES
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import COUNT, PATH, broker_conf_option, rows_options, write_elsewhere_option
+from rocketstore.cli.options.basics import COUNT, PATH
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import broker_conf_option, write_elsewhere_option
 
 
 @click.command(cls=GroupedCommand)

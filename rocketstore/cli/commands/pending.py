@@ -7,7 +7,9 @@ import click
 from rocketstore.cli.columns import PENDING, PENDING_TOTALS
 from rocketstore.cli.completion import complete_groups, complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import fail_if_option, rows_options, stores_argument, time_option
+from rocketstore.cli.options.output import fail_if_option, rows_options
+from rocketstore.cli.options.stores import stores_argument
+from rocketstore.cli.options.times import time_option
 
 KINDS = "delay", "timer", "half", "pop", "retry"
 

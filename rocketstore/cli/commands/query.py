@@ -6,21 +6,12 @@ import click
 
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    BODY_RULE,
-    COUNT,
-    compacted_option,
-    crc_option,
-    exact_times_option,
-    format_option,
-    geometry_options,
-    once_option,
-    stores_or_index_argument,
-    tags_option,
-    tier_options,
-    time_options,
-    view_options,
-)
+from rocketstore.cli.options.basics import COUNT, once_option
+from rocketstore.cli.options.output import BODY_RULE, format_option, view_options
+from rocketstore.cli.options.selection import crc_option, tags_option
+from rocketstore.cli.options.sizes import geometry_options
+from rocketstore.cli.options.stores import compacted_option, stores_or_index_argument, tier_options
+from rocketstore.cli.options.times import exact_times_option, time_options
 
 
 @click.command(cls=GroupedCommand, epilog=BODY_RULE)

@@ -6,17 +6,13 @@ import click
 
 from rocketstore.cli.columns import BUILT
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    COUNT,
-    PATH,
+from rocketstore.cli.options.basics import COUNT, PATH, compat_option, refusing
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.sizes import geometry_options, size_option
+from rocketstore.cli.options.stores import (
     allow_unreadable_option,
     broker_conf_option,
-    compat_option,
     deleted_option,
-    geometry_options,
-    refusing,
-    rows_options,
-    size_option,
     write_elsewhere_option,
 )
 from rocketstore.limits import LONG_MAX

@@ -6,14 +6,13 @@ import click
 
 from rocketstore.cli.columns import RECOVERY_STEPS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    PATH,
+from rocketstore.cli.options.basics import PATH, compat_option
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.sizes import geometry_options
+from rocketstore.cli.options.stores import (
     allow_unreadable_option,
     broker_conf_option,
-    compat_option,
     deleted_option,
-    geometry_options,
-    rows_options,
     write_elsewhere_option,
 )
 

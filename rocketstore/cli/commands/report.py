@@ -5,7 +5,10 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, keep_broker_zone, size_option, store_argument
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.sizes import size_option
+from rocketstore.cli.options.stores import store_argument
+from rocketstore.cli.options.times import keep_broker_zone
 from rocketstore.limits import LONG_MAX
 
 

@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.columns import SPLIT_PARTS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import PATH, allow_unreadable_option, broker_conf_option, deleted_option, rows_options
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import allow_unreadable_option, broker_conf_option, deleted_option
 
 
 def parse_parts(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:

@@ -6,16 +6,10 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import (
-    PATH,
-    compacted_option,
-    containers_option,
-    format_option,
-    full_option,
-    stores_argument,
-    tier_options,
-    zone_options,
-)
+from rocketstore.cli.options.basics import PATH
+from rocketstore.cli.options.output import containers_option, format_option, full_option
+from rocketstore.cli.options.stores import compacted_option, stores_argument, tier_options
+from rocketstore.cli.options.times import zone_options
 
 TEXT_RULE = (
     "In JSON and CSV, times are epoch milliseconds without --iso, and bytes that are not UTF-8 text are "

@@ -7,7 +7,9 @@ import click
 from rocketstore.cli.columns import TRACE
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import compacted_option, once_option, rows_options, stores_argument, tier_options
+from rocketstore.cli.options.basics import once_option
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.stores import compacted_option, stores_argument, tier_options
 
 
 @click.command(cls=GroupedCommand)

@@ -6,7 +6,10 @@ import click
 
 from rocketstore.cli.columns import FINDING_KINDS, FINDINGS
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.options import COUNT, PATH, broker_conf_option, geometry_options, rows_options, tier_path_option
+from rocketstore.cli.options.basics import COUNT, PATH
+from rocketstore.cli.options.output import rows_options
+from rocketstore.cli.options.sizes import geometry_options
+from rocketstore.cli.options.stores import broker_conf_option, tier_path_option
 
 
 @click.command(cls=GroupedCommand)

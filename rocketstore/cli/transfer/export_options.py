@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.options import UnconsumedQuestion
+from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.transfer.forms import TABLES
 from rocketstore.cli.unconsumed import CHOOSES, are_given
 from rocketstore.log.message_filter import MessageFilter
