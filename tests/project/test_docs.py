@@ -192,7 +192,7 @@ def run_block(language, block, directory, environment):
     """Run one fence ``python`` or ``sh`` in a directory."""
     command = [sys.executable, "-c", block] if language == "python" else ["sh", "-e", "-c", block]
     run = subprocess.run(
-        command, cwd=directory, env=environment, text=True, capture_output=True, timeout=300, check=False
+        command, cwd=directory, env=environment, text=True, capture_output=True, timeout=900, check=False
     )
     assert run.returncode == 0, f"{block}\n{run.stderr}"
 

@@ -134,6 +134,13 @@ def test_pypi_gets_sdist_and_wheels_and_the_github_release_gets_all_files():
     assert {name.rstrip("-") for name, _ in uploads} == {"sdist", "wheels", "standalone", "docs"}
 
 
+@in_the_tree
+def test_make_test_all_leaves_out_only_the_tests_of_a_cluster_and_of_a_missing_java():
+    makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^test-all: build.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+    assert re.findall(r'\$\(PYTEST\) -m "(.*?)" \$\(ARGS\)', recipe) == ["not cluster$(NO_JAVA)"]
+
+
 def test_a_release_candidate_is_marked_as_a_pre_release():
     makefile = TREE / "Makefile"
     if not makefile.exists():
