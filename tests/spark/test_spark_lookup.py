@@ -338,6 +338,28 @@ def test_pandas_batches_stay_in_arrow_memory(one_lookup, dtype):
     assert lookup.hash_pandas("T", (keys,)).isna().tolist() == [False, True, False, False]
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5, 100])
+def test_batches_that_are_looked_up_together_give_their_own_answers(one_lookup, rows):
+    columns = [["key-1", None], [], ["absent"], ["key-2", "key-1", "键"], ["key-3"]]
+    batches = [(pa.array(keys, pa.string()),) for keys in columns]
+    wanted = [lookup.look_up_arrow(one_lookup, batch).to_pylist() for batch in batches]
+    calls = []
+
+    def look_up(group):
+        calls.append(len(group[0]))
+        return lookup.look_up_arrow(one_lookup, group)
+
+    found = list(lookup.answer_together(look_up, iter(batches), rows))
+    assert [answer.to_pylist() for answer in found] == wanted
+    assert calls == {1: [2, 1, 3, 1], 2: [2, 4, 1], 5: [6, 1], 100: [7]}[rows]
+
+
+def test_batches_of_long_keys_are_not_looked_up_together(one_lookup, monkeypatch):
+    monkeypatch.setattr(lookup, "BYTES_TOGETHER", 1)
+    batches = [(pa.array(["key-1"]),), (pa.array(["a longer key"]),), (pa.array(["key-2"]),)]
+    assert list(map(len, lookup.group_batches(batches, 100))) == [1, 1, 1]
+
+
 def test_an_empty_batch_gives_an_empty_one(one_lookup):
     assert lookup.look_up_arrow(one_lookup, (pa.array([], pa.string()),)).to_pylist() == []
     assert len(lookup.look_up_pandas(one_lookup, (pd.Series([], dtype=object),))) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import Time, epoch_ms
 
 ENGINES = ("arrow", "pandas")
+# Of several batches of Spark that are looked up at once: rows, bytes, and physical offsets at most in the result.
+ROWS_TOGETHER, BYTES_TOGETHER, OFFSETS_TOGETHER = 1 << 16, 16 << 20, 1 << 21
 
 # PySpark's own type hints do not cover UDFs that derive their kind from the hints of the function.
 F: Any = pyspark.sql.functions
@@ -126,6 +128,7 @@ def select_phy_offset(
         partial(look_up_pandas, lookup),
         "array<bigint>",
         columns,
+        rows_together=min(ROWS_TOGETHER, OFFSETS_TOGETHER // max(max_num, 1)),
     )
     return column
 
@@ -163,19 +166,21 @@ def batch_udf(
     of_pandas: Callable[[Any], pd.Series],
     type_: str,
     columns: list[Column],
+    rows_together: int = 1,
 ) -> Any:
     """Return a column that is computed by ``of_arrow`` or ``of_pandas``, batch by batch.
 
-    Parameters: name: of the UDF in Spark's plans. columns: the arguments of the function.
+    Parameters: name: of the UDF in Spark's plans. columns: the arguments of the function. rows_together: ``of_arrow``
+    gets several batches at once until they have so many rows.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
 
     def one(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        return (of_arrow((array,)) for array in arrays)
+        return answer_together(of_arrow, ((array,) for array in arrays), rows_together)
 
     def two(arrays: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-        return map(of_arrow, arrays)
+        return answer_together(of_arrow, arrays, rows_together)
 
     def series(*columns: pd.Series) -> pd.Series:
         return of_pandas(columns)
@@ -185,6 +190,36 @@ def batch_udf(
     if engine == "pandas":
         return F.pandas_udf(series, type_)(*columns)
     return F.arrow_udf(one if len(columns) == 1 else two, type_)(*columns)
+
+
+def answer_together(
+    of_arrow: Callable[[Any], pa.Array], batches: Iterable[tuple[pa.Array, ...]], rows_together: int
+) -> Iterator[pa.Array]:
+    """Compute the result of several batches at once, and yield the part of each batch.
+
+    A lookup reads the records of its keys in the order of the log. More keys at once have more records in each page.
+    """
+    for group in group_batches(batches, rows_together):
+        columns = group[0] if len(group) == 1 else tuple(map(pa.concat_arrays, zip(*group, strict=True)))
+        result, begin = of_arrow(columns), 0
+        for batch in group:
+            yield result.slice(begin, len(batch[0]))
+            begin += len(batch[0])
+
+
+def group_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
+    """Yield batches in lists that have at least so many rows, or BYTES_TOGETHER; the last list may have fewer."""
+    group: list[tuple[pa.Array, ...]] = []
+    for batch in batches:
+        for column in batch:
+            require_sound_buffers(column, "a column")
+        group.append(batch)
+        size = sum(column.nbytes for columns in group for column in columns)
+        if sum(len(columns[0]) for columns in group) >= rows or size >= BYTES_TOGETHER:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:
