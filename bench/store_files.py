@@ -35,20 +35,39 @@ def write_store(root: Path, body_size: int, log_size: int = 1 << 30) -> int:
     """Write commitlog and consumequeue under ``root``; return how many messages there are."""
     block, places = make_block(body_size)
     blocks = (log_size - 8) // len(block)
-    path = root / "commitlog" / f"{0:020d}"
-    path.parent.mkdir(parents=True)
+    (root / "commitlog").mkdir(parents=True)
+    write_log_file(root, body_size, log_size, 0, 0)
+    write_queues(root / "consumequeue" / TOPIC, places, len(block), blocks)
+    return int(blocks) * PERIOD
+
+
+def write_log_files(root: Path, body_size: int, log_size: int, file_size: int) -> int:
+    """Write a commit log alone, in complete files of ``file_size`` bytes; return how many messages there are."""
+    (root / "commitlog").mkdir(parents=True)
+    first = 0
+    for from_offset in range(0, log_size, file_size):
+        first += write_log_file(root, body_size, file_size, from_offset, first)
+    return first * PERIOD
+
+
+def write_log_file(root: Path, body_size: int, file_size: int, from_offset: int, first: int) -> int:
+    """Write the log file that begins at a physical offset. Return how many blocks it has.
+
+    Parameters: first: the number of its first block.
+    """
+    block, places = make_block(body_size)
+    blocks = (file_size - 8) // len(block)
     rng = np.random.default_rng(1)
     bodies = rng.integers(0, 256, (BODIES, body_size), np.uint8)
     crcs = np.array([zlib.crc32(body) & 0x7FFFFFFF for body in bodies], ">i4")
-    with path.open("wb") as file:
+    with (root / "commitlog" / f"{from_offset:020d}").open("wb") as file:
         step = max(1, (16 << 20) // len(block))
-        for first in range(0, blocks, step):
-            numbers = np.arange(first, min(first + step, blocks))
-            file.write(fill(block, places, numbers, bodies, crcs))
-        file.write(struct.pack(">iI", log_size - file.tell(), BLANK_MAGIC))
-        file.truncate(log_size)
-    write_queues(root / "consumequeue" / TOPIC, places, len(block), blocks)
-    return int(blocks) * PERIOD
+        for begin in range(first, first + blocks, step):
+            numbers = np.arange(begin, min(begin + step, first + blocks))
+            file.write(fill(block, places, numbers, bodies, crcs, from_offset - first * len(block)))
+        file.write(struct.pack(">iI", file_size - file.tell(), BLANK_MAGIC))
+        file.truncate(file_size)
+    return int(blocks)
 
 
 def message_keys(numbers: np.ndarray) -> pa.Array:
@@ -102,9 +121,14 @@ def make_block(body_size: int) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
 
 
 def fill(
-    block: np.ndarray, places: list[tuple[int, int, int]], numbers: np.ndarray, bodies: np.ndarray, crcs: np.ndarray
+    block: np.ndarray,
+    places: list[tuple[int, int, int]],
+    numbers: np.ndarray,
+    bodies: np.ndarray,
+    crcs: np.ndarray,
+    origin: int,
 ) -> bytes:
-    """Return the blocks of these numbers."""
+    """Return the blocks of these numbers. Parameters: origin: where block 0 would begin, a physical offset."""
     out = np.tile(block, (len(numbers), 1))
     for i, (at, size, keys_at) in enumerate(places):
         record = out[:, at : at + size]
@@ -112,7 +136,7 @@ def fill(
         body_size = bodies.shape[1]
         put(record, 8, crcs[message * 611 % BODIES])
         put(record, 20, (message // QUEUES).astype(">i8"))
-        put(record, 28, (numbers * len(block) + at).astype(">i8"))
+        put(record, 28, (origin + numbers * len(block) + at).astype(">i8"))
         put(record, 40, (START + message // 40).astype(">i8"))
         put(record, 56, (START + message // 40).astype(">i8"))
         record[:, BODY_AT : BODY_AT + body_size] = bodies[message * 611 % BODIES]
