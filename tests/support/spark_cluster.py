@@ -1,4 +1,8 @@
-"""A standalone cluster of Spark on 127.0.0.1: a master, and two workers with one core and 1 GiB each."""
+"""A standalone cluster of Spark on this machine: a master, and two workers with one core and 1 GiB each.
+
+Each worker has an address of its own, 127.0.0.1 and 127.0.0.2, since Spark starts no second attempt of a slow task on
+the host of the first attempt.
+"""
 
 import os
 import socket
@@ -25,16 +29,16 @@ class Cluster:
         self.processes = []
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
-        self.start("master.Master", "--port", str(port))
+        self.start("master.Master", "127.0.0.1", "--port", str(port))
         wait_until(lambda: is_listening(port), "the master does not listen")
         for number in range(WORKERS):
             work = ["--cores", "1", "--memory", "1g", "--work-dir", str(scratch / f"work-{number}")]
-            self.start("worker.Worker", *work, self.url)
+            self.start("worker.Worker", f"127.0.0.{number + 1}", *work, self.url)
 
-    def start(self, name, *args):
+    def start(self, name, host, *args):
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dspark.deploy.maxExecutorRetries=-1"]
         command = ["java", *options, "-cp", f"{variables()['SPARK_HOME']}/jars/*", f"org.apache.spark.deploy.{name}"]
-        command += ["--host", "127.0.0.1", "--webui-port", "0", *args]
+        command += ["--host", host, "--webui-port", "0", *args]
         with (self.scratch / f"{name}-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self.environment())
         self.processes.append(process)
@@ -71,6 +75,7 @@ def settings(**more):
         "spark.speculation": "true",
         "spark.speculation.multiplier": "2",
         "spark.speculation.quantile": "0.5",
+        "spark.speculation.task.duration.threshold": "5s",  # of a stage with one task
     }
     options = {"spark.executor.extraJavaOptions": QUICK["spark.driver.extraJavaOptions"]}
     zone = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
