@@ -4,10 +4,13 @@
 cluster, and ``support/worker_faults`` has the faults.
 """
 
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,9 @@ from support.spark_reads import environment_of_classic, read_table
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
-from rocketstore.spark import build_index, read, rebuild_consume_queue, register, write_index
+from rocketstore.spark import build_index, query_messages, read, rebuild_consume_queue, register, write_index
+from rocketstore.spark.build import rebuild_consume_queue as build_queues
+from rocketstore.spark.build import splits
 
 SIZES = {
     "mapped_file_size_commit_log": 1 << 18,
@@ -117,7 +122,10 @@ def test_messages_of_other_logs_are_those_of_one_process(session, name, tmp_path
     assert read(session, root, **options).toArrow().equals(expected)
 
 
-@pytest.mark.parametrize("name", ["dledger", "rocksdb-cq", "rocksdb-index", "cqext", "batchcq", "lmq", "default"])
+BROKERS = ["dledger", "rocksdb-cq", "rocksdb-index", "cqext", "batchcq", "lmq", "multipath", "default"]
+
+
+@pytest.mark.parametrize("name", BROKERS)
 def test_stores_of_brokers_are_those_of_one_process(session, name, root_of):
     pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
     root = root_of(name)
@@ -129,74 +137,138 @@ def test_stores_of_brokers_are_those_of_one_process(session, name, root_of):
 
 # ---- an executor is killed, a task fails or is slow --------------------------------------------------------
 
+SLOW = "sleep 600"  # a second attempt of the task ends the job sooner
+
+
+@pytest.fixture
+def fails(cluster):
+    """A function that asks for a fault, for a ``with`` block in which the fault happens.
+
+    The block does not wait for a slow task.
+    """
+
+    @contextlib.contextmanager
+    def expect(function, fault):
+        cluster.ask_for_fault(function, fault)
+        begin = time.monotonic()
+        yield
+        assert cluster.claimed() == [function]
+        assert fault != SLOW or time.monotonic() - begin < 600
+
+    return expect
+
 
 @pytest.mark.parametrize("way", [source, read])
-@pytest.mark.parametrize("fault", ["kill", "raise"])
-def test_rows_are_complete_after_a_fault_in_reading(session, cluster, store, way, fault):
-    cluster.ask_for_fault("spark.source.messages:read_part", fault)
-    table = way(session, store, **PARTS).toArrow()
-    assert cluster.claimed() == ["spark.source.messages:read_part"]
+@pytest.mark.parametrize("fault", ["kill", "raise", SLOW])
+def test_rows_are_complete_after_a_fault_in_reading(session, fails, store, way, fault):
+    with fails("spark.source.messages:read_part", fault):
+        table = way(session, store, **PARTS).toArrow()
     assert table.equals(read_table(store))
 
 
-@pytest.mark.parametrize("fault", ["kill", "raise", "sleep 15"])
-@pytest.mark.parametrize("function", ["PreparedRowsWriter.add", "PreparedRowsWriter.finish"])
-def test_rows_are_stored_once_after_a_fault_in_a_write(session, cluster, tmp_path, function, fault):
-    cluster.ask_for_fault(f"jobs.prepared_rows:{function}", fault)
-    save(rows(session, 600), tmp_path / "store")
-    assert cluster.claimed() == [f"jobs.prepared_rows:{function}"]
+@pytest.mark.parametrize("table", TABLES[1:])
+def test_other_tables_are_complete_after_a_kill(session, fails, store, table):
+    with fails("spark.source.tables:TableReader.read", "kill"):
+        rows = source(session, store, table=table).toArrow()
+    assert rows.equals(read_table(store, table=table))
+
+
+@pytest.mark.parametrize("fault", ["kill", SLOW])
+def test_each_message_of_a_query_is_found_once_after_a_fault(session, fails, store, fault):
+    keys = session.range(0, 40, 1, 4).selectExpr("concat('T', id % 3) AS topic", "concat('k', id) AS key")
+    with fails("spark.lookup.query_messages:find_batch", fault):
+        found = query_messages(session, store, keys, topic=keys.topic, key="key", columns=["phyOffset"]).collect()
+    with rocketstore.open(store) as opened:
+        expected = [
+            (row.topic, row.key, message.phy_offset)
+            for row in keys.collect()
+            for message in opened.query_messages(row.topic, [row.key])[0]
+        ]
+    assert sorted((row.topic, row.key, row.message.phyOffset) for row in found) == sorted(expected)
+    assert len(expected) >= 40
+
+
+WRITES = [*itertools.product(["add", "finish"], ["kill", "raise", SLOW]), ("finish", "after kill")]
+
+
+@pytest.mark.parametrize(("function", "fault"), WRITES)
+def test_rows_are_stored_once_after_a_fault_in_a_write(session, fails, tmp_path, function, fault):
+    with fails(f"jobs.prepared_rows:PreparedRowsWriter.{function}", fault):
+        save(rows(session, 600), tmp_path / "store")
     save(rows(session, 60, first=600), tmp_path / "store")
     check_store(tmp_path / "store", range(660))
 
 
+@pytest.fixture
+def small_tasks(monkeypatch):
+    """Builds of the small store have several tasks in each stage."""
+    monkeypatch.setattr(splits, "MIN_SPLIT", 1)
+    monkeypatch.setattr(build_queues, "TASK_UNITS", 1000)
+
+
 STAGES = [
-    ("rescan", "spark.build.build_index:count_items"),
-    ("rescan", "spark.build.build_index:rescan"),
-    ("spill", "spark.build.build_index:spill_items"),
-    ("spill", "spark.build.spill:read_entries"),
+    ("rescan", "spark.build.build_index:count_items", "kill"),
+    ("rescan", "spark.build.build_index:count_items", SLOW),
+    ("rescan", "spark.build.build_index:rescan", "kill"),
+    ("rescan", "spark.build.build_index:rescan", SLOW),
+    ("spill", "spark.build.build_index:spill_items", "kill"),
+    ("spill", "spark.build.build_index:spill_items", SLOW),
+    ("spill", "spark.build.spill:read_entries", "kill"),
+    ("spill", "spark.build.index_files:build_file", "after kill"),
 ]
 
 
-@pytest.mark.parametrize(("mode", "stage"), STAGES)
-def test_index_files_are_the_same_bytes_after_a_kill_in_a_stage(session, cluster, store, serial, tmp_path, mode, stage):
-    cluster.ask_for_fault(stage)
-    build_index(session, str(store), tmp_path / "index", mode=mode, config=CONFIG, tz="UTC")
-    assert cluster.claimed() == [stage]
+@pytest.mark.parametrize(("mode", "stage", "fault"), STAGES)
+def test_index_files_are_the_same_bytes_after_a_fault_in_a_stage(
+    session, fails, small_tasks, store, serial, tmp_path, mode, stage, fault
+):
+    with fails(stage, fault):
+        build_index(session, str(store), tmp_path / "index", mode=mode, config=CONFIG, tz="UTC")
     assert files_under(tmp_path, "index") == files_under(serial, "index")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-@pytest.mark.parametrize("stage", ["spill_requests", "build_parts"])
-def test_queues_are_the_same_bytes_after_a_kill_in_a_stage(session, cluster, store, serial, tmp_path, stage):
-    cluster.ask_for_fault(f"spark.build.rebuild_consume_queue:{stage}")
-    rebuild_consume_queue(session, str(store), tmp_path / "queues", config=CONFIG)
-    assert cluster.claimed() == [f"spark.build.rebuild_consume_queue:{stage}"]
+@pytest.mark.parametrize(
+    ("stage", "fault"),
+    [("spill_requests", "kill"), ("spill_requests", SLOW), ("build_parts", "after kill"), ("build_parts", SLOW)],
+)
+def test_queues_are_the_same_bytes_after_a_fault_in_a_stage(
+    session, fails, small_tasks, store, serial, tmp_path, stage, fault
+):
+    with fails(f"spark.build.rebuild_consume_queue:{stage}", fault):
+        rebuild_consume_queue(session, str(store), tmp_path / "queues", config=CONFIG)
     assert files_under(tmp_path / "queues", "consumequeue") == files_under(serial, "consumequeue")
     assert [path.name for path in tmp_path.iterdir()] == ["queues"]
 
 
+@pytest.mark.parametrize("fault", ["after kill", SLOW])
 @pytest.mark.parametrize("stage", ["spark.build.spill:write_spill", "spark.build.index_files:build_file"])
-def test_a_written_index_is_the_same_bytes_after_a_kill_in_a_stage(session, cluster, tmp_path, stage):
+def test_a_written_index_is_the_same_bytes_after_a_fault_in_a_stage(session, fails, tmp_path, stage, fault):
     frame = session.range(5000).selectExpr("CAST(id AS string) AS key", "id * 100 AS at", "1700000000000 + id AS time")
     columns = {"key": "key", "phy_offset": "at", "store_timestamp": "time", "topic": "T", "tz": "UTC"}
     sizes = {"hash_slot_num": 500, "index_num": 2001}
     write_index(frame, tmp_path / "one" / "index", **columns, **sizes)
-    cluster.ask_for_fault(stage)
-    write_index(frame, tmp_path / "two" / "index", **columns, **sizes)
-    assert cluster.claimed() == [stage]
+    with fails(stage, fault):
+        write_index(frame, tmp_path / "two" / "index", **columns, **sizes)
     assert files_under(tmp_path / "one", "index") == files_under(tmp_path / "two", "index")
     assert [path.name for path in (tmp_path / "two").iterdir()] == ["index"]
 
 
-@pytest.mark.parametrize("name", ["spark.source.stream:read_part", "jobs.prepared_rows:PreparedRowsWriter.finish"])
-def test_a_stream_stores_each_row_once_after_kills(session, cluster, store, tmp_path, name):
-    cluster.ask_for_fault(name)
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        ("spark.source.stream:read_part", "kill"),
+        ("jobs.prepared_rows:PreparedRowsWriter.finish", "kill"),
+        ("jobs.prepared_rows:PreparedRowsWriter.finish", SLOW),
+    ],
+)
+def test_a_stream_stores_each_row_once_after_faults(session, fails, store, tmp_path, function, fault):
     frame = session.readStream.format("rocketstore").options(startingOffsets="earliest", **PARTS).load(str(store))
     frame = frame.selectExpr("topic", "CAST(CAST(phyOffset AS string) AS binary) AS body")
     writer = frame.writeStream.format("rocketstore").options(**OPTIONS)
     writer = writer.option("checkpointLocation", f"{tmp_path}/at").trigger(availableNow=True)
-    assert writer.start(f"{tmp_path}/store").awaitTermination(300)
-    assert cluster.claimed() == [name]
+    with fails(function, fault):
+        assert writer.start(f"{tmp_path}/store").awaitTermination(600)
     check_store(tmp_path / "store", read_table(store)["phyOffset"].to_pylist())
 
 
@@ -229,23 +301,22 @@ def test_of_two_jobs_to_a_store_each_is_stored_once_or_fails(session, tmp_path):
     assert rocketstore.verify(root).ok
 
 
-def test_a_cancelled_job_stores_nothing_and_the_next_one_works(session, cluster, tmp_path):
-    root, errors, is_classic = tmp_path / "store", [], hasattr(session, "_jsparkSession")
-    save(rows(session, 10), root)
-    cluster.ask_for_fault("jobs.prepared_rows:PreparedRowsWriter.add", "sleep 60")
+def cancelled(session, cluster, job):
+    """Run a job, and cancel it in a task that has a fault. Return the text of its error, or "" without an error."""
+    errors, is_classic = [], hasattr(session, "_jsparkSession")
 
-    def write():
+    def run():
         register(session)
         if is_classic:
-            session.sparkContext.setJobGroup("cancelled", "a write", interruptOnCancel=True)
+            session.sparkContext.setJobGroup("cancelled", "a job of a test", interruptOnCancel=True)
         else:
             session.addTag("cancelled")
         try:
-            save(rows(session, 300, first=1000), root)
+            job()
         except Exception as error:  # of py4j, or of Spark Connect
             errors.append(str(error))
 
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=run)
     thread.start()
     wait_until(lambda: any(".claimed-" in path.name for path in cluster.faults.iterdir()), "no task began")
     if is_classic:
@@ -253,10 +324,31 @@ def test_a_cancelled_job_stores_nothing_and_the_next_one_works(session, cluster,
     else:
         assert session.interruptTag("cancelled")
     thread.join(120)
-    assert ["CANCEL" in text.upper() for text in errors] == [True]
+    assert not thread.is_alive()
+    return "".join(errors)
+
+
+def test_a_cancelled_write_stores_nothing_and_the_next_one_works(session, cluster, tmp_path):
+    root = tmp_path / "store"
+    save(rows(session, 10), root)
+    cluster.ask_for_fault("jobs.prepared_rows:PreparedRowsWriter.add", SLOW)
+    assert "CANCEL" in cancelled(session, cluster, lambda: save(rows(session, 300, first=1000), root)).upper()
     save(rows(session, 10, first=10), root)
     wait_until(lambda: leftovers(root) == set(), "the cancelled job left files")
     check_store(root, range(20))
+
+
+@pytest.mark.parametrize("build", [build_index, rebuild_consume_queue])
+def test_a_cancelled_build_leaves_nothing_and_the_next_one_works(session, cluster, small_tasks, store, tmp_path, build):
+    def job():
+        return build(session, str(store), tmp_path / "out", config=CONFIG)
+
+    stages = {build_index: "index_files:build_file", rebuild_consume_queue: "rebuild_consume_queue:build_parts"}
+    cluster.ask_for_fault(f"spark.build.{stages[build]}", SLOW)
+    assert "CANCEL" in cancelled(session, cluster, job).upper()
+    wait_until(lambda: list(tmp_path.iterdir()) == [], "the cancelled job left files")
+    assert job().items > MESSAGES - 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 # ---- drivers of their own ----------------------------------------------------------------------------------
@@ -281,7 +373,12 @@ spark = builder.getOrCreate()
 register(spark)
 root = Path(sys.argv[1])
 """
-WRITE = "save(rows(spark, 300, first=int(sys.argv[2])), root)"
+WRITE = """
+save(rows(spark, 300, first=int(sys.argv[2])), root)
+"""
+AGAIN = """
+save(rows(spark, 300, first=int(sys.argv[2]) + 300), root)
+"""
 STREAM = """
 frame = spark.readStream.format("rocketstore").options(startingOffsets="earliest", **PARTS).load(sys.argv[2])
 frame = frame.selectExpr("topic", "CAST(CAST(phyOffset AS string) AS binary) AS body")
@@ -323,6 +420,15 @@ def test_a_write_whose_driver_is_killed_in_its_commit_is_undone(other_cluster, t
     assert bodies(root) == list(range(600))
     assert not (root / "rocketstore-intent.json").exists()
     assert rocketstore.verify(root).ok
+
+
+def test_rows_are_stored_once_if_all_executors_are_killed_in_the_commit(other_cluster, tmp_path):
+    root = tmp_path / "store"
+    other_cluster.ask_for_fault("jobs.intent:WriteIntent.fulfil", "kill executors")
+    done = run_driver(other_cluster, tmp_path / "driver", WRITE + AGAIN, root, 0)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert other_cluster.claimed() == ["jobs.intent:WriteIntent.fulfil"]
+    check_store(root, range(600))
 
 
 @pytest.mark.parametrize("function", ["jobs.intent:WriteIntent.fulfil", "spark.source.sink:StoreSink.append_rows"])

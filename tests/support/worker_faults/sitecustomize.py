@@ -2,10 +2,12 @@
 
 The directory ROCKETSTORE_FAULTS may have a file named after a function, such as ``jobs.intent:WriteIntent.fulfil``. The
 next call of the function claims the file, and does what it says: "kill" kills the JVM above this process, with SIGKILL,
-and this process; "raise" raises an error; "sleep" with a number waits for so many seconds. A call that returns an
-iterator does so after its first element. A claimed file is renamed.
+and this process; "kill executors" kills all executors of the cluster; "raise" raises an error; "sleep" with a number
+waits for so many seconds. After the word "after", the fault follows the call, whose result is lost with "kill". A call
+that returns an iterator has its fault after the first element. A claimed file is renamed.
 """
 
+import contextlib
 import functools
 import importlib.abc
 import inspect
@@ -26,6 +28,7 @@ FUNCTIONS = {
     "spark.build.rebuild_consume_queue": ["spill_requests", "build_parts"],
     "spark.build.spill": ["read_entries", "write_spill"],
     "spark.build.index_files": ["build_file"],
+    "spark.lookup.query_messages": ["find_batch"],
 }
 PREFIX = "rocketstore."
 
@@ -51,10 +54,24 @@ def find_jvm(pid):
     raise LookupError("no JVM is above this process")
 
 
+def find_executors():
+    """Return the JVMs of the cluster that run tasks."""
+    place = f"ROCKETSTORE_FAULTS={os.environ['ROCKETSTORE_FAULTS']}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            is_ours = place in (process / "environ").read_bytes().split(b"\0")
+            if is_ours and b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in command:
+                yield int(process.name)
+
+
 def do(fault):
     word, _, seconds = fault.partition(" ")
     if word == "sleep":
         time.sleep(float(seconds))
+    elif fault == "kill executors":
+        for pid in find_executors():
+            os.kill(pid, signal.SIGKILL)
     elif word == "raise":
         raise RuntimeError("a fault that a test asked for")
     else:
@@ -70,8 +87,12 @@ def faulty(name, function):
             return function(*args, **options)
         if inspect.isgeneratorfunction(function):
             return interrupted(fault, function(*args, **options))
-        do(fault)
-        return function(*args, **options)
+        if not fault.startswith("after "):
+            do(fault)
+            return function(*args, **options)
+        result = function(*args, **options)
+        do(fault.removeprefix("after "))
+        return result
 
     return call
 
