@@ -15,6 +15,8 @@ from support.spark_settings import QUICK
 from support.stores import GOLDEN, extract
 
 TESTS = Path(__file__).parent
+# Where the tests of Spark run: see the fixture ``spark``.
+SPARK = os.environ.get("ROCKETSTORE_SPARK", "classic")
 
 
 def pytest_configure(config):
@@ -34,10 +36,22 @@ def pytest_itemcollected(item):
         item.add_marker("seeded")
     if "client" in item.fixturenames:
         item.add_marker("broker")
-    if "spark" in item.fixturenames:
+    if uses_session(item):
         item.add_marker("spark")
     if "cluster" in item.fixturenames:
         item.add_marker("cluster")
+
+
+def pytest_collection_modifyitems(config, items):
+    """On a cluster, leave out the tests that use no session of it: they run as everywhere."""
+    if "cluster" in SPARK:
+        config.hook.pytest_deselected(items=[item for item in items if not uses_session(item)])
+        items[:] = [item for item in items if uses_session(item)]
+
+
+def uses_session(item):
+    """Whether a test uses the session of the run, or its cluster."""
+    return "spark" in item.fixturenames or "cluster" in item.fixturenames
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -89,7 +103,6 @@ def golden_index(tmp_path_factory):
     return directory / "broker-5.5.0" / "index"
 
 
-SPARK = os.environ.get("ROCKETSTORE_SPARK", "classic")
 MASTERS = {"classic": "local[2]", "connect": "local[2]", "local-cluster": "local-cluster[2,1,1024]"}
 
 
