@@ -46,7 +46,12 @@ def __getattr__(name: str) -> object:
         globals().update(names, __all__=sorted([*names, "open"]))
         if name in globals():
             return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hint = ""
+    if not name.startswith("_"):
+        from rocketstore.other_attributes import describe_line  # only errors need it
+
+        hint = describe_line("rocketstore", name, globals()["__all__"])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

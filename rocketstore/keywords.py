@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -52,12 +53,17 @@ def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
     code = function.__code__
     keywords = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     known = frozenset(keywords)
+    most, by_name = code.co_argcount, code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    takes_more = bool(code.co_flags & inspect.CO_VARARGS)
 
     @functools.wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
         if not known.issuperset(options):
             wrong = next(name for name in options if name not in known)
             raise TypeError(f"{function.__qualname__}() has no parameter {wrong!r}: {_hint(wrong, keywords)}")
+        if len(args) > most and by_name and not takes_more:
+            name = f"{function.__qualname__}()"
+            raise TypeError(f"{name} takes {', '.join(by_name)} by name, such as {by_name[0]}={args[most]!r:.80}")
         return function(*args, **options)
 
     return call

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from rocketstore.other_attributes import SuggestsNames
 from rocketstore.text_values import shorten, utc
 
 SHOWN_ENDS = 5  # rows of each end
@@ -153,7 +154,7 @@ def show_value(value: Any) -> str:
     return shorten(repr(value[: SHOWN_VALUE + 1] if isinstance(value, str | bytes) else value), SHOWN_VALUE)
 
 
-class Previewed:
+class Previewed(SuggestsNames):
     """Has a repr for a terminal and HTML for a notebook, both made from one preview. So they show the same facts."""
 
     __slots__ = ()

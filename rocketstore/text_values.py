@@ -61,7 +61,7 @@ def parse_share(share: float | str) -> float:
     except ValueError:
         value = 0
     if not 0 < value <= 1:
-        raise ValueError(f"{text!r:.40} must be a part of all, such as 1% or 0.01")
+        raise ValueError(f"{text!r:.40} must be a part of all, such as 1% or 0.01, and no number of messages")
     return value
 
 

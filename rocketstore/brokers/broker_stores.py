@@ -24,7 +24,7 @@ from rocketstore.kernels.message_columns import BROKER, message_fields_of_broker
 from rocketstore.keywords import suggests_keywords
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import list_if_iterator, text_list, text_set
+from rocketstore.messages.arguments import NOT_GIVEN, NotGiven, describe_empty, list_if_iterator, text_list, text_set
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.preview import Preview, Previewed
@@ -127,6 +127,8 @@ class BrokerStores(Previewed, Closable):
     (['demo'], 101)
     """
 
+    _word = "stores"
+
     def __init__(self, found: FoundStores) -> None:
         self.stores = found.stores
         self.skipped = found.skipped
@@ -172,7 +174,9 @@ class BrokerStores(Previewed, Closable):
         return BrokerRows(found.parts, found.problems, **options)
 
     def _warn_unknown(self, topic: Any = None, group: Any = None) -> None:
-        """Give a UserWarning for each topic and each group that no store has."""
+        """Give a UserWarning for each topic and each group that no store has, and for an empty list."""
+        for text in describe_empty({"topic": topic, "group": group}):
+            warnings.warn(text, stacklevel=3)
         topics, groups = text_set(topic, "topic") or (), text_set(group, "group") or ()
         questions = [partial(explain_unknown_topic, topic=name) for name in sorted(topics)]
         questions += [partial(explain_unknown_group, group=name) for name in sorted(groups)]
@@ -206,7 +210,7 @@ class BrokerStores(Previewed, Closable):
     def query_message(
         self,
         topic: str | None = None,
-        key: str | None = None,
+        key: str | NotGiven = NOT_GIVEN,
         limit: int | None = None,
         *times: Any,
         **options: Any,
@@ -219,7 +223,7 @@ class BrokerStores(Previewed, Closable):
         return self._query(lambda store: store.query_message(name, word, limit, *times, **options), name, limit)
 
     def query_message_by_unique_key(
-        self, topic: str | None = None, uniq_key: str | None = None, *, verify_crc: bool = True
+        self, topic: str | None = None, uniq_key: str | NotGiven = NOT_GIVEN, *, verify_crc: bool = True
     ) -> QueryMessageResult:
         """Find the messages with a unique key. Parameters, returns, raises: as ``query_message``."""
         name, word = topic_and_key(topic, uniq_key)
@@ -227,7 +231,12 @@ class BrokerStores(Previewed, Closable):
         return self._query(question, name, None)
 
     def query_message_by_tag(
-        self, topic: str | None = None, tag: str | None = None, limit: int | None = None, *times: Any, **options: Any
+        self,
+        topic: str | None = None,
+        tag: str | NotGiven = NOT_GIVEN,
+        limit: int | None = None,
+        *times: Any,
+        **options: Any,
     ) -> QueryMessageResult:
         """Find the messages with these tags. Parameters, returns, raises: as ``MessageStore.query_message_by_tag``."""
         name, word = topic_and_key(topic, tag)
@@ -263,7 +272,7 @@ class BrokerStores(Previewed, Closable):
         return QueryMessageResult(messages, is_complete, texts, rows, has_more=has_more, explain=explain)
 
     def query_messages(
-        self, topic: Any = None, key: Any = None, limit: int | None = None, *times: Any, **options: Any
+        self, topic: Any = None, key: Any = NOT_GIVEN, limit: int | None = None, *times: Any, **options: Any
     ) -> QueryMessagesResult:
         """Find the messages of many keys in all stores, those of a key newest first by store time.
 

@@ -134,7 +134,7 @@ def expand_topics(stores: Any, topics: Sequence[str]) -> tuple[str, ...]:
     known = known_names(stores, ["topic"])["topic"]
     found: dict[str, None] = {}
     for topic in topics:
-        parts = [topic] if topic in known else [part for part in map(str.strip, topic.split(",")) if part]
+        parts = [topic] if topic in known else [part for part in map(str.strip, topic.split(",")) if part] or [topic]
         for part in parts:
             matches = [part] if part in known else sorted(matching(part, known))
             if not matches and known and any(sign in part for sign in WILDCARDS):

@@ -470,6 +470,10 @@ class CommitLog(Closable):
         require_count(limit=0 if limit is None else limit)
         if batch_size < 1 or threads < 1:
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
+        if isinstance(begin_offset, str):
+            raise TypeError(
+                f"begin_offset={begin_offset!r:.80}: an int was expected; a topic is given by name, as topic="
+            )
         zone = find_time_zone(tz)
         begin = ms_or_none(since, "since", zone)
         last = None if until is None else end_ms(until, "until", zone)

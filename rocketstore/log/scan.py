@@ -34,6 +34,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
+from rocketstore.other_attributes import SuggestsNames
 from rocketstore.progress import Progress, show_progress
 from rocketstore.text_values import format_count
 
@@ -106,7 +107,7 @@ class ChosenRows(NamedTuple):
 
 
 @made_by("store.scan()")
-class Scan(ArrowStream):
+class Scan(ArrowStream, SuggestsNames):
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
     ``head`` gives the first messages, ``tail`` the last ones, ``count`` their number.
@@ -122,6 +123,8 @@ class Scan(ArrowStream):
     >>> scan.count(), scan.head(2).keys.to_pylist()
     (100, [['order-0'], ['order-1']])
     """
+
+    _word = "scan"
 
     def __init__(
         self,

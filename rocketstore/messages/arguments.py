@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from enum import Enum
 from typing import Any
+
+
+class NotGiven(Enum):
+    """The value of an argument that a caller did not give, where None is a wrong value."""
+
+    NOT_GIVEN = "not given"
+
+
+NOT_GIVEN = NotGiven.NOT_GIVEN
+
+
+def describe_empty(arguments: Mapping[str, Any]) -> list[str]:
+    """Return a text about each condition that is an empty list. Parameters: arguments: the values, by their names."""
+    empty = [name for name, value in arguments.items() if isinstance(value, Sized) and not len(value) and value != ""]
+    return [f"{name}=[]: an empty list selects nothing: leave {name} out for all" for name in empty]
 
 
 def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:

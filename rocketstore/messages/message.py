@@ -30,6 +30,7 @@ from rocketstore.messages.compression import compress as compress_body
 from rocketstore.messages.message_id import make_msg_id
 from rocketstore.messages.message_keys import MessageKeys
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
+from rocketstore.other_attributes import describe_line
 from rocketstore.preview import Preview
 from rocketstore.text_values import Time, datetime_or_none, epoch_ms, utc
 
@@ -197,7 +198,10 @@ class Message(MessageSlots):
             return self._stored[0]
         if name == "msg_id" and has_fields(self, "store_host", "phy_offset"):
             return make_msg_id(self.store_host, self.phy_offset)
-        why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
+        why = "it is not among the columns that were read"
+        if name not in MESSAGE_FIELDS:
+            hint = "" if name.startswith("_") else describe_line("message", name, [*MESSAGE_FIELDS])
+            why = f"there is no such field{hint}"
         raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
 
     if not TYPE_CHECKING:  # a type checker knows the declared fields alone

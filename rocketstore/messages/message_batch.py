@@ -15,7 +15,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.column_names import Names, named_fields
 from rocketstore.kernels.columns import int64_column
-from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, Field, batch_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, MESSAGE_FIELDS, Field, batch_fields
 from rocketstore.kernels.message_slots import make_messages
 from rocketstore.kernels.record_columns import RecordColumns
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn, values_of
@@ -28,6 +28,7 @@ from rocketstore.messages.compression import COMPRESSED, CRC_COLUMNS, BodyError,
 from rocketstore.messages.message import Message
 from rocketstore.messages.preview import preview_messages
 from rocketstore.messages.to_put import to_put
+from rocketstore.other_attributes import describe_line
 from rocketstore.preview import Preview, Previewed
 from rocketstore.text_values import format_count
 
@@ -197,7 +198,8 @@ class MessageBatch(Previewed):
         columns = self.__dict__.get("_columns", {})
         if name in columns:
             return (self.columns if name in MADE_COLUMNS else columns)[name]
-        raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
+        hint = "" if name.startswith("_") or name in MESSAGE_FIELDS else describe_line("batch", name, [*dir(self)])
+        raise AttributeError(f"batch.{name}: not among the columns that were read{hint}", name=name, obj=self)
 
     if not TYPE_CHECKING:  # a type checker knows the declared columns alone
         __getattr__ = _find_column

@@ -25,6 +25,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_heads import find_record_end
 from rocketstore.log.record_reader import SPAN
 from rocketstore.made_by import made_by
+from rocketstore.messages.arguments import NOT_GIVEN
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -212,9 +213,9 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
 
 def topic_and_key(topic: Any, key: Any) -> tuple[Any, Any]:
     """Return the topic of a query, None for all, and its key. A single argument is the key. Raises: TypeError."""
-    if key is None and topic is None:
-        raise TypeError("give a key, or a topic and a key")
-    return (None, topic) if key is None else (topic, key)
+    if key is None or (key is NOT_GIVEN and topic is None):
+        raise TypeError("the key is None: give a key, or a topic and a key")
+    return (None, topic) if key is NOT_GIVEN else (topic, key)
 
 
 def limit_reason(limit: int | None) -> str:

@@ -34,7 +34,15 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.hash_sample import HashSample
 from rocketstore.log.scan import Scan
 from rocketstore.made_by import made_by
-from rocketstore.messages.arguments import integer_list, list_if_iterator, split_tags, text_list, text_set
+from rocketstore.messages.arguments import (
+    NOT_GIVEN,
+    NotGiven,
+    integer_list,
+    list_if_iterator,
+    split_tags,
+    text_list,
+    text_set,
+)
 from rocketstore.messages.found_messages import FoundMessages
 from rocketstore.messages.given_rows import put_times
 from rocketstore.messages.message import Message
@@ -90,6 +98,7 @@ from rocketstore.store.overview.known_names import (
     explain_unknown_names,
     explain_unknown_topic,
     known_topics,
+    warn_conditions,
     warn_unknown_topics,
 )
 from rocketstore.store.overview.lag import ConsumerLag, consumer_lag
@@ -174,6 +183,8 @@ class MessageStore(MessageTables, Previewed, Closable):
     ...     print(len(store["Orders"]), "Orders" in store)
     100 True
     """
+
+    _word = "store"
 
     def __init__(
         self,
@@ -539,7 +550,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         scan = self._plan_by_queues(self.commit_log.scan(*offsets, **conditions), conditions)
         if self.reads_other_logs and not has_offset_bounds(offsets, conditions):
             scan = scan_all_logs(scan, self.find_compacted_queues(), self.plan_other_logs, conditions)
-        warn_unknown_topics(self, text_list(conditions.get("topic"), "topic") or (), stacklevel)
+        others = {name: conditions.get(name) for name in ("tag", "key", "queue_ids")}
+        warn_conditions(self, text_list(conditions.get("topic"), "topic"), others, stacklevel)
         return scan.explained_by(functools.partial(explain_empty_scan, self, conditions))
 
     def scan_log(self, **conditions: Any) -> Scan:
@@ -657,6 +669,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         conditions = Conditions.of(topic, tag, key, since, until, limit, tz)
         options: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
         self.commit_log.scan(**options)  # raises errors of these arguments
+        warn_conditions(self, conditions.topics, {"tag": conditions.tags, "key": conditions.keys}, stacklevel=4)
         reader = DatasetReader(self, conditions, **options, verify_crc=verify_crc, containers=containers)
         return StoreDataset(reader, columns, names=names)
 
@@ -740,7 +753,8 @@ class MessageStore(MessageTables, Previewed, Closable):
             "tag": text_list(tag, "tag"),
             "key": text_list(key, "key"),
         }
-        warn_unknown_topics(self, conditions["topic"] or (), stacklevel=4)
+        others = {name: conditions[name] for name in ("tag", "key")}
+        warn_conditions(self, conditions["topic"], others, stacklevel=4)
         wheres = () if where is None else (Where(where),)
         skipped: list[str] = []
 
@@ -912,6 +926,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         CorruptFileError if the body does not match its CRC, or for damage that the search meets.
         Source: DefaultMQAdminExtImpl.viewMessage.
         """
+        if not isinstance(msg_id, str):
+            raise TypeError(f"msg_id={msg_id!r:.80}: a str was expected")
         with contextlib.suppress(ValueError):
             phy_offset = phy_offset_of(msg_id)
             message = self.look_message_by_offset(phy_offset, verify_crc=False)
@@ -936,7 +952,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def query_messages(
         self,
         topic: Any = None,
-        key: Any = None,
+        key: Any = NOT_GIVEN,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -1052,7 +1068,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def _query_message(
         self,
         topic: str | None,
-        key: str | None,
+        key: str | NotGiven,
         limit: int | None,
         times: tuple[int, int],
         index_type: IndexType | None,
@@ -1062,18 +1078,17 @@ class MessageStore(MessageTables, Previewed, Closable):
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         self._require_open()
         on_wrong_crc: OnWrongCrc = "raise" if verify_crc else "ignore"
-        if topic is None or key is None:
-            topic, key = topic_and_key(topic, key)
+        topic, word = (topic, key) if topic is not None and isinstance(key, str) else topic_and_key(topic, key)
         if topic is None or self.reads_other_logs:
-            found = self._query_keys(topic, [key], limit, times, index_type, on_wrong_crc, max_scan)
+            found = self._query_keys(topic, [word], limit, times, index_type, on_wrong_crc, max_scan)
             result = found.of_only_key()
         else:
             view = self._views.view_index(index_type)
-            result = query_message(view, topic, key, limit, times, index_type, max_scan, on_wrong_crc)
+            result = query_message(view, topic, word, limit, times, index_type, max_scan, on_wrong_crc)
         if not result:
-            warn_unknown_topics(self, [] if topic is None else [topic], stacklevel=5)
+            warn_unknown_topics(self, None if topic is None else [topic], stacklevel=5)
             result = result.explained_by(
-                functools.partial(explain_missing_keys, self, topic, [key], index_type, times, [0])
+                functools.partial(explain_missing_keys, self, topic, [word], index_type, times, [0])
             )
         return self._kept_readable(result)
 
@@ -1081,7 +1096,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def query_message(
         self,
         topic: str | None = None,
-        key: str | None = None,
+        key: str | NotGiven = NOT_GIVEN,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -1105,7 +1120,7 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     @suggests_keywords
     def query_message_by_unique_key(
-        self, topic: str | None = None, uniq_key: str | None = None, *, verify_crc: bool = True
+        self, topic: str | None = None, uniq_key: str | NotGiven = NOT_GIVEN, *, verify_crc: bool = True
     ) -> QueryMessageResult:
         """Find the messages with a unique key, which a client gives as message id.
 
@@ -1117,7 +1132,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     def query_message_by_tag(
         self,
         topic: str | None = None,
-        tag: str | None = None,
+        tag: str | NotGiven = NOT_GIVEN,
         limit: int | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -1233,7 +1248,7 @@ class MessageStore(MessageTables, Previewed, Closable):
     ) -> Rows[ConsumerLag]:
         self._require_open()
         groups, topics = text_set(group, "group"), text_set(topic, "topic")
-        for text in explain_unknown_names(self, topics or (), groups or ()):
+        for text in explain_unknown_names(self, topics, groups):
             warnings.warn(text, stacklevel=stacklevel)
         return consumer_lag(self, groups, topics, log_bytes=log_bytes)
 
@@ -1280,7 +1295,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         begin, end = ms_or_none(since, "since", zone), ms_or_none(until, "until", zone)
         wanted = PendingFilter(text_set(topic, "topic"), text_set(group, "group"), kinds, begin, end)
         found = find_pending(self, wanted, limit)
-        for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
+        for text in [] if found else explain_unknown_names(self, wanted.topics, wanted.groups):
             warnings.warn(text, stacklevel=3)
         return found
 
@@ -1319,7 +1334,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         begin, end = ms_or_none(since, "since", zone), ms_or_none(until, "until", zone)
         wanted = DeadFilter(text_set(group, "group"), text_set(topic, "topic"), begin, end, limit)
         found = find_dead_letters(self, wanted, retry=retry)
-        for text in [] if found else explain_unknown_names(self, wanted.topics or (), wanted.groups or ()):
+        for text in [] if found else explain_unknown_names(self, wanted.topics, wanted.groups):
             warnings.warn(text, stacklevel=3)
         return found
 
@@ -1405,7 +1420,7 @@ class MessageStore(MessageTables, Previewed, Closable):
             raise ValueError(f"topic={topic!r:.80}: only a key needs a topic")
         require_limit(limit)
         found = find_trace(self, TraceQuestion(key, uniq_key, msg_id, topics, limit))
-        for text in [] if found else explain_unknown_names(self, topics or (), ()):
+        for text in [] if found else explain_unknown_names(self, topics, None):
             warnings.warn(text, stacklevel=3)
         return found
 
@@ -1462,7 +1477,7 @@ class MessageStore(MessageTables, Previewed, Closable):
             return measure_disk(self)
         if by not in GROUPINGS:
             raise ValueError(f"by={by!r}: must be one of {', '.join(GROUPINGS)}, or None")
-        warn_unknown_topics(self, sorted(topics or ()))
+        warn_unknown_topics(self, topics, stacklevel=4)
         return measure_messages(self, by, topics, exact=exact, zone=zone, progress=progress)
 
     @overload
@@ -1588,10 +1603,18 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     def __getitem__(self, topic: str) -> Topic:
         """Return a topic that has a queue on disk. Raises: KeyError; UnsupportedFormatError for queues in RocksDB."""
+        if not isinstance(topic, str):
+            raise TypeError(f"store[{topic!r:.80}]: a store has topics by name, such as store['Orders']")
         if topic not in self:
             text = explain_unknown_topic(self, topic) or f"{self.path}: topic {topic!r} has no queue"
             raise KeyError(text)
         return Topic(self, topic)
+
+    def _describe_unknown(self, name: str) -> str:
+        with contextlib.suppress(OSError, StoreError):
+            if name in self:
+                return f": did you mean store[{name!r}]?"
+        return super()._describe_unknown(name)
 
     @property
     def topics(self) -> Topics:

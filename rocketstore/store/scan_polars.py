@@ -14,6 +14,7 @@ from rocketstore.kernels.column_names import Names
 from rocketstore.keywords import suggests_keywords
 from rocketstore.progress import Progress
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.overview.known_names import warn_conditions
 from rocketstore.text_values import Time, Zone
 
 if TYPE_CHECKING:
@@ -83,5 +84,6 @@ def scan_polars(
     store = MessageStore.of_entry("scan_polars", path, config, **options)
     scanned: dict[str, Any] = {"on_corrupt": on_corrupt, "charset": charset, "progress": progress}
     store.commit_log.scan(**scanned)  # raises errors of these arguments
+    warn_conditions(store, conditions.topics, {"tag": conditions.tags, "key": conditions.keys}, stacklevel=4)
     scanned |= {"verify_crc": verify_crc, "containers": containers}
     return lazy_frame(DatasetReader(store, conditions, **scanned), columns, names, body_schema)

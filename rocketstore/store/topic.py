@@ -39,6 +39,8 @@ class Topic(MessageTables, Previewed):
     (100, 50, 1)
     """
 
+    _word = "topic"
+
     def __init__(self, store: ReadableStore, name: str) -> None:
         self.store = store
         self.name = name

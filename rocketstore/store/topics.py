@@ -24,6 +24,8 @@ class Topics(Previewed, Mapping[str, Topic]):
     (['Orders', 'Users'], 100)
     """
 
+    _word = "store.topics"
+
     def __init__(self, store: ReadableStore) -> None:
         self._store = store
 

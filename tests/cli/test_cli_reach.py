@@ -250,3 +250,9 @@ def test_queues_that_are_lost_are_named_with_what_builds_them(root, tmp_path):
 def test_a_remote_path_where_a_local_one_is_needed_says_so():
     result = run("verify", "memory://store")
     assert "is remote: a local path is needed here (rocketstore copy makes" in result.stderr
+
+
+def test_a_list_without_a_topic_is_not_all_topics(root):
+    result = run("cat", root, "--topic", ",")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no queue of topic ','" in result.stderr

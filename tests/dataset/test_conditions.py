@@ -40,6 +40,7 @@ def store(tmp_path_factory):
         yield reader
 
 
+@pytest.mark.filterwarnings("ignore:.*an empty list:UserWarning")
 @pytest.mark.parametrize("conditions", CONDITIONS, ids=str)
 def test_a_dataset_and_a_frame_have_the_messages_of_the_scan(store, conditions):
     expected = [offset for batch in store.scan(**conditions) for offset in batch.phy_offset.tolist()]
@@ -50,6 +51,7 @@ def test_a_dataset_and_a_frame_have_the_messages_of_the_scan(store, conditions):
     assert pickle.loads(pickle.dumps(dataset)).count_rows() == len(expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*an empty list:UserWarning")
 @pytest.mark.parametrize("conditions", CONDITIONS, ids=str)
 def test_a_filter_chooses_among_the_messages_of_the_dataset(store, conditions):
     rows = store.dataset(**conditions).to_table().to_pylist()

@@ -21,6 +21,7 @@ ROOMS = [  # each imports only itself and those before it
     "text_values",
     "progress",
     "keywords",
+    "other_attributes",
     "preview",
     "compat",
     "kernels",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.messages.arguments import describe_empty
 from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import find_similar
@@ -44,18 +46,38 @@ def explain_unknown_group(store: ReadableStore, group: str) -> str | None:
     return f"{store.path}: no group {group!r:.80} in {config.offsets_file}: {hint}"
 
 
-def explain_unknown_names(store: ReadableStore, topics: Iterable[str], groups: Iterable[str]) -> list[str]:
-    """Return a text about each topic and each consumer group that the store does not have."""
-    texts = [explain_unknown_topic(store, topic) for topic in sorted(topics)]
-    texts += [explain_unknown_group(store, group) for group in sorted(groups)]
+def explain_unknown_names(
+    store: ReadableStore, topics: Collection[str] | None, groups: Collection[str] | None
+) -> list[str]:
+    """Return a text about each topic and each consumer group that the store does not have, and about an empty list.
+
+    Parameters: topics, groups: None for all, which is never unknown.
+    """
+    texts: list[str | None] = [*describe_empty({"topic": topics, "group": groups})]
+    texts += [explain_unknown_topic(store, topic) for topic in sorted(topics or ())]
+    texts += [explain_unknown_group(store, group) for group in sorted(groups or ())]
     return [text for text in texts if text is not None]
 
 
-def warn_unknown_topics(store: ReadableStore, topics: Iterable[str], stacklevel: int = 3) -> None:
-    """Give a UserWarning for each topic that the store does not have. The answer of the caller has no message of it."""
-    for topic in topics:
-        if (text := explain_unknown_topic(store, topic)) is not None:
-            warnings.warn(text, stacklevel=stacklevel)
+def warn_unknown_topics(store: ReadableStore, topics: Collection[str] | None, stacklevel: int = 3) -> None:
+    """Give a UserWarning for each topic that the store does not have, and for an empty list; none for None.
+
+    The answer of the caller has no message of these topics.
+    """
+    for text in explain_unknown_names(store, topics, None):
+        warnings.warn(text, stacklevel=stacklevel)
+
+
+def warn_conditions(
+    store: ReadableStore, topics: Collection[str] | None, conditions: Mapping[str, Any], stacklevel: int = 3
+) -> None:
+    """Give a UserWarning for each condition that no message can meet: unknown topics, and empty lists.
+
+    Parameters: topics: None for all. conditions: other values of conditions, by the names of the arguments.
+    """
+    for text in describe_empty(conditions):
+        warnings.warn(text, stacklevel=stacklevel)
+    warn_unknown_topics(store, topics, stacklevel + 1)
 
 
 def require_known_topics(stores: Sequence[ReadableStore], topics: Iterable[str]) -> None:
