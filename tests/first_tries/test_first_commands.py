@@ -1,99 +1,14 @@
-"""What operators type first, before they read a page, works, or the error has the line to type."""
+"""What is typed first after ``rocketstore`` works, or the error has the line to type."""
 
 import shlex
 
 import pytest
 from support.cli import run
-
-TRIES = [
-    # (task, what is typed after `rocketstore`, a part of what is shown, the exit status)
-    ("what is in it", "info big", '"messages": 400', 0),
-    ("what is in it", "ls big", '"topic": "payments"', 0),
-    ("what is in it", "topics big", "did you mean 'ls'?", 2),
-    ("filter", "cat big --topic payments --tag sent --since -30d --key order-7", '"keys": ["order-7"]', 0),
-    ("filter", "cat big orders --limit 1", "orders is read as --topic orders", 0),
-    ("filter", "cat big --topic 'ord*' --limit 1", '"topic": "orders"', 0),
-    ("filter", "cat big --topic orders,payments --limit 2", '"topic": "payments"', 0),
-    ("filter", "cat big --tag paid,sent", "tags are separated by ||: 'paid || sent'", 1),
-    ("filter", "cat batchcq --key b-1-1", '"keys": ["b-1-1"]', 0),
-    ("filter", "export batchcq batches.jsonl --tag T", "77 messages", 0),
-    ("count by hour and tag", "count big --by hour,tag", '"tag": "paid"', 0),
-    ("count", "count big", '"messages": 400', 0),
-    ("count", "cat big --count", "rocketstore count", 2),
-    ("json bodies", "cat big --json-body --limit 1", '"amount": 0', 0),
-    ("json bodies", "sql big \"SELECT sum(CAST(body_json->>'amount' AS INT)) AS s FROM messages\"", '"s": 79800', 0),
-    ("parquet by day and topic", "export big days --partition-by day,topic", "400 messages", 0),
-    ("a sample", "cat big --sample 10%", '"topic": ', 0),
-    ("a sample", "export big part.csv.gz --sample 10%", "messages", 0),
-    ("duplicates by key", "query big --topic orders --key order-0", "100 found", 0),
-    ("duplicates by key", "query big order-0", "100 found", 0),
-    ("follow", "tail big", "did you mean 'cat --tail 10'?", 2),
-    ("only what is new", "export big lake --state lake.state", "400 messages", 0),
-    ("only what is new", "export big lake --incremental", "--state", 2),
-    ("only what is new", "export big lake --since-last", "--state", 2),
-    ("time zones", "cat big --limit 1 --tz Asia/Shanghai --iso", "+08:00", 0),
-    ("time zones", "cat big --limit 1 --local", "--tz local", 2),
-    ("into sqlite", "cat big --limit 1 --columns keys,body", '{"keys": ["order-0"], "body": "', 0),
-    ("a message by key", "query big order-7", '"keys": ["order-7"]', 0),
-    ("a message by key", "query big --key order-7", '"keys": ["order-7"]', 0),
-    ("a message by key", "find big order-7", "did you mean 'query'?", 2),
-    ("a message by id", f"query big --id {7:032X}", "the client's message id", 0),
-    ("by queue offset", "get default Plain", "--topic Plain shows queues and their offsets", 2),
-    ("by queue offset", "get default Plain 0", "--topic Plain shows queues and their offsets", 2),
-    ("by queue offset", "get default Plain 0 1", '"keys": ["b-7"]', 0),
-    ("by queue offset", "get default Plain 0 5000", "offsets 0 to 77", 1),
-    ("by time", "cat big --since 00:00 --until 00:00", "--since", 2),
-    ("by time", "cat big --since '1 day ago' --limit 1", '"keys": ', 0),
-    ("by time", "cat big --since 1d --limit 1", '"keys": ', 0),
-    ("by time", "cat big --since '2020-01-01 10:00' --limit 1", '"keys": ["order-0"]', 0),
-    ("why it is not found", "query big order-8000", "the index has no entry with the hash of the key", 1),
-    ("why it is not found", "query big ORDER-7", "topic 'payments' has the key 'order-7'", 1),
-    ("why it is not found", "query big --topic orders --key order-7", "the key 'order-7' is in topic 'payments'", 1),
-    ("why it is not found", "cat big --since -1h", "the newest message is 3h", 1),
-    ("lag", "lag default", '"group": "G1"', 0),
-    ("lag", "lag default --totals", '"group": "G1", "topics": 1', 0),
-    ("lag", "lag default --group NOPE", "no group 'NOPE'", 1),
-    ("lag", "lag big --sort lag", "rocketstore lag STORE --totals", 2),
-    ("topics by disk", "du big --topics", "rocketstore du STORE --by topic", 2),
-    ("topics by disk", "ls big --topics", "rocketstore du STORE --by topic", 2),
-    ("topics by disk", "ls big --sort bytes", "rocketstore du STORE --by topic", 2),
-    ("what is deleted next", "expire default", "a broker would delete no file", 0),
-    ("what waits", "pending default", '"kind": "timer", "topic": "Orders"', 0),
-    ("what waits", "ls default --topic SCHEDULE_TOPIC_XXXX", '"messages": 3', 0),
-    ("dead letters", "dlq default", "no dead letter", 0),
-    ("what is damaged", "verify damaged", "log-body-crc", 1),
-    ("what is damaged", "get damaged Plain 0 1 --columns keys", "a body that does not match its CRC", 1),
-    ("what is damaged", "query damaged --key b-7", "bodyCrc", 1),
-    ("what is lost", "recover damaged --dry-run", "rocketstore salvage", 1),
-    ("what is lost", "recover damaged --dry-run", "bodyCrc at byte 3318: is not the CRC of the body", 1),
-    ("exotic stores", "info multipath", '"maxPhyOffset": 31', 0),
-    ("several columns", "cat big --columns topic --columns tags --limit 1", '{"topic": "orders", "tags": "paid"}', 0),
-    ("repair", "recover damaged", "--slots 1000 --items 4000", 1),
-    ("repair", "salvage damaged --out salvaged", "Plain: 1 message", 1),
-    ("compare", "diff big copied", "the stores are the same", 0),
-    ("compare", "compare big copied", "did you mean 'diff'?", 2),
-    ("compare", "diff default damaged", "b-7", 1),
-    ("a report", "report big -o report.html", "report.html: ", 0),
-    ("a copy", "copy big saved", "400", 0),
-    ("a copy", "backup big saved", "did you mean 'copy'?", 2),
-    ("exotic stores", "cat batchcq --limit 1", '"topic": "Bcq"', 0),
-    ("completion", "completion bash", "complete", 0),
-    ("help", "help", "Commands:", 0),
-    ("help", "help query", "Usage: rocketstore query", 0),
-    ("help", "man", "did you mean 'help'?", 2),
-    ("pipes", "get big orders 0 0 --raw", '{"amount": 0, "city": "Xi\'an"}', 0),
-    ("pipes", "cat big --limit 1 --template '{topic} {keys}'", "orders order-0", 0),
-    ("exit codes", "query big nothing", "no message was found", 1),
-    ("bad arguments", "cat big --topci orders", "--topic", 2),
-    ("bad arguments", "cat big --topic ordrs", "did you mean 'orders'", 1),
-    ("bad arguments", "cat big --columns topc", "did you mean 'topic'", 2),
-    ("bad arguments", "cat big --since 2026-02-02 --until 2026-01-01", "until", 2),
-    ("bad arguments", "info big/commitlog", "big", 1),
-]
+from tasks import Command, tries_of
 
 
-@pytest.mark.parametrize(("task", "typed", "shown", "status"), TRIES, ids=lambda value: str(value)[:60])
-def test_a_first_command_works_or_says_what_to_type(directory, task, typed, shown, status):
-    result = run(*shlex.split(typed))
-    assert shown in result.stdout + result.stderr
-    assert result.exit_code == status
+@pytest.mark.parametrize(("task", "line"), tries_of(Command), ids=lambda value: str(value)[:60])
+def test_a_first_command_works_or_says_what_to_type(directory, task, line):
+    result = run(*shlex.split(line.typed))
+    assert line.shown in result.stdout + result.stderr
+    assert result.exit_code == line.status

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 import types
 
 import pytest
@@ -49,7 +51,7 @@ def test_each_line_of_another_name_exists(objects, word):
     ("word", "name", "line"),
     [
         ("rocketstore", "verfy", "rocketstore.verify"),
-        ("rocketstore", "report", "rocketstore report STORE --output report.html"),
+        ("rocketstore", "connect", "rocketstore.open(PATH)"),
         ("store", "dead_leters", "store.dead_letters"),
         ("store", "orders", "store['orders']"),
         ("store", "to_parquet", "store.to_polars().write_parquet(PATH)"),
@@ -62,6 +64,12 @@ def test_an_unknown_attribute_names_the_line_that_is_meant(objects, word, name, 
     with pytest.raises(AttributeError) as raised:
         getattr(objects[word], name)
     assert f"did you mean {line}" in str(raised.value)
+
+
+def test_a_name_of_a_room_that_is_no_function_names_the_command():
+    script = "import rocketstore; rocketstore.report"  # in a process of its own, where nothing imported the room
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "did you mean rocketstore report STORE --output report.html in a shell?" in answer.stderr
 
 
 def test_an_attribute_that_is_like_no_other_gets_no_hint(objects):
