@@ -160,7 +160,7 @@ def usage_charts(usage: DiskUsage) -> list[Chart]:
         charts.Bar(
             disk.path,
             disk.used_share,
-            f"{disk.used_share:.0%} of {size_text(disk.total_bytes)}, {size_text(disk.free_bytes)} free",
+            f"{disk.used_share:.0%}: {size_text(disk.used_bytes)} used, {size_text(disk.free_bytes)} free",
         )
         for disk in usage.disks
     ]

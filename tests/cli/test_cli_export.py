@@ -294,7 +294,7 @@ def test_an_export_that_was_killed_after_it_got_its_name_is_complete(tmp_path, m
     result = run("export", golden(RICH), tmp_path / "out.csv", "--resume")
     assert (result.exit_code, result.stderr) == (
         0,
-        f"{tmp_path / 'out.csv'}: is complete already: --resume adds no newer messages\n",
+        f"{tmp_path / 'out.csv'}: is complete already: --resume adds no newer messages, --state FILE does\n",
     )
     assert files_in(tmp_path) == ["out.csv"]
 
@@ -351,7 +351,10 @@ def test_an_export_that_is_done_is_not_done_again_by_resume(tmp_path):
     target = export(RICH, tmp_path / "out.jsonl")
     target.write_text("kept")
     result = run("export", golden(RICH), target, "--resume")
-    assert (result.exit_code, result.stderr) == (0, f"{target}: is complete already: --resume adds no newer messages\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        f"{target}: is complete already: --resume adds no newer messages, --state FILE does\n",
+    )
     assert target.read_text() == "kept"
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from datetime import UTC
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from rocketstore.report.make_report import make_report
 from rocketstore.report.page import Action, Chart, Section, Table, VerdictBox, render_page
 from rocketstore.report.parts import LONGEST, QueueBounds, find_expiring_files, read_index, read_queues
 from rocketstore.report.reading import PartAnswer, find_log_bounds, read_numbers, read_store
-from rocketstore.report.sections import topics_section, traffic_section
+from rocketstore.report.sections import topics_section, traffic_section, usage_charts
 from rocketstore.report.structure import gaps_section, queues_section
 from rocketstore.report.texts import Clock
 from rocketstore.report.verdict import make_verdict
@@ -45,6 +46,16 @@ def store(root):
 
 def read(store, sample=1 << 30):
     return read_store(store, sample=sample, config=None, clock=CLOCK, broker_zone=UTC, progress=report_nothing)
+
+
+def test_the_share_of_a_disk_is_that_of_the_sizes_beside_it(store, monkeypatch):
+    disk = SimpleNamespace(total=1000 * 10**9, used=60 * 10**9, free=20 * 10**9)  # most is reserved for root
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
+    usage = store.du()
+    assert [disk.used_share for disk in usage.disks] == [0.75]
+    shown = usage_charts(usage)[-1]
+    assert "75%: 60.0 GB used, 20.0 GB free" in str(shown)
+    assert "1000" not in str(shown)
 
 
 def test_the_log_is_counted_by_topic_tag_and_time(store):

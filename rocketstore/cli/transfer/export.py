@@ -470,7 +470,7 @@ def export_file(
     if target.exists() and not force:
         if resume and is_published(work):
             shutil.rmtree(work, ignore_errors=True)
-            note(f"{target}: is complete already: --resume adds no newer messages")
+            note(f"{target}: is complete already: --resume adds no newer messages, --state FILE does")
             return None
         if not (resume and read_state(work)["replaces"]):
             raise FileIsThere(target)
