@@ -217,11 +217,35 @@ class Verification:
     ) -> VerifyReport:
         """Compare the log with queues and index. Parameters: database: the queues in RocksDB."""
         stop = log.max_phy_offset if self.is_locked else None
+        self._check_dledger(log)
+        leftovers = self._find_leftovers(log)
+        files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
+        queues = self._open_queues(log, files, database)
+        index = IndexVerifier(log, self.findings, files.index_files())
+        checked = LogVerifier(log, self.config, self.findings, queues, index)
+        checked.run(stop, leftovers, quick, threads, progress)
+        self._check_lock()
+        is_live = self.is_locked or checked.is_growing
+        # Units behind an end of the log that was lost are no leftovers.
+        is_end_lost = self.checkpoint is not None and any(find_lost_end(self.checkpoint, checked))
+        is_stopped = self.last_exit_ok and not is_live
+        self._check_units(log, queues, checked, is_live, is_stopped and not is_end_lost, quick)
+        index.finish(self.places.index, checked.end, is_live or not self.last_exit_ok, is_live)
+        self._check_index_files(index, checked)
+        if self.checkpoint is not None and not is_live:
+            check_checkpoint(self.checkpoint, self.places.checkpoint, self.findings, log, checked, index)
+        self._check_consumers(queues, quick)
+        lost_end = [(checked.end, LONG_MAX)] if is_end_lost and is_stopped else []
+        return self._report(log, queues, index, checked, [*checked.damaged, *lost_end], quick)
+
+    def _check_dledger(self, log: CommitLog) -> None:
+        """Check the log of DLedger, if the store has one and no broker writes it."""
         dledger = find_dledger(self.places, self.config) if log.reader.framing else None
         if dledger is not None and not self.is_locked:
             check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
-        leftovers = self._find_leftovers(log)
-        files = FileListing(self.places, self.config, self.formats, self.findings, self.is_locked, self.last_exit_ok)
+
+    def _open_queues(self, log: CommitLog, files: FileListing, database: DatabaseVerifier | None) -> QueueVerifier:
+        """Return what compares the queues with the log. Parameters: database: the queues in RocksDB."""
         names = [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
         in_database = () if database is None else database.queues
         light = with_light_queues(self.config, [*names, *(queue.topic for queue in in_database)])
@@ -231,19 +255,24 @@ class Verification:
         queue_files = dict(files.queues(self.topics, self.batch_topics))
         # A queue that a crash may have left without files is reported as behind, before this is asked.
         known_topics = KnownTopics.of(self.places, self.config, is_stopped=True)
-        queues = QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics, database)
-        index = IndexVerifier(log, self.findings, files.index_files())
-        checked = LogVerifier(log, self.config, self.findings, queues, index)
-        checked.run(stop, leftovers, quick, threads, progress)
-        self.is_locked = self.is_locked or is_lock_held(self.places.lock)  # a broker may have started meanwhile
+        return QueueVerifier(log, self.findings, queue_files, multi, light, self.batch_topics, known_topics, database)
+
+    def _check_lock(self) -> None:
+        """Report a process that holds the lock. A broker may have started since the check began."""
+        self.is_locked = self.is_locked or is_lock_held(self.places.lock)
         if self.is_locked:
             self.findings.add("lock-held", self.places.lock, 0, "another process holds the lock")
-        is_live = self.is_locked or checked.is_growing
+
+    def _check_units(
+        self, log: CommitLog, queues: QueueVerifier, checked: LogVerifier, is_live: bool, is_stopped: bool, quick: bool
+    ) -> None:
+        """Compare the units of all queues with the records.
+
+        Parameters: is_live: whether a broker writes the store. is_stopped: whether units behind the end of the log are
+        leftovers of a broker that was stopped.
+        """
         point = self.checkpoint or StoreCheckpoint()
         dispatch_from = None if self.last_exit_ok else find_dispatch_begin(log, point, self.config)
-        # Units behind an end of the log that was lost are no leftovers.
-        is_end_lost = self.checkpoint is not None and any(find_lost_end(self.checkpoint, checked))
-        is_stopped = self.last_exit_ok and not is_live and not is_end_lost
         units = UnitVerifier(log, self.findings, queues, checked.begin, checked.end, dispatch_from, is_live, is_stopped)
         if quick:
             units.sample()
@@ -256,16 +285,20 @@ class Verification:
             )
         for queue in queues.queues.values():
             queue.add_unreadable(self.findings)
-        index.finish(self.places.index, checked.end, is_live or not self.last_exit_ok, is_live)
-        self._check_index_files(index, checked)
-        if self.checkpoint is not None and not is_live:
-            check_checkpoint(self.checkpoint, self.places.checkpoint, self.findings, log, checked, index)
-        self._check_consumers(queues, quick)
-        has_lost_end = is_end_lost and self.last_exit_ok and not is_live
-        damaged = [*checked.damaged, *([(checked.end, LONG_MAX)] if has_lost_end else [])]
+
+    def _report(
+        self,
+        log: CommitLog,
+        queues: QueueVerifier,
+        index: IndexVerifier,
+        checked: LogVerifier,
+        damaged: list[tuple[int, int]],
+        quick: bool,
+    ) -> VerifyReport:
+        """Return the report, with what would mend the damage. Parameters: damaged: ranges of the log."""
         plan = None if quick else plan_mends(self.places, self.config, log, damaged, queues.contradicted)
         if plan is not None:
-            damaged += [(record.phy_offset, record.phy_offset + 1) for record in plan.corrected]
+            damaged = [*damaged, *((record.phy_offset, record.phy_offset + 1) for record in plan.corrected)]
         found = self.findings.sorted()
         return VerifyReport(
             found if plan is None else with_patches(found, plan, log),
