@@ -1,6 +1,7 @@
 """Keys to messages in Spark, against the same queries without Spark."""
 
 import zlib
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -130,7 +131,8 @@ def test_an_answer_of_a_store_without_index_says_that_it_is_not_complete(spark, 
 
 
 def test_large_messages_come_in_several_batches(spark, tmp_path):
-    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as store:
+    config = replace(rocketstore.StoreConfig.small(), mapped_file_size_commit_log=8 << 20)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
         for i in range(12):
             store.put_message(rocketstore.Message("T", bytes([i]) * 3_000_000, keys=["k"]))
     keys = spark.createDataFrame([("k",), ("none",)], "key string")

@@ -5,6 +5,7 @@ import random
 import shutil
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -492,7 +493,8 @@ def test_the_last_record_that_was_read_may_expire(tmp_path, log):
 @needs_limits
 @pytest.mark.parametrize("size", [10, 5000, 3 << 20])
 def test_an_offset_is_marked_by_the_record_before_it(tmp_path, size):
-    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig.small()) as store:
+    config = replace(StoreConfig.small(), mapped_file_size_commit_log=8 << 20)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
         for _ in range(3):
             store.put_message(Message("T", bytes(size)))
     offsets = all_offsets(tmp_path / "store")
