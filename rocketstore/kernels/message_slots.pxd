@@ -20,5 +20,6 @@ cdef struct Fields:
 
 
 cdef bint has_slots(message) noexcept
+cdef int set_slot(message, Py_ssize_t i, value) except -1
 cdef int hold_fields(message, Fields *fields) except -1
 cdef void release_fields(Fields *fields) noexcept

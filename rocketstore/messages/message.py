@@ -14,6 +14,7 @@ from rocketstore.kernels.csrc import parse_java_number
 from rocketstore.kernels.layout import DAMAGED_FLAG, INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import BATCH_NAMES, BROKER, MESSAGE_FIELDS, TEXTS_OF_BODY, message_fields
 from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
+from rocketstore.kernels.new_message import make_properties, take_calls
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -122,22 +123,14 @@ class Message(MessageSlots):
         delay time level that is no integer; ModuleNotFoundError naming a compression's package. Other wrong values are
         refused when the message is put. Source: Message.
         """
+        # A call with arguments that need no conversion does not come here: see ``kernels.new_message``.
         if isinstance(body, str):
             body = utf8(body, "body")
+        words = [keys] if isinstance(keys, str) else list(keys)
+        delay = str(int(operator.index(delay_time_level))) if delay_time_level else None
         self.topic = topic
         self.raw_body = body
-        self.properties = dict(properties or {})
-        words = [keys] if isinstance(keys, str) else list(keys)
-        if words:
-            self.properties["KEYS"] = text = " ".join(words)
-            if text.count(" ") >= len(words):
-                raise ValueError(f"keys={words!r:.80}: a key has a space, and RocketMQ would make two keys of it")
-        if tags is not None:
-            self.properties["TAGS"] = tags
-        if uniq_key is not None:
-            self.properties["UNIQ_KEY"] = uniq_key
-        if delay_time_level:
-            self.properties["DELAY"] = str(int(operator.index(delay_time_level)))
+        self.properties = make_properties(dict(properties or {}), words, tags, uniq_key, delay)
         self.queue_id = queue_id  # type: ignore[assignment]  # None until a put
         self.flag = flag
         self.sys_flag = sys_flag
@@ -321,6 +314,9 @@ class Message(MessageSlots):
                 value = repr(value[:SHOWN_BYTES])[2:-1] + ("…" if len(value) > SHOWN_BYTES else "")
             rows.append((field.name, str(value)))
         return Preview(repr(self)[1:-1], ("field", "value"), rows, width=SHOWN_TEXT).html()
+
+
+take_calls(Message)
 
 
 def utf8(text: str, field: str) -> bytes:
