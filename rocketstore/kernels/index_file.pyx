@@ -75,6 +75,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
+from rocketstore.limits import LONG_MAX
 from rocketstore.text_values import epoch_ms
 
 cdef enum:
@@ -82,6 +83,8 @@ cdef enum:
     HOPS = 524288  # items read between two checks for signals: some 10 ms, 50 where each is a cache miss
     SHORT_HOPS = 256  # items that one lookup reads before it releases the GIL
     HUGE_PAGE = 2097152
+
+cdef object USUAL_MAX_NUM = 32, ZERO = 0
 
 
 cdef class IndexFileKernel:
@@ -386,7 +389,7 @@ cdef class IndexFileKernel:
 
     # ---- select --------------------------------------------------------------------------------------------
 
-    def select_phy_offset(self, index_key, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
+    def select_phy_offset(self, index_key, max_num=32, begin_timestamp=0, end_timestamp=LONG_MAX):
         """Find the offsets of one key.
 
         Parameters: index_key: the whole ``topic#key``. max_num: at most this many offsets. begin_timestamp,
@@ -401,9 +404,10 @@ cdef class IndexFileKernel:
         cdef int64_t values[INLINE_HITS]
         cdef Found found
         cdef Chain chain
-        cdef Query query = make_query(max_num, begin_timestamp, end_timestamp)
+        cdef Query query
         cdef uint32_t code
         cdef bint ended
+        make_query(&query, max_num, begin_timestamp, end_timestamp)
         start_found(&found, values, INLINE_HITS)
         java_hash_str(0, index_key, &code)
         self.buffer.enter_short()
@@ -427,7 +431,7 @@ cdef class IndexFileKernel:
         finally:
             free_found(&found)
 
-    def select_phy_offsets(self, keys, *, topic=None, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX,
+    def select_phy_offsets(self, keys, *, topic=None, max_num=32, begin_timestamp=0, end_timestamp=LONG_MAX,
                            int threads=1):
         """Find the offsets of a batch of keys.
 
@@ -443,7 +447,7 @@ cdef class IndexFileKernel:
         )
 
     def select_phy_offsets_by_hash(self, key_hashes, *, max_num=32, begin_timestamp=0,
-                                   end_timestamp=INT64_MAX, int threads=1):
+                                   end_timestamp=LONG_MAX, int threads=1):
         """Find the offsets of a batch of keys by their hashes.
 
         Parameters: key_hashes: int32[n] from ``hash_keys``. The others; returns; raises: as for ``select_phy_offsets``.
@@ -452,8 +456,9 @@ cdef class IndexFileKernel:
         if threads < 1:
             raise ValueError(f"threads={threads}: must be at least 1")
         hashes = checked_hashes(key_hashes)
+        cdef Query query
         asked = max_num, begin_timestamp, end_timestamp
-        make_query(max_num, begin_timestamp, end_timestamp)
+        make_query(&query, max_num, begin_timestamp, end_timestamp)
         self.buffer.check_file_size()
         stop = threading.Event()
         n = len(hashes)
@@ -473,11 +478,12 @@ cdef class IndexFileKernel:
 
     cdef select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
         """Find the offsets of hashes until ``stop`` is set. Return the offsets; ``ends`` gets where each list ends."""
-        cdef Query query = make_query(asked[0], asked[1], asked[2])
+        cdef Query query
         cdef Py_ssize_t n = hashes.shape[0]
         cdef FoundValues found = FoundValues(n)
         cdef Walk *walk
         cdef bint ended = n == 0
+        make_query(&query, asked[0], asked[1], asked[2])
         walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &found.found, &ends[0] if n else NULL)
         try:
             while not ended and not stop.is_set():
@@ -524,9 +530,16 @@ cdef inline int64_t to_time(value, str name) except? -1:
     return to_int64(value, name)
 
 
-cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
-    cdef int64_t limit = to_int64(max_num, "max_num")
+cdef int make_query(Query *query, max_num, begin_timestamp, end_timestamp) except -1:
+    """Fill a query. Raises: ValueError, TypeError."""
+    cdef int64_t limit
+    if max_num is USUAL_MAX_NUM and begin_timestamp is ZERO and end_timestamp is LONG_MAX:
+        # The defaults need no conversion, which would take a quarter of the time of a lookup.
+        query[0] = Query(32, 0, INT64_MAX)
+        return 0
+    limit = to_int64(max_num, "max_num")
     if limit < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
-    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_time(begin_timestamp, "begin_timestamp"),
-                 to_time(end_timestamp, "end_timestamp"))
+    query[0] = Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_time(begin_timestamp, "begin_timestamp"),
+                     to_time(end_timestamp, "end_timestamp"))
+    return 0
