@@ -34,6 +34,18 @@ def sync(fd: int) -> None:
     os.fsync(fd)
 
 
+def sync_bytes(fd: int) -> None:
+    """Return when the bytes and the length of a file are on the disk. The time of its last change may come later.
+
+    A journal of the file system would write that time with each call of ``fsync``: one more wait for the disk.
+    Source: MappedByteBuffer.force, which Linux carries out as ``fdatasync``.
+    """
+    if sys.platform == "linux":
+        os.fdatasync(fd)
+    else:
+        sync(fd)
+
+
 def sync_path(path: Path, held: HeldDirectory | None = None) -> None:
     """Bring the bytes of a file to the disk, or the names in a directory.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.create import create_file
 from rocketstore.disk.descriptors import closing
-from rocketstore.disk.durable import allocate, sync
+from rocketstore.disk.durable import allocate, sync_bytes
 from rocketstore.disk.held_directory import HeldDirectory, open_path, unlink_path
 from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.remote.read_parts import open_copy
@@ -208,7 +208,7 @@ class MappedFile(Closable):
             self.buffer.check_faults()
 
     def flush(self) -> None:
-        """Return when all changed bytes are on the disk. Other threads run meanwhile."""
+        """Return when all changed bytes, and the length of the file, are on the disk. Other threads run meanwhile."""
         if sys.platform == "darwin":
             self.buffer.use(self._map.flush)  # there, fsync does not write changes made through a mapping
         elif sys.platform == "linux":
@@ -217,7 +217,7 @@ class MappedFile(Closable):
                 self.buffer.use(self._map.madvise, mmap.MADV_DONTNEED)
         copy = self._copy()
         try:
-            sync(copy)
+            sync_bytes(copy)
         finally:
             os.close(copy)
 

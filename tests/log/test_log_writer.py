@@ -11,6 +11,7 @@ import threading
 import pytest
 from reference.commit_log import read_files, scan
 from support.puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, open_store, path_of, with_host
+from support.syncs import patch_syncs
 from support.waiting import wait_for
 
 import rocketstore
@@ -56,7 +57,7 @@ def synced(monkeypatch):
         paths.append(path_of(fd))
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    patch_syncs(monkeypatch, fsync)
     return paths
 
 
@@ -283,10 +284,10 @@ def test_a_failed_flush_is_not_treated_as_done(monkeypatch, tmp_path):
     def fail(fd):
         raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    patch_syncs(monkeypatch, fail)
     with pytest.raises(OSError, match="gone") as first:
         writer.files.flush()
-    monkeypatch.setattr(os, "fsync", real)  # which would succeed now: the system takes the pages for written
+    patch_syncs(monkeypatch, real)  # which would succeed now: the system takes the pages for written
     for end in (None, RECORD):
         with pytest.raises(StoreError, match="flush has failed") as later:
             writer.files.flush(end)
@@ -314,7 +315,7 @@ def test_a_failed_flush_fails_all_its_waiters_and_none_tries_again(monkeypatch, 
         except (OSError, StoreError) as error:
             errors.append(type(error))
 
-    monkeypatch.setattr(os, "fsync", fail_once)
+    patch_syncs(monkeypatch, fail_once)
     threads = [threading.Thread(target=flush) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -360,7 +361,7 @@ def test_appending_continues_while_a_flush_waits_for_the_disk(monkeypatch, tmp_p
         assert finish.wait(20)
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", wait)
+    patch_syncs(monkeypatch, wait)
     thread = threading.Thread(target=writer.files.flush)
     thread.start()
     assert started.wait(20)

@@ -22,6 +22,7 @@ from support.hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, r
 from support.profiles import SMALL
 from support.puts import Pair, config_of, open_paths, path_of
 from support.sound_store import check_index, check_log_end, check_queues
+from support.syncs import patch_syncs
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig, StoreError, rebuild, recover, salvage, verify
@@ -57,7 +58,7 @@ def root(pristine, tmp_path):
 @pytest.fixture(autouse=True)
 def no_syncing(monkeypatch):
     """Nothing here loses power, and many files are made."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    patch_syncs(monkeypatch, lambda fd: None)
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_the_names_of_log_files_and_the_configuration_are_brought_to_the_disk(ro
         is_directory = stat.S_ISDIR(status.st_mode)
         synced[status.st_ino] = {entry.name for entry in os.scandir(fd)} if is_directory else status.st_size
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    patch_syncs(monkeypatch, fsync)
     salvage(root, out, config=GIVEN)
     log = out / "commitlog"
     assert synced[log.stat().st_ino] == {path.name for path in log.iterdir()}
@@ -905,7 +906,7 @@ def test_an_index_that_cannot_be_brought_to_the_disk_leaves_nothing_open(root, o
         if "index/" in path_of(fd):
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    patch_syncs(monkeypatch, fsync)
     with pytest.raises(OSError, match="Input/output"):
         salvage(root, out, config=GIVEN)
     assert not out.exists()

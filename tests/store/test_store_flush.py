@@ -15,6 +15,7 @@ from support.puts import (
     path_of,
 )
 from support.store_writing import queue_lengths, run_threads
+from support.syncs import patch_syncs
 from support.waiting import wait_for
 
 from rocketstore import Message
@@ -34,7 +35,7 @@ def syncs(monkeypatch):
         found[Path(path_of(fd)).parent.name] += 1
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    patch_syncs(monkeypatch, fsync)
     return found
 
 
@@ -102,7 +103,7 @@ def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
     options = {"flush_disk_type": "SYNC_FLUSH", "mapped_file_size_commit_log": 1 << 20, "allocate_file_ahead": False}
     threads, each = 16, 40
     with open_store(tmp_path / "store", **options) as store:
-        monkeypatch.setattr(os, "fsync", slow)
+        patch_syncs(monkeypatch, slow)
         run_threads(lambda n: [store.put_message(Message("T", b"%d" % i, queue_id=n)) for i in range(each)], threads)
         assert syncs["commitlog"] < threads * each / 4
     assert queue_lengths(tmp_path / "store") == {("T", n): each for n in range(threads)}

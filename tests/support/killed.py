@@ -4,7 +4,8 @@ import os
 
 __all__ = ["CALLS", "killed_at"]
 
-CALLS = ("fsync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "rename", "replace", "posix_fallocate")
+NAMES = ("fsync", "fdatasync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "rename", "replace")
+CALLS = (*(name for name in NAMES if hasattr(os, name)), "posix_fallocate")
 
 
 def killed_at(call, work, after=None):
