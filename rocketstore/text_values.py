@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Literal
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -253,6 +254,7 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else escape(c).strip('"') for c in text)
 
 
+@lru_cache(1024)  # of the columns of each dict that is put
 def snake_case(name: str) -> str:
     """Return a name in camelCase in snake_case: queue_id for queueId. Any other name is returned unchanged."""
     if not re.fullmatch("[a-z][A-Za-z0-9]*", name):
