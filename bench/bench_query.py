@@ -103,7 +103,10 @@ def test_query_messages(pairs, java, root, store, messages, keys, geometry, thre
 
 
 def test_query_messages_of_a_time(pairs, java, root, store, messages, keys, geometry):
+    """After the queries that prove which index files have messages of the time. See docs/performance.md."""
     check(java, root, store, messages, keys, SHORT_RANGE)
+    for _ in range(4):
+        store.query_messages(TOPIC, keys, 32, *SHORT_RANGE)
     pairs(
         f"query_messages of a quarter of the time, index files: {len(store.index.files)}",
         LOOKUPS,

@@ -19,6 +19,7 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+from rocketstore.query.file_times import FileTimes
 from rocketstore.query.index_holes import FileId, IndexHoles, hashes_at
 
 MAX_KEPT = 10_000  # cached answers about parts of the log
@@ -43,21 +44,23 @@ class IndexView(NamedTuple):
     """An index and its log as they were at one time.
 
     Attributes: reasons: why the index may lack messages. files: the index files that have entries of the log, newest
-    first; None if they are remote, too many to be kept open, or in another format.
+    first; None if they are remote, too many to be kept open, or in another format. file_times: their store times.
     """
 
     log: CommitLog
     key_index: KeyIndex | None
     reasons: list[str]
     files: list[IndexFile] | None
+    file_times: FileTimes
 
-    def group_files(self) -> Iterator[Sequence[IndexPart]]:
-        """Yield the parts of the index that have entries of the log, newest first.
+    def group_files(self, times: tuple[int, int], n_keys: int) -> Iterator[Sequence[IndexPart]]:
+        """Yield the parts of the index that a query must search, newest first.
 
         The parts of a group are used together. A part may be closed when the next group is asked for.
+        Parameters: times: store times, epoch ms, both inclusive. n_keys: of the query.
         """
         if self.files is not None:
-            yield self.files
+            yield self.file_times.choose(self.files, times, n_keys)
         elif self.key_index is not None:
             yield from ([file] for file in reversed(self.key_index.files) if overlaps(file, self.log))
 
@@ -94,6 +97,7 @@ class Coverage:
         self._tagged: dict[FileId, int] = {}  # physical offset: the tags of messages before it are indexed
         self._untagged: dict[FileId, int] = {}  # physical offset: no message of the file before it has tags
         self._holes = IndexHoles(log)
+        self._file_times = FileTimes(log)
 
     def look(self, index_type: str | None) -> IndexView:
         """Return a view of the index as it is now, for keys or for tags."""
@@ -102,7 +106,7 @@ class Coverage:
         reasons, files = self.reasons(index_type), None
         if isinstance(index, IndexService) and len(index.files) <= MAX_FILES and not is_remote(index.directory):
             files = [file for file in reversed(index.files) if overlaps(file, log)]
-        return IndexView(log, index, reasons, files)
+        return IndexView(log, index, reasons, files, self._file_times)
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Return the reasons why the index may lack messages, for keys or for tags."""

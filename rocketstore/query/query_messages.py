@@ -351,7 +351,7 @@ def query_messages(
         most,
         max_scan,
     )
-    groups: Iterable[Sequence[IndexPart]] = view.group_files()
+    groups: Iterable[Sequence[IndexPart]] = view.group_files((begin_timestamp, last_timestamp), len(hashes))
     if isinstance(view.key_index, RocksIndex):
         threads = 1  # one reader of a RocksDB at a time
         texts = asked.topics.to_list(), asked.keys.to_list()

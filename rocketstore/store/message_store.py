@@ -966,7 +966,9 @@ class MessageStore(MessageTables, Previewed, Closable):
         """Find the messages of many keys by the index, and verify each message on its record.
 
         The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
-        their end in every file that may have messages of the log. So it hides no message and returns each once.
+        their end in every file that may have messages of the log. So it hides no message and returns each once. After
+        several queries with times it reads the store times of all messages to which the entries of a full file lead.
+        From then on, it leaves the file out if all of them are outside the times of a query.
 
         Parameters: topic: str, or a column of n str; None for all topics. key: one key, or several as for
         ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY. A single argument is the key. limit: the largest number of

@@ -19,6 +19,7 @@ from support import stores
 
 import rocketstore
 from rocketstore.query import coverage as coverage_module
+from rocketstore.query import file_times
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue of topic")  # of queries that shall find nothing
 SLOTS, ITEMS = 97, 400
@@ -1080,6 +1081,62 @@ def test_threads_share_the_keys_and_give_the_answer_of_one(opens_all, tmp_path, 
                 for name in ("phy_offsets", "offsets", "complete", "has_more"):
                     assert np.array_equal(getattr(one, name), getattr(other, name)), name
                 assert one.reasons == other.reasons
+
+
+def searched_files(monkeypatch):
+    """The names of the index files that are searched from now on."""
+    names, search = [], rocketstore.IndexFile.select_phy_offsets_by_hash
+
+    def named(self, *args, **options):
+        names.append(self.path.name)
+        return search(self, *args, **options)
+
+    monkeypatch.setattr(rocketstore.IndexFile, "select_phy_offsets_by_hash", named)
+    return names
+
+
+def test_index_files_of_other_times_are_not_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_times, "KEYS_FOR_ITEM", 1)
+    monkeypatch.setattr(file_times, "ITEMS_AT_ONCE", 25)
+    records = [message(f"k{i % 40}", at=1000 * i) for i in range(300)]
+    records[70] = message("k30", at=250_000)  # the clock was wrong for one message in the second file
+    store, log = store_of(tmp_path, records, index_num=60)
+    keys = [f"k{i}" for i in range(40)]
+    with store:
+        names = searched_files(monkeypatch)
+        for begin, end, count in [(245_000, 255_000, 3), (0, 10_000, 2), (400_000, 500_000, 1), (0, 400_000, 6)]:
+            expected = [brute_force(log, "TopicTest", key, None, T0 + begin, T0 + end) for key in keys]
+            for number in range(4):
+                names.clear()
+                found = store.query_messages("TopicTest", keys, None, T0 + begin, T0 + end)
+                assert [part.phy_offset.tolist() if len(part) else [] for part in found] == expected
+                assert found.complete.all()
+                assert len(names) == (6 if number == 0 and begin == 245_000 else count)
+
+
+@pytest.mark.parametrize("how", ["record", "slot", "chain"])
+def test_an_index_file_with_damage_is_searched_at_any_time(how, tmp_path, monkeypatch):
+    monkeypatch.setattr(file_times, "KEYS_FOR_ITEM", 0)
+    store, log = store_of(tmp_path, [message(f"k{i}", at=1000 * i) for i in range(300)], index_num=60)
+    path = tmp_path / "index" / str(FIRST_INDEX_NAME + 1)
+    data = path.read_bytes()
+    used = next(place for place in range(40, 40 + 4 * SLOTS, 4) if any(data[place : place + 4]))
+    link = 40 + 4 * SLOTS + 20 * 5 + 16  # of item 5
+    damaged, place, value = {
+        "record": (tmp_path / "commitlog" / f"{0:020d}", log.records[70][0] + 4, b"...."),
+        "slot": (path, used, struct.pack(">i", 61)),
+        "chain": (path, link, struct.pack(">i", (data[link + 3] + 1) % 5)),
+    }[how]
+    with store:
+        with damaged.open("r+b") as file:
+            file.seek(place)
+            file.write(value)
+        names = searched_files(monkeypatch)
+        for _ in range(3):
+            store.query_messages("TopicTest", ["k5"], None, T0 + 250_000, T0 + 255_000)
+            assert path.name in names
+            assert str(FIRST_INDEX_NAME) not in names
+            names.clear()
 
 
 def test_records_of_other_keys_and_times_are_read_once(tmp_path, monkeypatch):

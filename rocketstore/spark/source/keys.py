@@ -28,6 +28,7 @@ from rocketstore.log.log_end import LogView
 from rocketstore.log.record_heads import read_sizes
 from rocketstore.log.scan import RowChoice
 from rocketstore.query.coverage import IndexView
+from rocketstore.query.file_times import FileTimes
 from rocketstore.query.index_holes import IndexHoles
 from rocketstore.query.query_messages import query_messages
 from rocketstore.spark.source.index_files import IndexFilePlan, plan_index_files
@@ -226,7 +227,7 @@ def find_in_files(
     holes.compare(open_files, spans_by_file)
     if any(holes.hole(file, None) is not None for file in spans_by_file):
         return None
-    view = IndexView(log, None, [], list(reversed(files)))
+    view = IndexView(log, None, [], list(reversed(files)), FileTimes(log))
     found: set[int] = set()
     for topic in options.topics or ():
         keys = list(options.keys or ())
