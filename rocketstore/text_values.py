@@ -143,6 +143,9 @@ def time_as_long(when: Time, name: str) -> int:
     return when if isinstance(when, int) else epoch_ms(when, name)
 
 
+SHORT_ZONE = 5  # letters; a shorter name abbreviates the name of a zone, and often of several
+
+
 def find_time_zone(name: Zone) -> tzinfo | None:
     """Return a time zone by its name, such as Asia/Shanghai. None and "local" are the zone of this machine: None.
 
@@ -162,6 +165,9 @@ def find_time_zone(name: Zone) -> tzinfo | None:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         similar = find_similar(name, available_timezones())
+        is_short = len(name) < SHORT_ZONE or name[-1:].isdigit()
+        if similar is not None and is_short and similar.casefold() != name.casefold():
+            similar = None  # CST is like UCT, but means the time of China or of Chicago; UTC+8 is not UTC
         hint = f"did you mean {similar!r}?" if similar else "give a time zone such as Asia/Shanghai, UTC or local"
         raise ValueError(f"tz={name!r:.80}: there is no such time zone: {hint}") from None
 

@@ -167,6 +167,7 @@ LINES = (
     ("import", "--out --output --store --target -o", "rocketstore import SOURCE STORE"),
     ("du ls", "--sort --topics", "rocketstore du STORE --by topic"),
     ("export", "--file --out --output --target -o", "rocketstore export STORE TARGET"),
+    ("export", "--pretty --table", "rocketstore cat STORE --format table"),
     ("get", "--offset --queue --topic -o -q -t", "rocketstore get STORE TOPIC QUEUE OFFSET"),
     ("info", "--topic --topics -t", "rocketstore ls STORE --topic TOPIC"),
     ("lag", "--by --sort", "rocketstore lag STORE --totals"),

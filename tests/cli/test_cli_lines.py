@@ -232,6 +232,7 @@ def test_help_lists_no_argument_among_the_options():
         ("cat STORE --reverse", "rocketstore cat STORE --tail 10"),
         ("cat STORE -o out.json", "rocketstore export STORE TARGET"),
         ("export STORE -o out.json", "rocketstore export STORE TARGET"),
+        ("export STORE out.json --pretty", "rocketstore cat STORE --format table"),
         ("get STORE --topic orders", "rocketstore get STORE TOPIC QUEUE OFFSET"),
         ("verify STORE --fix", "rocketstore recover STORE"),
         ("expire STORE --yes", "--apply"),

@@ -177,7 +177,7 @@ TASKS: dict[str, list[Try]] = {
     "follow it live": [
         Elsewhere("cli/test_cli_follow.py", "test_follow_begins_at_the_end_and_has_one_header_and_fixed_widths"),
         Elsewhere("cli/test_cli_follow.py", "test_follow_begins_where_it_is_told"),
-        Shell("timeout -s INT 3 rocketstore cat big --follow --tail 2", '"keys": ["order-399"]', 124),
+        Shell("timeout -s INT 10 rocketstore cat big --follow --tail 2", '"keys": ["order-399"]', 124),
         Command("tail big", "did you mean 'cat --tail 10'?", 2),
         Command("watch big", "did you mean 'cat --follow'?", 2),
         Command("cat big --live", "Did you mean '--follow'?", 2),

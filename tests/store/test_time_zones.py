@@ -128,7 +128,13 @@ def test_sql_sees_times_in_tz(store):
         store.sql(query, tz=timezone(timedelta(hours=8)))
 
 
-HINTS = {"Asia/Shanghi": "did you mean 'Asia/Shanghai'?", "Mars": "give a time zone such as"}
+HINTS = {
+    "Asia/Shanghi": "did you mean 'Asia/Shanghai'?",
+    "asia/shanghai": "did you mean 'Asia/Shanghai'?",
+    "Mars": "give a time zone such as",
+    "CST": "give a time zone such as",
+    "UTC+8": "give a time zone such as",
+}
 
 
 @pytest.mark.parametrize("name", HINTS)

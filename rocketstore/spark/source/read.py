@@ -133,6 +133,8 @@ def join_names(value: str | Iterable[str] | None, argument: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     names = text_list(value, argument) or []
+    if not names:
+        raise ValueError(f"{argument}=[]: an empty list selects nothing: leave {argument} out for all")
     for name in names:
         if "," in name:
             raise ValueError(f"{argument}: {name!r} has a comma, which separates names in the options of Spark")
