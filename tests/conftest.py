@@ -145,6 +145,8 @@ def spark(request, tmp_path_factory):
         found = None if master else request.getfixturevalue("cluster")
         settings |= spark_cluster.settings()
         os.environ.update(spark_cluster.variables())
+        if master:
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the address of its executors
         master = master or found.url
     builder = SparkSession.builder.master(master)
     if SPARK.startswith("connect"):
@@ -154,4 +156,9 @@ def spark(request, tmp_path_factory):
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)
         session = builder.config(map=settings).getOrCreate()
     yield session
+    # Spark has no setting for the directory of the logs of a local cluster's executors.
+    work = Path(os.environ["SPARK_HOME"], "work") if SPARK == "local-cluster" else None
+    logs = work and work / session.sparkContext.applicationId
     session.stop()
+    if logs:
+        shutil.rmtree(logs)
