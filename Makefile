@@ -53,10 +53,10 @@ test-connect: build $(VENV)/connect
 # The tests of Spark once more on a cluster of this machine: a standalone master with two workers, the executors of a
 # driver (local-cluster), and the standalone cluster through Spark Connect. The workers have an environment of their own with
 # the wheel; a test sends it to them as an archive. One process runs all tests of a session, since each process would
-# start a cluster. test-all runs only CLUSTER_PART, which takes ten minutes.
+# start a cluster. test-all runs only CLUSTER_PART, which takes about ten minutes.
 SESSIONS := cluster local-cluster connect-cluster
 TESTS := tests
-CLUSTER_PART := $(addprefix tests/spark/test_spark_,cluster.py read.py tables.py)
+CLUSTER_PART := $(addprefix tests/spark/test_spark_,cluster.py query.py read.py remote.py sink.py stream.py stream_sink.py tables.py)
 WORKER := $(CURDIR)/build/cluster/environment
 
 test-cluster: export WORKERS := 1
