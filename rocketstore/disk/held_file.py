@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import ZEROS, sync
 from rocketstore.disk.holes import data_ranges_of
+from rocketstore.disk.kernel_copy import copy_in_kernel
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.positioned_write import write_at
 from rocketstore.disk.ranges import Range
@@ -19,7 +19,6 @@ from rocketstore.errors import StoreError
 
 CHUNK = 1 << 20  # bytes that are read at once
 KERNEL_CHUNK = 64 << 20  # bytes that the kernel copies at once
-NOT_COPIED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)  # by the kernel itself
 Count = Callable[[int], object]
 
 
@@ -86,24 +85,13 @@ class HeldFile:
             os.close(fd)
 
     def _copy_in_kernel(self, target: int, end: int, count: Count) -> bool:
-        """Let the kernel copy the bytes. Return False if it does not, before anything was copied."""
-        copy_range = getattr(os, "copy_file_range", None)
-        if copy_range is None:
-            return False
-        is_begun = False
+        """Let the kernel copy the bytes. Return whether it copied all of them."""
         for begin, stop in self.ranges(end):
-            while begin < stop:
-                try:
-                    copied = copy_range(self._fd, target, min(KERNEL_CHUNK, stop - begin), begin, begin)
-                except OSError as error:
-                    if is_begun or error.errno not in NOT_COPIED:
-                        raise
+            for place in range(begin, stop, KERNEL_CHUNK):
+                last = min(place + KERNEL_CHUNK, stop)
+                if copy_in_kernel(self._fd, target, place, last) < last:
                     return False
-                if not copied:
-                    raise StoreError(f"{self.path}: was cut to {begin} bytes while it was copied: repeat the call")
-                is_begun = True
-                begin += copied
-                count(copied)
+                count(last - place)
         return True
 
     def close(self) -> None:
