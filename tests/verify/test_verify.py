@@ -30,6 +30,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.verify.findings import SHOWN
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.log import log_verifier
+from rocketstore.verify.queues import queue_files, unit_verifier
 from rocketstore.verify.queues.ranges import Ranges
 
 SEVERITIES = ("error", "warning", "info")
@@ -305,6 +306,20 @@ def test_a_quick_look_takes_samples_of_a_queue_s_only_file_once(tmp_path):
     path.write_bytes(path.read_bytes()[:8] + b"\0\0\0\1" + path.read_bytes()[12:])
     findings = verify(tmp_path, quick=True).findings
     assert len(findings) == len(set(findings)) > 0
+
+
+def test_the_end_of_a_queue_file_is_searched_once(sound, tmp_path, monkeypatch):
+    """Also of the last file, which has zeros behind its units."""
+    root = shutil.copytree(sound["plain"], tmp_path / "store")
+    searched, search = Counter(), queue_files.nonzero_end
+    monkeypatch.setattr(
+        queue_files, "nonzero_end", lambda path, *part: (searched.update([path]), search(path, *part))[1]
+    )
+    monkeypatch.setattr(unit_verifier, "nonzero_end", None)
+    assert verify(root).ok
+    last_files = {max(directory.iterdir()) for directory in (root / "consumequeue").glob("*/*")}
+    assert last_files <= searched.keys()
+    assert set(searched.values()) == {1}
 
 
 def test_findings_of_one_kind_in_one_file_are_counted_and_not_all_listed(sound, tmp_path):

@@ -51,6 +51,7 @@ class QueueFiles:
         self.size = size
         self.per_file = max(size // self.unit.itemsize, 1)
         self.spans = [self._span(file) for file in self.files]
+        self._written: dict[int, int] = {}  # of spans by their number: position after the last byte that is not zero
         self._full_spans = [(first, last) for first, last, _ in self.spans if first < last]
         self._heads_lock = threading.Lock()  # several threads compare chunks of the log
         self._heads: list[int] = []  # running maximum of the physical offsets that begin spans 1, 2, ...
@@ -158,8 +159,26 @@ class QueueFiles:
 
     def find_written_end(self, unit: int) -> int:
         """Return the unit after the last one that is not zeros, in the file that has room for a unit."""
-        first, _, file = self.spans[self._span_number(unit)]
-        return first - (-nonzero_end(file.path, 0, file.size) // self.unit.itemsize)
+        number = self._span_number(unit)
+        return self.spans[number][0] - (-self.find_written_bytes(number) // self.unit.itemsize)
+
+    def find_written_bytes(self, number: int) -> int:
+        """Return the position after the last byte that is not zero in the file of a span. It is searched once."""
+        if number not in self._written:
+            file = self.spans[number][2]
+            self._written[number] = nonzero_end(file.path, 0, file.size)
+        return self._written[number]
+
+    def find_used_units(self, number: int, low: int, high: int) -> int:
+        """Return the unit after the last one from ``low`` to ``high`` that is not zeros, ``low`` if all are.
+
+        Parameters: low, high: units of the file of a span; behind ``high`` the file has no room for a unit.
+        """
+        first, _, file = self.spans[number]
+        size, written = self.unit.itemsize, self.find_written_bytes(number)
+        if written > (high - first) * size:  # bytes that belong to no unit
+            written = nonzero_end(file.path, (low - first) * size, (high - first) * size)
+        return max(first - (-written // size), low)
 
     def _is_before(self, unit: int, phy_offset: int) -> bool:
         units = self.units(unit, unit + 1)

@@ -102,7 +102,7 @@ class UnitVerifier(NamedTuple):
         if not files.spans:
             return
         last = files.spans[-1][2]
-        if last.size and nonzero_end(last.path, 0, last.size) == 0:
+        if last.size and files.find_written_bytes(len(files.spans) - 1) == 0:
             self.findings.add("queue-file-zeros", last.path, 0, f"{last.size} bytes of zeros")
         ranges = files.covered.sorted()
         first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
@@ -159,12 +159,10 @@ class UnitVerifier(NamedTuple):
         return end
 
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
-        for first, last, file in files.spans:
+        for number, (first, last, _) in enumerate(files.spans):
             for low, high in files.covered.gaps(first, last):
                 if high == last:  # the rest of the file may be a hole
-                    size = files.unit.itemsize
-                    used = nonzero_end(file.path, (low - first) * size, (high - first) * size)
-                    high = first + -(-used // size) if used > (low - first) * size else low
+                    high = files.find_used_units(number, low, high)
                     if high == low and files.covered.end > last:
                         high = last  # the zeros are in the middle of the queue
                 for begin in range(low, high, BLOCK):
