@@ -18,6 +18,7 @@ from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.message import Message
 
 PIECE = 1 << 20  # bytes that are compared at once
+BLOCK, READ_AHEAD = 8 << 20, 32 << 20  # bytes that the system begins to read at once, and before they are compared
 THREADS, AHEAD = 2, 8  # pieces that are read at once, and before they are needed
 SAME, DIFFERENT, ONLY_IN_A, ONLY_IN_B = "same", "different", "only in a", "only in b"
 MESSAGE_COLUMNS = ("topic", "queue_id", "queue_offset", "phy_offset", "keys", "uniq_key")
@@ -104,7 +105,7 @@ class LogComparison:
     def _compare(self, begin: int, end: int) -> Iterator[int]:
         """Compare a range that both logs have, piece by piece."""
         same_from = begin
-        pieces = ((place, min(place + PIECE, end)) for place in range(begin, end, PIECE))
+        pieces = self._pieces(begin, end)
         work = partial(are_bytes_equal, self.a.log, self.b.log)
         with ThreadPoolExecutor(THREADS, "rocketstore-diff") as pool, read_ahead(pool, AHEAD, work, pieces) as results:
             for (place, stop), is_equal in results:
@@ -115,6 +116,17 @@ class LogComparison:
                         same_from = max(same_from, last)
                 yield stop - place
         self._add_range(SAME, same_from, end)
+
+    def _pieces(self, begin: int, end: int) -> Iterator[Range]:
+        """Yield the pieces of a range. Let the system read both logs ahead of them."""
+        blocks = iter(range(begin - begin % BLOCK, end, BLOCK))
+        block = next(blocks, end)
+        for place in range(begin, end, PIECE):
+            while block < min(place + READ_AHEAD, end):
+                for view in (self.a, self.b):
+                    view.log.file_run.read_ahead(np.array([block]), np.array([BLOCK], np.int32))
+                block = next(blocks, end)
+            yield place, min(place + PIECE, end)
 
     def _compare_records(self, begin: int, end: int) -> list[Range]:
         """Compare the records of a piece whose bytes differ, and add the differences. Return where they are."""
