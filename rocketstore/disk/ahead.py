@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -40,7 +40,7 @@ def read_ahead(
             future.cancel()
 
 
-def iterate_ahead(items: Iterable[Item]) -> Iterator[Item]:
+def iterate_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
     """Yield items in order. A thread makes the next item while the caller uses the current item."""
     iterator = iter(items)
 

@@ -283,10 +283,16 @@ class TopicLives:
     def are_requests_left_out(self, requests: np.ndarray, queues: Sequence[QueueId]) -> np.ndarray:
         """Return whether the records of requests, REQUEST[n], get no unit, bool[n]."""
         result = np.zeros(len(requests), bool)
+        if not any(self._may_be_left_out(queues[number]) for number in np.unique(requests["queue"])):
+            return result
         for queue, rows in rows_by_queue(requests, queues):
             phy_offsets, queue_offsets = requests["phy_offset"][rows], requests["msg_base_offset"][rows]
             result[rows] = self.are_left_out(queue, phy_offsets, queue_offsets)
         return result
+
+    def _may_be_left_out(self, queue: QueueId) -> bool:
+        """Return whether any record of a queue gets no unit."""
+        return self.is_queue_left_out(queue) or bool(self._restarts.of_queue(queue))
 
     def restarts_of(self, queue: QueueId) -> Sequence[tuple[int, int]]:
         """Return where the offsets of a queue began again, for ``are_earlier``."""

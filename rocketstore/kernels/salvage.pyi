@@ -37,6 +37,18 @@ def copy_records(
     row: int,
     moves: NDArray[np.int64],
 ) -> tuple[int, int, int, int, int]: ...
+def find_unchanged(
+    source: Buffer,
+    pos: int,
+    stop: int,
+    phy_offset: int,
+    room: int,
+    positions: NDArray[np.int64],
+    queue_offsets: NDArray[np.int64],
+    prepared_offsets: NDArray[np.int64],
+    row: int,
+    moves: NDArray[np.int64],
+) -> tuple[int, int, int, int, int]: ...
 def count_messages(
     queues: NDArray[np.int32],
     phy_offsets: NDArray[np.int64],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.disk.create import create_file
 from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.kernel_copy import copy_in_kernel
 from rocketstore.disk.positioned_write import write_at
 from rocketstore.errors import SettingError
 from rocketstore.kernels.buffer import Buffer
@@ -23,14 +26,30 @@ from rocketstore.kernels.layout import (
     struct_of,
     topic_length_size,
 )
-from rocketstore.kernels.salvage import copy_records
+from rocketstore.kernels.salvage import copy_records, find_unchanged
 
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 1 << 18  # bytes; they stay in the cache from one record to the write of all
+LEAST_UNCHANGED = OUT_SIZE  # bytes of unchanged records for which the kernel is called
 MAX_RECORDS = OUT_SIZE // MIN_RECORD + 1  # of one copy
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767
 PACK_BLANK = struct_of(BLANK_HEAD).pack
+Changes = tuple[np.ndarray, np.ndarray, np.ndarray]  # of records: positions, new queue offsets, new prepared offsets
+
+
+class Found(NamedTuple):
+    """Records that follow each other in the source of a copy.
+
+    Attributes: count: of records. end: the position behind them in the source. size: their bytes; if ``count`` is 0,
+    those that the next record needs. last: the bytes before the last one. row: the next row of the changes.
+    """
+
+    count: int
+    end: int
+    size: int
+    last: int
+    row: int
 
 
 class LogCopy:
@@ -59,41 +78,64 @@ class LogCopy:
         places: np.ndarray,
         queue_offsets: np.ndarray,
         prepared_offsets: np.ndarray | None = None,
+        fd: int = -1,
     ) -> int:
         """Append the records between two physical offsets of the old log. Return how many.
 
         Parameters: base: physical offset of the first byte of ``source``. places: positions in ``source`` of records
         that change, in order, int64[n]. queue_offsets, prepared_offsets: their new queue offsets, and new prepared
-        transaction offsets; -1 keeps an offset. None: all prepared transaction offsets are kept.
+        transaction offsets; -1 keeps an offset. None: all prepared transaction offsets are kept. fd: a descriptor of
+        the file that ``source`` maps; -1 if it is no file.
         """
         if prepared_offsets is None:
             prepared_offsets = np.full(len(places), -1, np.int64)
+        changes = places, queue_offsets, prepared_offsets
         pos, stop, row, records = begin - base, end - base, 0, 0
         while pos < stop:
-            room, moves = self.size - self.phy_offset % self.size, np.empty((MAX_RECORDS, 2), np.int64)
-            count, following, size, last, row = copy_records(
-                source,
-                pos,
-                stop,
-                self.phy_offset,
-                self.buffer,
-                room,
-                places,
-                queue_offsets,
-                prepared_offsets,
-                row,
-                moves,
-            )
-            if following == pos:
-                self.make_room(size, room)
-            elif count:
-                self.moves.append(np.add(moves[:count], (base, -base)))
-                self.moved += int(np.count_nonzero(self.moves[-1][:, 1]))
-                self.write(size)
-                self.last_phy_offset = self.phy_offset + last
-                self.phy_offset += size
-            pos, records = following, records + count
+            moves = np.empty((MAX_RECORDS, 2), np.int64)
+            found = self._copy_unchanged(source, pos, stop, changes, row, moves, fd)
+            if found.count == 0:
+                found = self._copy_changed(source, pos, stop, changes, row, moves)
+            if found.count:
+                self._add(found, moves, base)
+            pos, row, records = found.end, found.row, records + found.count
         return records
+
+    def _copy_unchanged(
+        self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray, fd: int
+    ) -> Found:
+        """Let the kernel copy records that do not change. Return them; none if there are few, or if it refuses."""
+        none, position = Found(0, pos, 0, 0, row), self.phy_offset % self.size
+        if fd < 0 or pos != position:
+            return none
+        room = self.size - position
+        found = Found(*find_unchanged(source, pos, stop, self.phy_offset, room, *changes, row, moves))
+        if found.size < LEAST_UNCHANGED:
+            return none
+        self.open()
+        with contextlib.suppress(OSError):  # the other way to copy reports the error
+            if copy_in_kernel(fd, self.fd, pos, found.end) == found.end:
+                return found
+        return none
+
+    def _copy_changed(
+        self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray
+    ) -> Found:
+        """Copy records to the buffer and write it. If not one fits, make room, and return no records."""
+        room = self.size - self.phy_offset % self.size
+        found = Found(*copy_records(source, pos, stop, self.phy_offset, self.buffer, room, *changes, row, moves))
+        if found.end == pos:
+            self.make_room(found.size, room)
+        elif found.count:
+            self.write(found.size)
+        return found
+
+    def _add(self, found: Found, moves: np.ndarray, base: int) -> None:
+        """Add records that were copied. Parameters: moves: as ``copy_records`` fills them."""
+        self.moves.append(np.add(moves[: found.count], (base, -base)))
+        self.moved += int(np.count_nonzero(self.moves[-1][:, 1]))
+        self.last_phy_offset = self.phy_offset + found.last
+        self.phy_offset += found.size
 
     def take_moves(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the old physical offsets of the records since the last call, and how far each record moved."""

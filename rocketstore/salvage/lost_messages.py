@@ -45,9 +45,11 @@ def count_lost_messages(
     if not places.root.is_dir():
         return None
     try:
-        end = find_cut(places, config)
         with MessageStore(places, config, leftovers=True) as store:
             queues = list(store.queues())
+            if not queues:
+                return None
+            end = find_cut(places, config)
             found = [
                 lost
                 for name in queues
@@ -56,7 +58,7 @@ def count_lost_messages(
             ]
     except (StoreError, OSError, ValueError):
         return None
-    return tuple(add_up(found)) if queues else None
+    return tuple(add_up(found))
 
 
 def find_cut(places: LocalPlaces, config: StoreConfig) -> int:

@@ -88,7 +88,7 @@ class NewStore:
         """
         begins, moves = self.copy.take_moves()
         for rows in (part.requests, part.items):
-            rows["phy_offset"] += moves[begins.searchsorted(rows["phy_offset"], "right") - 1]
+            rows["phy_offset"] += find_moves(rows["phy_offset"], begins, moves)
         np.copyto(part.requests["msg_base_offset"], queue_offsets, where=queue_offsets >= 0)
         self._submit(self._build, at_new_offsets(left_out, begins, moves), part, self.copy.last_phy_offset)
 
@@ -125,6 +125,12 @@ class NewStore:
 
 def at_new_offsets(left_out: Mapping[QueueId, np.ndarray], begins: np.ndarray, moves: np.ndarray) -> LeftOutRecords:
     """Return records at their new physical offsets. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
-    return LeftOutRecords(
-        {queue: old + moves[begins.searchsorted(old, "right") - 1] for queue, old in left_out.items()}
-    )
+    return LeftOutRecords({queue: old + find_moves(old, begins, moves) for queue, old in left_out.items()})
+
+
+def find_moves(phy_offsets: np.ndarray, begins: np.ndarray, moves: np.ndarray) -> np.ndarray | int:
+    """Return how far records moved. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
+    if len(moves) and moves[0] == moves[-1] and (moves == moves[0]).all():
+        return int(moves[0])
+    found: np.ndarray = moves[begins.searchsorted(phy_offsets, "right") - 1]
+    return found

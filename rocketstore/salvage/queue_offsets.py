@@ -59,7 +59,8 @@ class QueueOffsets:
     def count(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count messages by queue. An offset that is larger than the number of records before it is damage."""
         named = list(self._named_queues(requests, buffer, base, ()))  # batches are known at the end
-        requests = requests[~self._are_left_out(requests, named)]
+        self._add_to_lives(requests, named)
+        requests = requests[~self._are_left_out(requests)]
         added = len(self.scanner.queues) - len(self.counts)
         self.counts, self.messages, self.ends = (
             np.append(column, np.zeros(added, np.int64)) for column in (self.counts, self.messages, self.ends)
@@ -82,19 +83,19 @@ class QueueOffsets:
         for _, topic, other, offset in named:
             self.named[topic, other] = min(offset, self.named.get((topic, other), LONG_MAX))
 
-    def _are_left_out(self, requests: np.ndarray, named: Iterable[tuple[int, str, QueueId, int]]) -> np.ndarray:
-        """Add records to ``lives``, and return whether they get no unit in their own queue, bool[n].
-
-        Parameters: named: as ``_named_queues`` yields them.
-        """
+    def _add_to_lives(self, requests: np.ndarray, named: Iterable[tuple[int, str, QueueId, int]]) -> None:
+        """Add records to ``lives``. Parameters: named: as ``_named_queues`` yields them."""
         if self.lives is None:
-            return np.zeros(len(requests), bool)
-        requests = requests.copy()  # a copy, in which damaged offsets become invalid
-        requests["msg_base_offset"][requests["msg_base_offset"] > requests["phy_offset"] // MIN_INNER_MESSAGE] = -1
-        self.lives.add_requests(requests, self.scanner.queues)
+            return
+        self.lives.add_requests(with_valid_offsets(requests), self.scanner.queues)
         for row, _, other, offset in named:
             self.lives.add(other, requests["phy_offset"][row : row + 1], np.array([offset]), ONE)
-        return self.lives.are_requests_left_out(requests, self.scanner.queues)
+
+    def _are_left_out(self, requests: np.ndarray) -> np.ndarray:
+        """Return whether records that were added to ``lives`` get no unit in their own queue, bool[n]."""
+        if self.lives is None:
+            return np.zeros(len(requests), bool)
+        return self.lives.are_requests_left_out(with_valid_offsets(requests), self.scanner.queues)
 
     def start(self, batch_topics: Iterable[str]) -> None:
         """Find the first offset of each queue, after all messages were counted."""
@@ -119,7 +120,7 @@ class QueueOffsets:
         """Return the queue offsets of messages."""
         queues, old = requests["queue"], requests["msg_base_offset"]
         named = list(self._named_queues(requests, buffer, base, self.batches))
-        are_left_out = self._are_left_out(requests, ())
+        are_left_out = self._are_left_out(requests)
         has_unit = ~are_left_out
         new = old.copy()
         new[has_unit] = assign_queue_offsets(
@@ -198,3 +199,13 @@ class QueueOffsets:
         """Return how many messages of each queue got another offset."""
         changed = zip(self.scanner.queues, self.changed.tolist(), strict=False)
         return {queue: count for queue, count in changed if count}
+
+
+def with_valid_offsets(requests: np.ndarray) -> np.ndarray:
+    """Return requests in which damaged queue offsets are -1. The requests themselves stay unchanged."""
+    are_damaged = requests["msg_base_offset"] > requests["phy_offset"] // MIN_INNER_MESSAGE
+    if not are_damaged.any():
+        return requests
+    requests = requests.copy()
+    requests["msg_base_offset"][are_damaged] = -1
+    return requests

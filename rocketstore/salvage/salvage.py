@@ -10,13 +10,16 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig, StoreConfig
+from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
@@ -43,7 +46,7 @@ from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Recor
 from rocketstore.salvage.lost_messages import count_lost_messages
 from rocketstore.salvage.new_root import is_part_of_store, new_root, require_free_root, require_outside
 from rocketstore.salvage.new_store import NewStore, RunPart
-from rocketstore.salvage.queue_offsets import QueueOffsets
+from rocketstore.salvage.queue_offsets import Assigned, QueueOffsets
 from rocketstore.state.json_tables import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.survey.broker_config import open_json_tables, open_tables
@@ -237,6 +240,14 @@ def _log_files(survey: Survey) -> list[Path]:
     return sorted(files, key=lambda path: path.name)
 
 
+class Source(NamedTuple):
+    """The file of a run while it is copied. Attributes: buffer: its bytes. fd: a descriptor of it."""
+
+    buffer: Buffer
+    run: RecordRun
+    fd: int
+
+
 class _Salvage:
     """One call of ``salvage``.
 
@@ -383,8 +394,8 @@ class _Salvage:
         """Count the messages of runs. Keep the parts until ``MAX_KEPT`` bytes are kept."""
         for run in runs:
             kept = self.kept[run.file.path, *run[:3]] = []
-            with run.buffer() as buffer:
-                for part in self.read_parts(buffer, run, run.begin):
+            with run.buffer() as buffer, closing(iterate_ahead(self.read_parts(buffer, run, run.begin))) as parts:
+                for part in parts:
                     offsets.count(part.requests, buffer, run.base)
                     if self.unreadable.can_exist:
                         places = part.requests["phy_offset"] - part.begin
@@ -424,9 +435,14 @@ class _Salvage:
         self.assumed.add_queues(self.scanner.queues)
         for run in runs:
             log.go_to(run.begin + shift)
-            with run.buffer() as buffer:
-                for part in self.parts(buffer, run):
-                    count = self.copy_part(log, buffer, run, part, offsets, new)
+            with (
+                run.buffer() as buffer,
+                run.file.path.open("rb", buffering=0) as file,
+                closing(iterate_ahead(self.assigned_parts(buffer, run, offsets))) as parts,
+            ):
+                for part, assigned in parts:
+                    source = Source(buffer, run, file.fileno())
+                    count = self.copy_part(log, source, part, assigned, new)
                     records += count
                     if run.base != run.file.named:
                         out_of_order += count
@@ -434,23 +450,27 @@ class _Salvage:
                     self.report_progress(self.done)
         return records, out_of_order
 
-    def copy_part(
-        self, log: LogCopy, buffer: Buffer, run: RecordRun, part: RunPart, offsets: QueueOffsets, new: NewStore
-    ) -> int:
+    def assigned_parts(
+        self, buffer: Buffer, run: RecordRun, offsets: QueueOffsets
+    ) -> Iterator[tuple[RunPart, Assigned]]:
+        """Yield the parts of a run with their new queue offsets."""
+        for part in self.parts(buffer, run):
+            self.assumed.add(part.requests, self.scanner.queues)
+            yield part, offsets.assign(part.requests, buffer, run.base)
+
+    def copy_part(self, log: LogCopy, source: Source, part: RunPart, assigned: Assigned, new: NewStore) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
-        requests, begin = part.requests, part.begin
-        self.assumed.add(requests, self.scanner.queues)
+        requests, begin, (buffer, run, fd) = part.requests, part.begin, source
         places = requests["phy_offset"] - run.base
-        numbers, changes, left_out = offsets.assign(requests, buffer, run.base)
+        numbers, changes, left_out = assigned
         first = records = 0
         for row, inner_base in changes:
             at, end = int(requests["phy_offset"][row]), int(requests["phy_offset"][row] + requests["size"][row])
-            record = with_property(run.bytes(at, end), "INNER_BASE", inner_base)
-            records += log.copy(buffer, begin, at, run.base, places[first:row], numbers[first:row])
-            source = Buffer(record, run.file.path)
-            records += log.copy(source, at, at + len(record), at, AT_START, numbers[row : row + 1])
+            record = Buffer(with_property(run.bytes(at, end), "INNER_BASE", inner_base), run.file.path)
+            records += log.copy(buffer, begin, at, run.base, places[first:row], numbers[first:row], fd=fd)
+            records += log.copy(record, at, at + record.size, at, AT_START, numbers[row : row + 1])
             begin, first = end, row + 1
-        records += log.copy(buffer, begin, part.end, run.base, places[first:], numbers[first:])
+        records += log.copy(buffer, begin, part.end, run.base, places[first:], numbers[first:], fd=fd)
         if self.scanner.has_inner:
             new.read_and_build(left_out)
         else:

@@ -1,6 +1,8 @@
 """salvage: the intact records of a damaged commit log become a sound store, and the losses are reported."""
 
 import dataclasses
+import errno
+import importlib
 import operator
 import os
 import random
@@ -166,6 +168,43 @@ def test_a_sound_store_is_copied_byte_for_byte(root, out):
     assert read_all(root) == before
     for name in ("consumerOffset.json", "subscriptionGroup.json", "delayOffset.json"):
         assert (out / "config" / name).read_bytes() == (root / "config" / name).read_bytes()
+
+
+KERNEL_ERRORS = [errno.EXDEV, errno.ENOSYS, errno.EIO, errno.ENOSPC]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("refused_by", [None, "system", *KERNEL_ERRORS])
+def test_what_the_kernel_copies_is_what_is_copied_without_it(refused_by, is_damaged, root, out, monkeypatch):
+    first, _, third, *_ = sorted((root / "commitlog").iterdir())
+    if is_damaged:
+        first.unlink()  # the log begins after 0, and is not moved if a message is lost
+        data = third.read_bytes()
+        third.write_bytes(data[:5000] + bytes(100) + data[5100:])
+    salvage(root, out, config=GIVEN)
+    expected, copied = read_files(out / "commitlog"), []
+    real = getattr(os, "copy_file_range", None)
+
+    def copy_file_range(source, target, size, *places):
+        copied.append(size)
+        if refused_by is not None and len(copied) > 1:
+            os.pwrite(target, bytes(size), places[1])  # it may have written anything
+            raise OSError(refused_by, os.strerror(refused_by))
+        return real(source, target, min(size, 100), *places)  # in small steps
+
+    monkeypatch.setattr(copy_module(), "LEAST_UNCHANGED", 1)
+    if refused_by == "system":
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
+    elif real is not None:
+        monkeypatch.setattr(os, "copy_file_range", copy_file_range)
+    report = salvage(root, out.with_name("by_kernel"), config=GIVEN)
+    assert read_files(out.with_name("by_kernel") / "commitlog") == expected
+    assert report.moved < report.records
+    assert refused_by == "system" or real is None or copied
+
+
+def copy_module():
+    return importlib.import_module("rocketstore.salvage.copy")  # the package has a function of this name
 
 
 def test_the_names_of_log_files_and_the_configuration_are_brought_to_the_disk(root, out, monkeypatch):
@@ -880,9 +919,17 @@ def test_where_nothing_is_found_nothing_is_made(tmp_path, out):
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
-@pytest.mark.parametrize("call", ["pwrite", "ftruncate", "fsync"])
+FULL, CTRL_C = OSError(28, "No space left on device"), KeyboardInterrupt()
+FAILURES = {f"{call}-full": (call, FULL) for call in ("pwrite", "ftruncate", "fsync")}
+FAILURES |= {f"{call}-Ctrl-C": (call, CTRL_C) for call in ("pwrite", "ftruncate", "fsync")}
+if hasattr(os, "copy_file_range"):
+    FAILURES["copy_file_range-Ctrl-C"] = "copy_file_range", CTRL_C
+
+
+@pytest.mark.parametrize(("call", "error"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_leaves_both_directories_as_they_were(root, out, monkeypatch, error, call):
+    if call == "copy_file_range":
+        monkeypatch.setattr(copy_module(), "LEAST_UNCHANGED", 1)
     before = read_all(root)
     real, calls = getattr(os, call), []
 
