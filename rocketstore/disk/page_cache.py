@@ -6,6 +6,7 @@ Read-ahead does not stop where data ends: it fills memory with the zeros of hole
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 
 from rocketstore.disk.holes import data_ranges
@@ -17,6 +18,16 @@ def stop_read_ahead(fd: int) -> None:
     """Let the system read only requested bytes from a descriptor."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+
+
+def begin_write_back(fd: int, begin: int, end: int) -> int:
+    """Let the system begin to bring a range of an open file to the disk. It has no effect on results. Return ``end``.
+
+    Linux begins to write what it is told to forget.
+    """
+    if sys.platform == "linux":
+        os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
+    return end
 
 
 def are_cached(path: StorePath, positions: Iterable[int]) -> bool:

@@ -1,6 +1,7 @@
 """``rocketstore export``: whole files or none, in four formats, going on where it was interrupted."""
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -203,6 +204,7 @@ def interrupted(monkeypatch, tmp_path):
         return tmp_path / f"out.{form}"
 
     monkeypatch.setattr(table_file, "GROUP_ROWS", 20)  # each part has row groups
+    monkeypatch.setattr(module, "PART_BYTES", 1)  # also of text
     return export_some
 
 
@@ -440,9 +442,9 @@ def test_messages_that_expired_between_two_parts_are_named(interrupted, tmp_path
 def test_ctrl_c_in_a_process(tmp_path):
     records = [{"topic": "T", "body": bytes(range(256)) * 4} for _ in range(4000)]
     make_store(tmp_path / "store", records, file_size=1 << 20)
-    target = tmp_path / "out.csv"
+    target = tmp_path / "out.csv.gz"  # each file of the log is a part
     process = start("export", tmp_path / "store", target)
-    work = tmp_path / "out.csv.partial"
+    work = tmp_path / "out.csv.gz.partial"
     until = time.monotonic() + 60
     while not ((work / "export.json").exists() and state_of(target)["parts"]) and time.monotonic() < until:
         time.sleep(0.002)
@@ -452,7 +454,17 @@ def test_ctrl_c_in_a_process(tmp_path):
     assert err == f"{work}: has the messages so far; run the same command with --resume to continue\n"
     assert not target.exists()
     assert run("export", tmp_path / "store", target, "--resume").exit_code == 0
-    assert target.read_text() == run("cat", tmp_path / "store", "--format", "csv").stdout
+    assert gzip.decompress(target.read_bytes()).decode() == run("cat", tmp_path / "store", "--format", "csv").stdout
+
+
+@pytest.mark.parametrize(("form", "least"), [("jsonl", 1), ("csv", 1), ("csv.gz", 3)])
+def test_a_part_of_text_without_compression_has_a_least_size(form, least, monkeypatch, tmp_path):
+    from rocketstore.cli.transfer import export as module
+
+    states = []
+    monkeypatch.setattr(module, "save_state", lambda work, state: states.append(len(state["parts"])))
+    export(RICH, tmp_path / f"out.{form}")
+    assert max(states) == 1 if least == 1 else max(states) >= least
 
 
 def test_progress_is_shown_on_a_terminal_alone(tmp_path):

@@ -50,7 +50,9 @@ from rocketstore.cli.view.decoded import BodyDecoder, make_decoder
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS
 from rocketstore.cli.view.messages import MessageView, message_lines
+from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.disk.durable import sync, sync_path
+from rocketstore.disk.page_cache import begin_write_back
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import is_remote
 from rocketstore.disk.store_path import StorePath
@@ -81,6 +83,8 @@ STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
+PART_BYTES = 64 << 20
+WRITE_BACK_BYTES = 8 << 20
 OF_ONE_PART = {"store", "begin_offset", "end_offset"}  # values that may differ between parts of an incremental export
 # The result of a range of the log, or of a queue in a log of its own. rows: number of messages; problems: texts on
 # messages that were left out; unseen: requested topics without a message in the range; bad_bodies: the count and the
@@ -374,7 +378,7 @@ def read_messages(
     for scan in scans:
         # The command writes one warning for all pieces together.
         found = source.message_filter.of_scan(scan.adapted(warns=False, choose=without_deleted))
-        for batch in found:
+        for batch in iterate_ahead(found) if source.limit is None else found:
             shown = batch if len(batch) <= most - rows else batch[: most - rows]
             yield shown if redaction is None else [*map(redaction.apply, shown)]
             rows += len(shown)
@@ -582,12 +586,14 @@ def publish(temporary: Path, path: Path) -> None:
 def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list[Result]:
     """Append the messages that are missing. Return all results.
 
-    The state is saved after each file of the log, and after each queue that is in a log of its own.
+    The state is saved after each file of the log, and after each queue that is in a log of its own. Text without
+    compression is written fast, and to save the state takes long: there, a part has PART_BYTES of the log or more.
     """
     log = source.log
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
     position = max((part["end"] for part in parts), default=start)
     results: list[Result] = []  # of files of the log after the last part
+    least = 1 if asked["format"] in TABLES or is_compressed(asked["compression"]) else PART_BYTES
     with (
         show_progress(True, "export") as report,
         closing(open_rows(work / ROWS, source, asked, [part["size"] for part in parts])) as rows,
@@ -598,7 +604,7 @@ def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list
 
         while position < end or not (parts or results):
             starts = [file.file_from_offset for file in log.file_run.files]
-            stop = max(min([end, *(at for at in starts if at > position)]), position)
+            stop = max(min([end, *(at for at in starts if at >= position + least)]), position)
             written = count_rows(parts, results)
             if source.limit is not None and written >= source.limit:
                 break
@@ -668,18 +674,26 @@ class TextRows:
         compression: str | None,
     ) -> None:
         self._file = path.open("ab")
+        self._begun = self._file.tell()  # bytes that are on the way to the disk
         self._compression = compression
         self._stream: Any = None  # of the part that is being written, if it is compressed
         is_first = self._file.tell() == 0
         self.write = text_writer(self._write_bytes, form, columns, charset, decoder, is_first=is_first)
 
     def _write_bytes(self, data: bytes | memoryview) -> None:
-        if self._compression in (None, "none"):
+        if not is_compressed(self._compression):
             self._file.write(data)
+            if self._file.tell() - self._begun >= WRITE_BACK_BYTES:
+                self._begin_write_back()
             return
         if self._stream is None:
             self._stream = open_compressor(self._file, str(self._compression))
         self._stream.write(data)
+
+    def _begin_write_back(self) -> None:
+        """Let the system begin to bring the rows to the disk. At the end that would take long."""
+        self._file.flush()
+        self._begun = begin_write_back(self._file.fileno(), self._begun, self._file.tell())
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
@@ -696,6 +710,10 @@ class TextRows:
 
     def close(self) -> None:
         self._file.close()
+
+
+def is_compressed(compression: str | None) -> bool:
+    return compression not in (None, "none")
 
 
 def open_compressor(file: BinaryIO, compression: str) -> Any:
