@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+BLOCK = 4096  # bytes of a block in most file systems
 REFUSALS = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)  # nothing was copied
 
 
@@ -17,8 +18,9 @@ def copy_in_kernel(source: int, target: int, begin: int, end: int) -> int:
     """
     copy_range = getattr(os, "copy_file_range", None)
     while begin < end and copy_range is not None:
+        until_block = -begin % BLOCK  # only whole blocks can be shared
         try:
-            copied = copy_range(source, target, end - begin, begin, begin)
+            copied = copy_range(source, target, min(until_block or end, end - begin), begin, begin)
         except OSError as error:
             if error.errno not in REFUSALS:
                 raise
