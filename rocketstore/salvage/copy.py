@@ -41,11 +41,11 @@ Changes = tuple[np.ndarray, np.ndarray, np.ndarray]  # of records: positions, ne
 class Found(NamedTuple):
     """Records that follow each other in the source of a copy.
 
-    Attributes: count: of records. end: the position behind them in the source. size: their bytes; if ``count`` is 0,
+    Attributes: records: how many. end: the position behind them in the source. size: their bytes; if they are none,
     those that the next record needs. last: the bytes before the last one. row: the next row of the changes.
     """
 
-    count: int
+    records: int
     end: int
     size: int
     last: int
@@ -94,11 +94,11 @@ class LogCopy:
         while pos < stop:
             moves = np.empty((MAX_RECORDS, 2), np.int64)
             found = self._copy_unchanged(source, pos, stop, changes, row, moves, fd)
-            if found.count == 0:
+            if found.records == 0:
                 found = self._copy_changed(source, pos, stop, changes, row, moves)
-            if found.count:
+            if found.records:
                 self._add(found, moves, base)
-            pos, row, records = found.end, found.row, records + found.count
+            pos, row, records = found.end, found.row, records + found.records
         return records
 
     def _copy_unchanged(
@@ -126,13 +126,13 @@ class LogCopy:
         found = Found(*copy_records(source, pos, stop, self.phy_offset, self.buffer, room, *changes, row, moves))
         if found.end == pos:
             self.make_room(found.size, room)
-        elif found.count:
+        elif found.records:
             self.write(found.size)
         return found
 
     def _add(self, found: Found, moves: np.ndarray, base: int) -> None:
         """Add records that were copied. Parameters: moves: as ``copy_records`` fills them."""
-        self.moves.append(np.add(moves[: found.count], (base, -base)))
+        self.moves.append(np.add(moves[: found.records], (base, -base)))
         self.moved += int(np.count_nonzero(self.moves[-1][:, 1]))
         self.last_phy_offset = self.phy_offset + found.last
         self.phy_offset += found.size
