@@ -38,7 +38,7 @@ PACK_BLANK = struct_of(BLANK_HEAD).pack
 Changes = tuple[np.ndarray, np.ndarray, np.ndarray]  # of records: positions, new queue offsets, new prepared offsets
 
 
-class Found(NamedTuple):
+class CopiedRecords(NamedTuple):
     """Records that follow each other in the source of a copy.
 
     Attributes: records: how many. end: the position behind them in the source. size: their bytes; if they are none,
@@ -103,13 +103,13 @@ class LogCopy:
 
     def _copy_unchanged(
         self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray, fd: int
-    ) -> Found:
+    ) -> CopiedRecords:
         """Let the kernel copy records that do not change. Return them; none if there are few, or if it refuses."""
-        none, position = Found(0, pos, 0, 0, row), self.phy_offset % self.size
+        none, position = CopiedRecords(0, pos, 0, 0, row), self.phy_offset % self.size
         if fd < 0 or pos != position:
             return none
         room = self.size - position
-        found = Found(*find_unchanged(source, pos, stop, self.phy_offset, room, *changes, row, moves))
+        found = CopiedRecords(*find_unchanged(source, pos, stop, self.phy_offset, room, *changes, row, moves))
         if found.size < LEAST_UNCHANGED:
             return none
         self.open()
@@ -120,17 +120,19 @@ class LogCopy:
 
     def _copy_changed(
         self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray
-    ) -> Found:
+    ) -> CopiedRecords:
         """Copy records to the buffer and write it. If not one fits, make room, and return no records."""
         room = self.size - self.phy_offset % self.size
-        found = Found(*copy_records(source, pos, stop, self.phy_offset, self.buffer, room, *changes, row, moves))
+        found = CopiedRecords(
+            *copy_records(source, pos, stop, self.phy_offset, self.buffer, room, *changes, row, moves)
+        )
         if found.end == pos:
             self.make_room(found.size, room)
         elif found.records:
             self.write(found.size)
         return found
 
-    def _add(self, found: Found, moves: np.ndarray, base: int) -> None:
+    def _add(self, found: CopiedRecords, moves: np.ndarray, base: int) -> None:
         """Add records that were copied. Parameters: moves: as ``copy_records`` fills them."""
         self.moves.append(np.add(moves[: found.records], (base, -base)))
         self.moved += int(np.count_nonzero(self.moves[-1][:, 1]))

@@ -60,6 +60,7 @@ from rocketstore.survey.survey import Survey
 from rocketstore.text_values import format_count
 
 AT_START = np.zeros(1, np.int64)
+QUEUES_OF_PIECE, MAX_PIECES = 256, 32  # a part of the log has one piece more for so many queues, and at most so many
 MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied
 
 
@@ -240,7 +241,7 @@ def _log_files(survey: Survey) -> list[Path]:
     return sorted(files, key=lambda path: path.name)
 
 
-class Source(NamedTuple):
+class RunSource(NamedTuple):
     """The file of a run while it is copied. Attributes: buffer: its bytes. fd: a descriptor of it."""
 
     buffer: Buffer
@@ -413,8 +414,13 @@ class _Salvage:
         yield from self.read_parts(buffer, run, begin)
 
     def read_parts(self, buffer: Buffer, run: RecordRun, begin: int) -> Iterator[RunPart]:
+        """Yield the parts of a run from a physical offset on. Each queue costs time in each part.
+
+        So parts are larger in a store of many queues.
+        """
         while begin < run.end:
-            stop = self.scanner.scan(buffer, run.base, begin, run.end, PIECE)
+            size = PIECE * min(1 + len(self.scanner.queues) // QUEUES_OF_PIECE, MAX_PIECES)
+            stop = self.scanner.scan(buffer, run.base, begin, run.end, size)
             if stop == begin:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
             yield RunPart(begin, stop, *self.scanner.take())
@@ -441,7 +447,7 @@ class _Salvage:
                 closing(iterate_ahead(self.assigned_parts(buffer, run, offsets))) as parts,
             ):
                 for part, assigned in parts:
-                    source = Source(buffer, run, file.fileno())
+                    source = RunSource(buffer, run, file.fileno())
                     count = self.copy_part(log, source, part, assigned, new)
                     records += count
                     if run.base != run.file.named:
@@ -458,7 +464,7 @@ class _Salvage:
             self.assumed.add(part.requests, self.scanner.queues)
             yield part, offsets.assign(part.requests, buffer, run.base)
 
-    def copy_part(self, log: LogCopy, source: Source, part: RunPart, assigned: Assigned, new: NewStore) -> int:
+    def copy_part(self, log: LogCopy, source: RunSource, part: RunPart, assigned: Assigned, new: NewStore) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
         requests, begin, (buffer, run, fd) = part.requests, part.begin, source
         places = requests["phy_offset"] - run.base

@@ -203,6 +203,22 @@ def test_what_the_kernel_copies_is_what_is_copied_without_it(refused_by, is_dama
     assert refused_by == "system" or real is None or copied
 
 
+def test_parts_are_larger_with_many_queues_and_the_new_store_is_the_same(root, out, monkeypatch):
+    """Each queue costs time in each part."""
+    module = importlib.import_module("rocketstore.salvage.salvage")
+    copy_part, parts, found = module._Salvage.copy_part, [], []
+    monkeypatch.setattr(module, "PIECE", 512)
+    monkeypatch.setattr(module._Salvage, "copy_part", lambda *all: (parts.append(1), copy_part(*all))[1])
+    for queues_of_piece in (1000, 1):
+        monkeypatch.setattr(module, "QUEUES_OF_PIECE", queues_of_piece)
+        new = out.with_name(f"new-{queues_of_piece}")
+        salvage(root, new, config=GIVEN)
+        found.append((len(parts), read_files(new / "commitlog"), read_all(new / "consumequeue")))
+    (small, *expected), (both, *same) = found
+    assert same == expected
+    assert both - small < small / 2
+
+
 def copy_module():
     return importlib.import_module("rocketstore.salvage.copy")  # the package has a function of this name
 
