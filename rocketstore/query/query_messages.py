@@ -6,7 +6,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from rocketstore.query.coverage import IndexView
 from rocketstore.query.read_few import FEW, OnWrongCrc, read_batch, read_few
 from rocketstore.text_values import format_count
 
+Found = TypeVar("Found")
 MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
@@ -373,7 +374,7 @@ def query_messages(
     if has_more.any():
         complete &= ~has_more
         reasons.append(limit_reason(limit))
-    phy_offsets, counts = map(joined, zip(*(search.result() for search in searches), strict=True))
+    phy_offsets, counts = map(joined, zip(*run_searches(searches, _Search.result), strict=True))
     offsets = np.zeros(len(hashes) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return QueryMessagesResult(view.log, phy_offsets, offsets, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
@@ -385,7 +386,7 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def search_files(searches: Sequence[_Search], files: Sequence[IndexPart]) -> None:
-    """Search files, newest first, for the keys of all searches. Each search runs in a thread of its own."""
+    """Search files, newest first, for the keys of all searches."""
     stop = threading.Event()
 
     def look_into_files(search: _Search) -> None:
@@ -394,10 +395,16 @@ def search_files(searches: Sequence[_Search], files: Sequence[IndexPart]) -> Non
                 return
             search.look_into(file)
 
+    run_searches(searches, look_into_files, stop)
+
+
+def run_searches(
+    searches: Sequence[_Search], work: Callable[[_Search], Found], stop: threading.Event | None = None
+) -> list[Found]:
+    """Call a function with each search, each in a thread of its own. Parameters: stop: is set after an error."""
     if len(searches) == 1:
-        look_into_files(searches[0])
-    else:
-        in_threads(look_into_files, searches, stop)
+        return [work(searches[0])]
+    return in_threads(work, searches, stop or threading.Event())
 
 
 class _Asked(NamedTuple):
