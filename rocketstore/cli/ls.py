@@ -7,7 +7,6 @@ from rocketstore.cli.formats import RowsView, finish, read_parts, write_rows
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.messages.text_rows import Row
-from rocketstore.queue.queue_source import offset_range
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.overview.missing import describe_lost_queues
 
@@ -34,6 +33,6 @@ def queues_of(store: MessageStore, topics: tuple[str, ...], limit: int | None) -
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     queue = store.consume_queue(topic, queue_id)
-    begin, end = offset_range(queue)
-    size = queue.count_bytes(begin, end)
-    return [dict(zip(QUEUES, (topic, queue_id, begin, end, len(queue), size), strict=True))]
+    bounds = queue.bounds
+    size = queue.count_bytes(bounds.begin, bounds.end)
+    return [dict(zip(QUEUES, (topic, queue_id, bounds.begin, bounds.end, bounds.messages, size), strict=True))]

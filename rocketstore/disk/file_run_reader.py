@@ -7,6 +7,7 @@ import contextlib
 import errno
 import mmap
 import operator
+import os
 import stat
 import time
 import weakref
@@ -20,7 +21,7 @@ import numpy as np
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
 from rocketstore.disk.page_cache import are_cached, stop_read_ahead
 from rocketstore.disk.positioned_read import read_at
-from rocketstore.disk.storage import identity, is_remote, scandir, to_path
+from rocketstore.disk.storage import identity, is_remote, local_path, scandir, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
@@ -47,6 +48,7 @@ class RunFile(NamedTuple):
         return self.file_from_offset + self.size
 
 
+NO_STARTS = np.empty(0, np.int64)
 FROM_OFFSET = operator.itemgetter(0)
 FindEnd = Callable[[bytes, int], int]  # returns where an entry ends that begins at a position of some bytes
 
@@ -119,7 +121,7 @@ class FileRunReader:
         self.files: list[RunFile] = []  # replaced by another list, and never changed
         self.given_size = mapped_file_size
         self._shown_size = self.files, 0  # computed once for each list
-        self._shown_starts = self.files, np.empty(0, np.int64)
+        self._shown_starts = self.files, NO_STARTS
         self._mappings = Mappings() if mappings is None else mappings
         self._name = object()  # the key among shared mappings, which do not keep this run alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
@@ -360,10 +362,30 @@ class FileRunReader:
         file = self.find(offset)
         if file is None:
             return b""
-        with file.path.open("rb", buffering=0) as stream:
-            stop_read_ahead(stream.fileno())
-            size = min(size, file.end_offset - offset)
-            return read_at(stream.fileno(), size, offset - file.file_from_offset, file.path)
+        fd = os.open(local_path(file.path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            stop_read_ahead(fd)
+            return read_at(fd, min(size, file.end_offset - offset), offset - file.file_from_offset, file.path)
+        finally:
+            os.close(fd)
+
+    def peek(self, offset: int, size: int) -> Window | None:
+        """Return at least ``size`` bytes at ``offset``, as ``read`` does. A few bytes are read without a mapping.
+
+        To map a file takes longer than to read a page of it, and a store may have many thousands of short queues.
+        """
+        file = self.find(offset)
+        if (
+            file is None
+            or size > mmap.PAGESIZE
+            or self._mappings.find(self._name, file.file_from_offset, "") is not None
+        ):
+            return self.read(offset, size)
+        try:
+            return Window(Buffer(self.pread(offset, size), file.path), offset)
+        except FileNotFoundError:  # the file expired since it was listed
+            self.list_again()
+            return None
 
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
         """Read ``size`` bytes, or as many as the file has, at each of many offsets."""

@@ -91,8 +91,9 @@ def data_ranges_of(fd: int, begin: int, end: int, most: int = sys.maxsize) -> li
 def nonzero_end(path: StorePath, begin: int, end: int) -> int:
     """Return the position after the last byte in a range of a file that is not zero, or ``begin`` if all are zero."""
     zeros = bytes(BLOCK) if is_remote(path) else ZEROS
-    for first, last in reversed(data_ranges(path, begin, end)):
-        with path.open("rb", buffering=0) as file:
+    with path.open("rb", buffering=0) as file:
+        ranges = [(begin, end)] if is_remote(path) else data_ranges_of(file.fileno(), begin, end)
+        for first, last in reversed(ranges):
             for position in reversed(range(first, last, len(zeros))):
                 size = min(len(zeros), last - position)
                 if is_remote(path):

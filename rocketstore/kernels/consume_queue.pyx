@@ -184,6 +184,26 @@ def find_unit(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t 
     return low
 
 
+def sum_sizes(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size):
+    """Return the sum of the sizes of the records of n units at byte ``pos``, bytes. A filler has no record."""
+    cdef int64_t count = 0, end, total = 0
+    cdef const uint8_t *unit
+    check_units(buffer, pos, n, unit_size)
+    while count < n:
+        end = min(count + PIECE, n)
+        buffer.enter()
+        unit = buffer.data + pos + count * unit_size
+        with nogil:
+            while count < end:
+                if not is_filler(unit):
+                    total += int32_at(unit + SIZE)
+                count += 1
+                unit += unit_size
+        buffer.leave()
+        PyErr_CheckSignals()
+    return total
+
+
 # ---- coverage of the log -----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import NamedTuple
 
 from rocketstore.disk.storage import is_remote
 from rocketstore.kernels.commit_log import HALF
@@ -14,8 +15,17 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
 LOOK_AHEAD_SECONDS = 10.0
+SEEN_SECONDS = 1.0  # that the end of a view is used for many queues: no broker starts twice in this time
 # Why the log ends where no record stands behind its end.
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
+
+
+class SeenView(NamedTuple):
+    """The last view of a log, the state of the store then, and the time, in seconds of the monotonic clock."""
+
+    view: LogView
+    state: StoreState
+    time: float
 
 
 class EndFinder:
@@ -46,6 +56,7 @@ class EndFinder:
         self._committed_end = 0
         self._stopped_end: LogEnd | None = None
         self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
+        self._seen: SeenView | None = None
         self._judged: dict[EndCandidate, Why] = {}  # of a remote log, which is not read again and again
 
     # ---- the state of the store ----------------------------------------------------------------------------
@@ -124,7 +135,18 @@ class EndFinder:
             self._records = None  # the log has no records behind its end
         if must_search:
             self._searched = time.monotonic()
-        return self._view(state, end, self._find_records())
+        view = self._view(state, end, self._find_records())
+        self._seen = SeenView(view, state, time.monotonic())
+        return view
+
+    def seen_queue_end(self, state: StoreState) -> int:
+        """Return where the records ended to which units may lead, as a view of the last second found it.
+
+        Parameters: state: as it is now. Returns: a physical offset; -1 without a view of that time and state.
+        """
+        seen = self._seen  # another thread may replace it
+        is_new = seen is not None and seen.state == state and time.monotonic() < seen.time + SEEN_SECONDS
+        return seen.view.queue_end if seen is not None and is_new else -1
 
     def _view(self, state: StoreState, end: int, records: SoundEnd) -> LogView:
         sound, limit, stopped_end = self._sound or records, self.find_limit(), self._stopped_end

@@ -9,10 +9,13 @@ from rocketstore.kernels.columns import int32_column, int64_column
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue import ConsumeQueue, beside_expiry
+from rocketstore.queue.queue_source import QueueBounds, count_bytes_between
 from rocketstore.queue.time_search import search_batches
-from rocketstore.queue.unit_run import BatchUnitRun
+from rocketstore.queue.unit_run import BatchUnitRun, Span
 from rocketstore.queue.units import queue_offsets_of
 from rocketstore.text_values import Time, time_as_long
+
+COUNTED_OFFSETS = 1 << 20  # queue offsets whose units are read at once to count bytes
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -69,11 +72,7 @@ class BatchConsumeQueue(ConsumeQueue):
     @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: BatchConsumeQueue.reviseMaxOffsetInQueue."""
-        spans = self._spans()
-        if not spans:
-            return 0
-        last = self.run.unit_at(spans[-1][1] - self.unit_size)
-        return min(last.queue_offset + last.batch_num, LONG_MAX)
+        return self._end_of(self._spans())
 
     @property
     @beside_expiry
@@ -82,14 +81,35 @@ class BatchConsumeQueue(ConsumeQueue):
 
         Source: BatchConsumeQueue.correctMinOffset.
         """
+        return self.bounds.least
+
+    @property
+    @beside_expiry
+    def bounds(self) -> QueueBounds:
+        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
         self.run.list_files()
         spans = self._spans()
         if not spans:
-            return -1
-        begin, live = spans[0][0], self._find_live(spans[0])
+            return QueueBounds(-1, 0, 0)
+        end, begin, live = self._end_of(spans), spans[0][0], self._find_live(spans[0])
         unit = self.run.unit_at(max(live - self.unit_size, begin))
         first = unit.queue_offset + (unit.batch_num if live > begin else 0)
-        return min(first, self.max_queue_offset)  # in a damaged file, the first offset may be larger than the last
+        least = min(first, end)  # in a damaged file, the first offset may be larger than the last
+        return QueueBounds(least, end, max(end - max(least, 0), 0))
+
+    def _end_of(self, spans: list[Span]) -> int:
+        """Return the queue offset behind the last unit. Parameters: spans: of the units of the queue."""
+        if not spans:
+            return 0
+        last = self.run.unit_at(spans[-1][1] - self.unit_size)
+        return min(last.queue_offset + last.batch_num, LONG_MAX)
+
+    def count_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``.
+
+        A batch unit belongs to its first queue offset. Parameters, raises: as of ``ConsumeQueue``.
+        """
+        return count_bytes_between(self, begin, end, COUNTED_OFFSETS)
 
     def offset_after_missing_file(self, queue_offset: int) -> int:
         """Return 0, as a broker does. Source: BatchConsumeQueue.rollNextFile."""

@@ -18,15 +18,16 @@ from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.file_run_reader import Mappings, RunFile
 from rocketstore.disk.mapped_file import Mode, check_mode
-from rocketstore.disk.storage import local_path, scandir, to_path
+from rocketstore.disk.storage import is_remote, local_path, scandir, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.columns import int32_column, int64_column
+from rocketstore.kernels.consume_queue import sum_sizes
 from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEndFinder
-from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, QueueBounds, offset_range, ranges_to_read
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -35,7 +36,6 @@ from rocketstore.text_values import Time, epoch_ms
 
 FIRST = operator.itemgetter(0)
 ITERATED_UNITS = 4096  # read at once by an iteration
-COUNTED_OFFSETS = 1 << 20  # queue offsets whose units are read at once to count bytes
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -44,10 +44,11 @@ def beside_expiry(method: F) -> F:
 
     @functools.wraps(method)
     def call(self: ConsumeQueue, *args: Any, **options: Any) -> Any:
-        files = self.run.files
+        files = self.run.listed_files
         try:
             return method(self, *args, **options)
         except (FileNotFoundError, CorruptFileError):
+            files = files or self.run.listed_files
             if not files or files[0].path.exists():
                 raise
             self.run.list_again()
@@ -124,8 +125,10 @@ class ConsumeQueue(Closable):
         run = cls.run_type(path, mapped_file_size, _mappings)
         if mode == "a":
             make_directory(local_path(path))
-        with scandir(path):
-            return cls(run, commit_log, mode)
+        if is_remote(path) or not path.is_dir():
+            with scandir(path):  # raises the error of a directory that is missing
+                pass
+        return cls(run, commit_log, mode)
 
     @classmethod
     def of_files(cls, directory: StorePath, files: list[RunFile], mapped_file_size: int, commit_log: Any) -> Self:
@@ -168,10 +171,16 @@ class ConsumeQueue(Closable):
         A restarted broker looks in the first file only, and accepts a filler if the commit log begins at 0.
         Source: ConsumeQueue.correctMinOffset.
         """
+        return self.bounds.least
+
+    @property
+    @beside_expiry
+    def bounds(self) -> QueueBounds:
+        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
         self.run.list_files()
-        spans = self._spans()
-        at = bisect.bisect_left(spans, True, key=lambda span: self._find_live(span) < span[1])
-        return (self._find_live(spans[at]) if at < len(spans) else self._end_finder.find_end()) // self.unit_size
+        end = self._end_finder.find_end(is_listed=True)
+        least, end = self._find_first_live(end) // self.unit_size, end // self.unit_size
+        return QueueBounds(least, end, max(end - max(least, 0), 0))
 
     @property
     @beside_expiry
@@ -211,24 +220,25 @@ class ConsumeQueue(Closable):
 
     def __iter__(self) -> Iterator[CqUnit]:
         """Yield the units from ``min_queue_offset`` to the present end. A batch unit stands for many queue offsets."""
-        first, end = max(self.min_queue_offset, 0), self.max_queue_offset
+        first, end = offset_range(self)
         for begin, stop in ranges_to_read(self, first, end, ITERATED_UNITS):
             for unit in self[begin:stop]:
                 if unit.queue_offset >= begin or begin == first:  # else the range before this one had the batch unit
                     yield unit
 
     def __len__(self) -> int:
-        first = max(self.min_queue_offset, 0)
-        return max(self.max_queue_offset - first, 0)
+        return self.bounds.messages
 
+    @beside_expiry
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``.
 
-        All these units are read. A batch unit belongs to its first queue offset; a filler unit has no record.
+        All these units are read. A filler unit has no record.
         Parameters: begin, end: queue offsets, 0 or more. Raises: CorruptFileError if a file is missing or was cut.
         Source: none.
         """
-        return count_bytes_between(self, begin, end, COUNTED_OFFSETS)
+        spans = self._spans_between(begin, min(end, self._end_after(begin, end)))
+        return sum(sum_sizes(*self.run.peek_span(span), self.unit_size) for span in spans)
 
     @beside_expiry
     def find_spans(self) -> list[Span]:
@@ -372,6 +382,14 @@ class ConsumeQueue(Closable):
             return iter(())
         position = max(self._position(max(begin, 0)), files[0].file_from_offset)
         return self.run.spans_between(position, self._position(end - 1) + self.unit_size)
+
+    def _find_first_live(self, end: int) -> int:
+        """Return the position of the first unit before ``end`` whose record is still in the commit log, or ``end``."""
+        spans = self._spans_before(end)
+        if spans and (live := self._find_live(spans[0])) < spans[0][1]:
+            return live
+        at = bisect.bisect_left(spans, True, lo=min(1, len(spans)), key=lambda span: self._find_live(span) < span[1])
+        return self._find_live(spans[at]) if at < len(spans) else end
 
     def _find_live(self, span: Span) -> int:
         """Return the position of the first unit whose record is still in the commit log, or the end of the span."""

@@ -51,13 +51,13 @@ class QueueEndFinder:
         # The last end by the end of the log, also with uncommitted records, and the files for which it is right.
         self._by_log: tuple[Sequence[RunFile], QueueEnd] = [], QueueEnd(-1, -1)
 
-    def find_end(self) -> int:
-        """Return the position where the queue ends now, bytes."""
-        return self.find().end
+    def find_end(self, *, is_listed: bool = False) -> int:
+        """Return the position where the queue ends now, bytes. Parameters: is_listed: as for ``UnitRun.find_end``."""
+        return self.find(is_listed=is_listed).end
 
-    def find(self) -> QueueEnd:
-        """Find where the queue and its valid units end now."""
-        run_end, log = self.run.find_end(), self.commit_log
+    def find(self, *, is_listed: bool = False) -> QueueEnd:
+        """Find where the queue and its valid units end now. Parameters: is_listed: as for ``UnitRun.find_end``."""
+        run_end, log = self.run.find_end(is_listed=is_listed), self.commit_log
         finder = getattr(log, "end_finder", None)
         state = StoreState.CRASHED if finder is None else finder.find_log_state()
         is_bounded = state != StoreState.CRASHED and log.file_run.files
@@ -115,8 +115,12 @@ class QueueEndFinder:
         spans = run.spans_until(run_end)
         if not spans:
             return run_end
-        # Finding the end of the log is slow. It is not needed if all units lead to earlier files of the log.
-        place = run.skip_before(max(spans[-1][0], checked), run_end, log.end_finder.find_begin())
+        # Finding the end of the log is slow. It is not needed if all units lead before an end that was just found, or
+        # to earlier files of the log.
+        place, seen = max(spans[-1][0], checked), log.end_finder.seen_queue_end(state)
+        if seen >= 0 and run.skip_before(place, run_end, seen) == run_end:
+            return run_end
+        place = run.skip_before(place, run_end, log.end_finder.find_begin())
         if place == run_end or run.skip_before(place, run_end, log.look().queue_end) == run_end:
             return run_end
         log_end = log.look(again=state == StoreState.RUNNING).queue_end

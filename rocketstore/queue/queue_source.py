@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -14,6 +14,22 @@ from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time
 
 Boundary = Literal["lower", "upper"]
+
+
+class QueueBounds(NamedTuple):
+    """Where a queue begins and ends, and how many messages it has, as one search for its end found them.
+
+    Attributes: least: as ``min_queue_offset``. end: as ``max_queue_offset``. messages: as the length of the queue.
+    """
+
+    least: int
+    end: int
+    messages: int
+
+    @property
+    def begin(self) -> int:
+        """The first queue offset. 0 stands for the -1 of a batch queue without units."""
+        return max(self.least, 0)
 
 
 class StoredQueue(Protocol):
@@ -47,6 +63,10 @@ class StoredQueue(Protocol):
 
     @property
     def max_queue_offset(self) -> int: ...
+
+    @property
+    def bounds(self) -> QueueBounds:
+        """The queue offsets at which the queue begins and ends, and the number of messages, found at once."""
 
     @property
     def leftover_units(self) -> int: ...
@@ -101,7 +121,8 @@ class QueueSource(Protocol[Queue]):
 
 def offset_range(queue: StoredQueue) -> tuple[int, int]:
     """Return the first queue offset of a queue, and the end. 0 stands for the -1 of a batch queue without units."""
-    return max(queue.min_queue_offset, 0), queue.max_queue_offset
+    bounds = queue.bounds
+    return bounds.begin, bounds.end
 
 
 def ranges_to_read(queue: StoredQueue, begin: int, end: int, step: int) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.built_units import BuiltUnits, CompletedUnits
-from rocketstore.queue.queue_source import Boundary, count_bytes_between, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, QueueBounds, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
@@ -95,6 +95,12 @@ class RocksConsumeQueue(Closable):
         return self._skip_missing(first, end)
 
     @property
+    def bounds(self) -> QueueBounds:
+        """Where the queue begins and ends, and the number of messages."""
+        least, end = self.min_queue_offset, self.max_queue_offset
+        return QueueBounds(least, end, max(end - least, 0))
+
+    @property
     def leftover_units(self) -> int:
         """The number of units behind the end of the queue. They lead to records behind the end of the log."""
         noted = self._find_noted_end()
@@ -160,7 +166,7 @@ class RocksConsumeQueue(Closable):
             yield from self._read(begin, stop)
 
     def __len__(self) -> int:
-        return max(self.max_queue_offset - self.min_queue_offset, 0)
+        return self.bounds.messages
 
     def count_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of the records of the units whose queue offsets are from ``begin`` to before ``end``."""

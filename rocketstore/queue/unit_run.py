@@ -21,7 +21,7 @@ from rocketstore.disk.file_run_reader import (
 )
 from rocketstore.disk.page_cache import read_file_ahead
 from rocketstore.disk.remote.remote_file_run import open_file_run
-from rocketstore.disk.storage import identity, to_path
+from rocketstore.disk.storage import identity, is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
@@ -38,6 +38,7 @@ from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for its end
 READ_UNITS = 4096  # units of the first read where the end is searched: behind the units, a file is one hole
+FIRST_UNITS = 128  # units of a local file that are read before those: many queues of a store are short
 MOST_READ_UNITS = 65536  # of a later read, which has twice as many units as the one before
 HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed
 BEGIN = operator.itemgetter(0)
@@ -142,6 +143,11 @@ class UnitRun:
     def files(self) -> Sequence[RunFile]:
         return self.file_run.files
 
+    @property
+    def listed_files(self) -> Sequence[RunFile]:
+        """The files as they were listed last; none if they were not listed yet."""
+        return () if self._file_run is None else self._file_run.files
+
     def list_files(self) -> FileRunReader:
         """List the files as they are now."""
         if self._closed:
@@ -241,6 +247,14 @@ class UnitRun:
             raise self.missing_file(span[0])
         return window.buffer, span[0] - window.from_offset, (span[1] - span[0]) // self.unit_size
 
+    def peek_span(self, span: Span) -> tuple[Buffer, int, int]:
+        """Return arguments for kernels, as ``map_span`` does. A few units are read without a mapping."""
+        begin, end = span
+        window = self.file_run.peek(begin, end - begin)
+        if window is None or end > window.from_offset + window.buffer.size:
+            raise self.missing_file(begin)
+        return window.buffer, begin - window.from_offset, (end - begin) // self.unit_size
+
     def unit_at(self, position: int) -> CqUnit:
         window: Window | None = self.file_run.read(position, self.unit_size)
         if window is None or position - window.from_offset > window.buffer.size - self.unit_size:
@@ -272,7 +286,7 @@ class UnitRun:
     def find(self, span: Span, field: str, value: int) -> int:
         """Return the position of the first unit that is no filler and has at least ``value`` in a field, or the end."""
         place = self.layout.fields[field][1]  # type: ignore[index]
-        return span[0] + find_unit(*self.map_span(span), self.unit_size, place, value) * self.unit_size
+        return span[0] + find_unit(*self.peek_span(span), self.unit_size, place, value) * self.unit_size
 
     def read_phy_offset(self, position: int) -> int:
         return read_field(self.file_run.pread(position, 8), UNIT, "phy_offset")
@@ -283,12 +297,15 @@ class UnitRun:
 
     # ---- the end of the valid units ------------------------------------------------------------------------
 
-    def find_end(self) -> int:
+    def find_end(self, *, is_listed: bool = False) -> int:
         """Return the position where the valid units end. A broker looks for the first invalid one in the last 3 files.
 
         The search goes on from the last end, and the files are listed again only if a new or another file appears. So a
         queue grows as a broker writes.
+
+        Parameters: is_listed: whether the caller has just listed the files.
         """
+        is_listed = is_listed or self._file_run is None
         files = self.files
         file = self.file_run.find(self._end)
         if file is not None and self._is_same(file) and self._is_at_end(file):
@@ -297,7 +314,7 @@ class UnitRun:
             following = files[-1].file_from_offset + self.file_size
             if self.file_run.is_planned or not (self.directory / f"{following:020}").exists():
                 return self._end
-        files = self.list_files().files
+        files = files if is_listed else self.list_files().files
         is_within = bool(files) and files[0].file_from_offset <= self._end <= files[-1].end_offset
         if not is_within or not self._is_last_valid():
             self._end = files[-RECOVERED_FILES:][0].file_from_offset if files else 0
@@ -320,7 +337,7 @@ class UnitRun:
         # Behind the units there is a hole: see find_invalid_unit. A page that holds the last unit has no hole, and it
         # nearly always holds the next unit too.
         if page <= begin and end <= min(page + mmap.PAGESIZE, self.limit(file)):
-            valid = count_valid_units(*self.map_span((begin, end)), self.unit_size)
+            valid = count_valid_units(*self.peek_span((begin, end)), self.unit_size)
             if valid <= 1:
                 return valid == 1
         return self._is_last_valid() and not self._move_end(file)
@@ -330,14 +347,17 @@ class UnitRun:
         begin = self._end - self.unit_size
         if self.file_run.find(begin) is None:
             return True
-        return count_valid_units(*self.map_span((begin, self._end)), self.unit_size) > 0
+        return count_valid_units(*self.peek_span((begin, self._end)), self.unit_size) > 0
 
     def _move_end(self, file: RunFile) -> bool:
         """Move the end over the valid units of a file. Return whether the file is full."""
         begin, limit = max(self._end, file.file_from_offset), self.limit(file)
-        if begin == file.file_from_offset:
-            read_ahead(file)
-        end = find_invalid_unit(self.file_run.pread, begin, limit, self.unit_size)
+        first = limit if is_remote(self.directory) else min(begin + FIRST_UNITS * self.unit_size, limit)
+        end = find_invalid_unit(self.file_run.pread, begin, first, self.unit_size)
+        if end == first < limit:
+            if begin == file.file_from_offset:
+                read_ahead(file)
+            end = find_invalid_unit(self.file_run.pread, end, limit, self.unit_size)
         if end > file.file_from_offset:
             self._end = max(end, self._end)
         return self._end >= limit

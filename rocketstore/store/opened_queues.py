@@ -173,7 +173,7 @@ class OpenedQueues:
         """Return the queues in files, which end where their valid units end. None if queues are in a RocksDB."""
         return None if self._find_formats().queue_database is not None else replace(self._in_files, find_log=no_log)
 
-    @property
+    @lazy_property
     def _in_files(self) -> FileQueues:
         directories = {kind: self._places.queues(kind) for kind in QUEUE_KINDS}
         sizes = {kind: getattr(self._config, kind.size_name) for kind in QUEUE_KINDS}

@@ -14,7 +14,7 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.queue_source import Boundary, QueueSource, StoredQueue
+from rocketstore.queue.queue_source import Boundary, QueueBounds, QueueSource, StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 from rocketstore.tier.places import TierPlaces
@@ -76,11 +76,17 @@ class JoinedQueue(Closable):
         return self.parts[-1].max_queue_offset
 
     @property
+    def bounds(self) -> QueueBounds:
+        """Where the first part begins and the last part ends, and the number of messages of all parts."""
+        bounds = [part.bounds for part in self.parts]
+        return QueueBounds(bounds[0].least, bounds[-1].end, sum(part.messages for part in bounds))
+
+    @property
     def leftover_units(self) -> int:
         return 0 if self.local is None else self.local.leftover_units
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts))
+        return self.bounds.messages
 
     @overload
     def __getitem__(self, key: int) -> CqUnit: ...

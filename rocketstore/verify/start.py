@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -55,13 +56,14 @@ def stray_files(directory: Path) -> Iterator[Stray]:
     Yields: "" for a directory, which is ignored; "-empty" for the last entry, if it has no bytes; else "-fatal".
     Source: MappedFileQueue.load.
     """
-    paths = _entries(directory)
-    for path in paths:
+    entries = _scan(directory)
+    for entry in entries:
+        if _is_log_file(entry):
+            continue
+        path = Path(entry.path)
         if path.is_dir():
             yield "", path, "a directory"
-        elif is_offset_name(path.name) and path.is_file():
-            continue
-        elif path is paths[-1] and _java_length(path) == 0:
+        elif entry is entries[-1] and _java_length(path) == 0:
             yield "-empty", path, "no bytes"
         else:
             yield "-fatal", path, "its name or type is not that of a log file"
@@ -100,11 +102,24 @@ def _timer_log_sizes(paths: list[Path], config: StoreConfig) -> Iterator[tuple[P
 
 
 def _entries(directory: Path) -> list[Path]:
+    """Return the paths of the entries of a directory, as ``_scan`` does."""
+    return [Path(entry.path) for entry in _scan(directory)]
+
+
+def _scan(directory: Path) -> list[os.DirEntry[str]]:
     """Return the entries of a directory by name. RocketMQ treats a directory that cannot be listed as empty."""
     try:
-        return sorted(directory.iterdir())
+        with os.scandir(directory) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return []
+
+
+def _is_log_file(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a directory is a file by the name of a log file."""
+    with contextlib.suppress(OSError):  # a link that leads to itself
+        return is_offset_name(entry.name) and entry.is_file()
+    return False
 
 
 def _java_length(path: Path) -> int:

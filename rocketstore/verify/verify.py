@@ -34,7 +34,7 @@ from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS, TopicConfig
 from rocketstore.state.json_tables import batch_topics
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.overview.summary import count_queues
+from rocketstore.store.overview.summary import count_messages
 from rocketstore.survey.broker_config import open_tables
 from rocketstore.survey.formats import find_dledger, find_log_directories
 from rocketstore.survey.open_log import open_log
@@ -318,8 +318,8 @@ class Verification:
     def _count_queues(self) -> QueueTotals:
         """Count the queues that can be read, and their messages."""
         with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
-            queues: list[tuple[str, int]] = list(store.queues())
-            return QueueTotals(len(queues), count_queues(store.log_queue, queues, [])[0])
+            queues = list(store.queues())
+            return QueueTotals(len(queues), count_messages(store.log_queue, queues, []))
         return QueueTotals(0, 0)
 
     def _find_leftovers(self, log: CommitLog) -> Leftovers | None:

@@ -16,6 +16,7 @@ from rocketstore.kernels.consume_queue import (
     decode_units,
     find_unit,
     read_ext_unit,
+    sum_sizes,
 )
 from rocketstore.queue.queue_source import ranges_to_read
 
@@ -84,8 +85,9 @@ def test_kernels_read_no_unit_that_is_not_whole_in_the_buffer(unit_size):
             if pos >= 0 and n >= 0 and pos + n * unit_size <= size:
                 assert count_valid_units(buffer, pos, n, unit_size) == n
                 assert find_unit(buffer, pos, n, unit_size, 0, LONG_MAX) == n
+                assert sum_sizes(buffer, pos, n, unit_size) == n * 0x01010101
                 continue
-            for call in (count_valid_units, lambda *args: find_unit(*args, 0, 5)):
+            for call in (count_valid_units, sum_sizes, lambda *args: find_unit(*args, 0, 5)):
                 with pytest.raises(CorruptFileError) as caught:
                     call(buffer, pos, n, unit_size)
                 assert (caught.value.path, caught.value.offset) == ("file", pos)
@@ -130,11 +132,19 @@ def test_kernels_know_when_a_buffer_was_closed():
         lambda: decode_units(buffer, 0, *columns(1)),
         lambda: decode_batch_units(buffer, 0, longs, ints, 0, 1),
         lambda: count_valid_units(buffer, 0, 1, 20),
+        lambda: sum_sizes(buffer, 0, 1, 20),
         lambda: find_unit(buffer, 0, 1, 20, 0, 1),
         lambda: read_ext_unit(buffer, 0),
     ):
         with pytest.raises(StoreClosedError):
             call()
+
+
+@pytest.mark.parametrize("n", [0, 1, 17, 524_290])
+def test_the_sum_of_sizes_leaves_out_fillers_and_has_64_bits(n, seed):
+    units = np.frombuffer(np.random.default_rng([seed, n]).bytes(20 * n), [("p", ">i8"), ("s", ">i4"), ("t", ">i8")])
+    data = FILLER + units.tobytes() + FILLER
+    assert sum_sizes(Buffer(data), 0, n + 2, 20) == int(units["s"].sum(dtype=np.int64))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 17, 100])

@@ -122,6 +122,9 @@ class RemoteFileRunReader(FileRunReader):
             self.list_again()
             return None
 
+    def peek(self, offset: int, size: int) -> Window | None:
+        return self.read(offset, size)
+
     def read_entry(self, offset: int, size: int, find_end: FindEnd) -> Window | None:
         """Return a complete entry, whatever ``size`` is. Parameters: find_end: as for ``read_entries``."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -183,6 +183,17 @@ def count_queues(
             messages += len(queue)
             units += queue.leftover_units
     return messages, units
+
+
+def count_messages(
+    open_queue: Callable[[str, int], StoredQueue], queues: Iterable[tuple[str, int]], problems: list[str]
+) -> int:
+    """Return the number of messages in queues. Queues that cannot be read are problems."""
+    messages = 0
+    for name in queues:
+        with collect_error(problems):
+            messages += len(open_queue(*name))
+    return messages
 
 
 def find_log_span(log: CommitLog) -> LogSpan:

@@ -346,7 +346,9 @@ class QueueVerifier:
 
     def add_lacking(self, queue: QueueId, files: QueueFiles) -> None:
         """Report records without units, after the whole log was read. Count those of earlier lives of the topic."""
-        units, phy_offsets, offsets = np.concatenate([np.empty((0, 3), np.int64), *files.lacking]).T
+        if not files.lacking:
+            return
+        units, phy_offsets, offsets = np.concatenate(files.lacking).T
         are_left_out = self.lives.are_left_out(queue, phy_offsets, offsets)
         files.count_deleted += int(are_left_out.sum())
         pairs = zip(units[~are_left_out].tolist(), phy_offsets[~are_left_out].tolist(), strict=True)
