@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ Report: TypeAlias = Callable[[int, int], object]  # is called with what is done,
 # The argument ``progress`` of public functions. False reports nothing. True shows a bar on standard error, if that is a
 # terminal or a notebook. A function is called with what is done and the total, in the unit that each function says.
 Progress: TypeAlias = bool | Report
+
+FORCING = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})  # variables by which rich takes any stream for a terminal
 
 
 @contextmanager
@@ -41,9 +44,21 @@ def report_nothing(done: int, total: int) -> None:
     """Ignore the progress."""
 
 
+def may_show_bar() -> bool:
+    """Return whether rich may show a bar: on a terminal, in a notebook, or if the environment asks for it.
+
+    Rich decides in the end. It takes long to import, and most programs in pipelines have no terminal.
+    """
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return is_terminal or "IPython" in sys.modules or not FORCING.isdisjoint(os.environ)
+
+
 @contextmanager
 def show_bar(name: str) -> Iterator[Report]:
     """Show a bar of rich with rate and remaining time in a ``with`` block; a line of text if rich is not installed."""
+    if not may_show_bar():
+        yield report_nothing
+        return
     try:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn

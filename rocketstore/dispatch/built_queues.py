@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +98,8 @@ class _TemporaryFiles(Closable):
 
     def __init__(self, log: CommitLog, config: SizedConfig, lives: TopicLives) -> None:
         self.end = log.min_phy_offset
+        import tempfile  # takes long to import, and few stores lack the queues
+
         self.process = os.getpid()
         self._log = log
         self._config = config

@@ -1,6 +1,5 @@
 """Hosts as records store them: an address and a port."""
 
-import socket
 import struct
 
 
@@ -10,6 +9,8 @@ def parse_host(host: str) -> bytes:
     Parameters: host: an address and a port, "1.2.3.4:80" or "[::1]:80".
     Raises: ValueError for any other text.
     """
+    import socket  # takes long to import, and readers parse no host
+
     address, _, port = host.rpartition(":")
     is_v6 = address.startswith("[") and address.endswith("]")
     try:

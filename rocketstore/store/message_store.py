@@ -15,7 +15,6 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from rocketstore.config import StoreConfig, require_config
-from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire
 from rocketstore.disk.mapped_file import Mode, check_mode
@@ -664,6 +663,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         101
         """
         import_extra("pyarrow.dataset", "arrow")
+        from rocketstore.dataset.dataset_reader import Conditions, DatasetReader
         from rocketstore.dataset.store_dataset import StoreDataset
 
         conditions = Conditions.of(topic, tag, key, since, until, limit, tz)

@@ -11,7 +11,7 @@ from support.puts import open_store
 
 import rocketstore
 from rocketstore import Message
-from rocketstore.progress import show_line, show_progress
+from rocketstore.progress import FORCING, may_show_bar, show_line, show_progress
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,20 @@ def test_without_rich_a_line_shows_the_percentage():
     assert silent.getvalue() == ""
 
 
+def test_rich_is_imported_only_where_a_bar_can_be_seen(monkeypatch):
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    for name in FORCING:
+        monkeypatch.delenv(name, raising=False)
+    for stream, expected in ((io.StringIO(), False), (None, False), (Terminal(), True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert may_show_bar() == expected
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert may_show_bar()
+
+
 def test_a_missing_rich_is_no_error(monkeypatch, capfd):
+    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setitem(sys.modules, "rich", None)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     with show_progress(True, "verify") as report:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -58,6 +57,8 @@ def _find_ordinary_python() -> str | None:
 
 
 def _has_package(python: str) -> bool:
+    import subprocess  # takes long to import
+
     try:
         command = [python, "-P", "-c", CHECK]
         return subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS, check=False).returncode == 0

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.rocksdb.child import MAX_ROWS
 from rocketstore.disk.rocksdb.linked_files import REMOTE_COPY_LIMIT, Stamp, link_files, read_stamp
-from rocketstore.disk.rocksdb.reader_process import Answer, ReaderProcess
 from rocketstore.disk.rocksdb.reader_program import find_missing_reader, reader_command
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from rocketstore.disk.rocksdb.reader_process import Answer, ReaderProcess
 
 MEMORY = 2 << 30  # bytes of address space of the child
 SECONDS = 120.0  # for each answer of the child
@@ -210,6 +211,10 @@ class RocksDatabase(Closable):
         )
 
     def _start_once(self) -> ReaderProcess:
+        import tempfile  # these take long to import, and few stores have a RocksDB
+
+        from rocketstore.disk.rocksdb.reader_process import ReaderProcess
+
         directory = Path(tempfile.mkdtemp(prefix="rocketstore-rocksdb-"))
         try:
             link_files(self.path, directory, self.remote_copy_limit)
