@@ -11,6 +11,7 @@ from reference.commit_log import write_file
 from reference.record import build_record
 from support.cli import rows, run
 from support.puts import open_store
+from support.repetitions import only_some_quick
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message, MessageBatch, PutMessageError
@@ -31,7 +32,11 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=[*KINDS, "truncated lz4", "truncated zstd", "missing lz4", "missing zstd"])
+BAD = [*KINDS, "truncated lz4", "truncated zstd", "missing lz4", "missing zstd"]
+QUICK_BAD = "plain", "type 4", "truncated zlib", "too large", "plain lz4", "truncated zstd", "missing lz4"
+
+
+@pytest.fixture(params=only_some_quick(BAD, *QUICK_BAD))
 def bad(request, monkeypatch):
     """The stored body, the system flags, and how the reason begins."""
     if request.param in KINDS:

@@ -30,8 +30,9 @@ from support.rebuilt import (
     options_of,
     rebuilt_beside,
 )
+from support.repetitions import only_some_quick
 from support.spark_reads import environment_of_classic
-from support.stores import NAMES_AS_PARAMETERS, settings, unpack
+from support.stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError, rebuild
 from rocketstore.rebuild.build import Build
@@ -83,7 +84,10 @@ def built(spark, root, config=CONFIG, **options):
 # ---- same bytes --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", KINDS)
+QUICK_KINDS = "delayed", "wild_queue_offsets", "times_that_fall", "light_queues_of_batches", "transactions"
+
+
+@pytest.mark.parametrize("name", only_some_quick([*KINDS], *QUICK_KINDS))
 def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **options_of(name))
     root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
@@ -97,9 +101,10 @@ def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "store-serial"]
 
 
-@pytest.mark.parametrize(
-    "name", ["plain", "light_queues", "inner_batches", "light_queues_of_batches", "wild_queue_offsets", "delayed"]
-)
+EXT_KINDS = "plain", "light_queues", "inner_batches", "light_queues_of_batches", "wild_queue_offsets", "delayed"
+
+
+@pytest.mark.parametrize("name", only_some_quick(EXT_KINDS, "light_queues", "delayed"))
 def test_with_ext_units(spark, tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, enable_consume_queue_ext=True, **options_of(name))
     root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
@@ -118,8 +123,11 @@ def test_inner_batches_make_batch_queues_unless_topics_json_has_others(spark, tm
     assert {path.split("/")[1] for path in found if path.startswith("batch")} == {"Orders" if is_known else "Batched"}
 
 
-@pytest.mark.parametrize("first", [0, 1, UNITS - 1, UNITS, 7 * UNITS + 3])
-@pytest.mark.parametrize("count", [1, UNITS, 8 * UNITS, 8 * UNITS + 1])
+FIRSTS, COUNTS = (0, 1, UNITS - 1, UNITS, 7 * UNITS + 3), (1, UNITS, 8 * UNITS, 8 * UNITS + 1)
+QUICK_RUNS = (0, 8 * UNITS), (1, UNITS), (UNITS - 1, 8 * UNITS + 1), (UNITS, 1), (7 * UNITS + 3, 8 * UNITS)
+
+
+@pytest.mark.parametrize(("first", "count"), only_some_quick([*itertools.product(FIRSTS, COUNTS)], *QUICK_RUNS))
 def test_a_queue_without_gaps_is_built_in_parts(spark, tmp_path, seed, first, count):
     rng = random.Random(seed)
     rows = [fields(rng, i, topic="T", queue_id=0, body=b"", queue_offset=first + i) for i in range(count)]
@@ -130,7 +138,7 @@ def test_a_queue_without_gaps_is_built_in_parts(spark, tmp_path, seed, first, co
     assert len(found) == (first + count - 1) // UNITS - first // UNITS + 1
 
 
-@pytest.mark.parametrize("change", ["gap", "taken", "again 0", "falls"])
+@pytest.mark.parametrize("change", only_some_quick(["gap", "taken", "again 0", "falls"], "taken", "falls"))
 def test_a_queue_that_has_not_all_offsets_is_built_from_its_beginning(spark, tmp_path, seed, change):
     """Where the one that is wrong stands, also at the edge of a split or a file."""
     rng = random.Random(f"{seed} {change}")
@@ -156,7 +164,11 @@ def test_deleted_topics_are_left_out_as_in_rebuild(spark, tmp_path, is_made_agai
     assert report.deleted == {}
 
 
-@pytest.mark.parametrize("name", NAMES_AS_PARAMETERS)
+# Formats of one release: what differs between releases is tested without Spark, by the serial build.
+QUICK_STORES = "batch-5.5.0", "lmq-5.5.0", "cqext-5.5.0", "cut-5.5.0"
+
+
+@pytest.mark.parametrize("name", only_some_quick(NAMES, *QUICK_STORES))
 def test_golden_stores(spark, tmp_path, name):
     root = unpack(name, tmp_path)
     known = {field.name for field in dataclasses.fields(StoreConfig)}

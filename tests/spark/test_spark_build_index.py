@@ -22,7 +22,8 @@ from support.rebuilt import (
     rebuilt_beside,
     records_in_bodies,
 )
-from support.stores import NAMES, NAMES_AS_PARAMETERS, settings, unpack
+from support.repetitions import only_some_quick
+from support.stores import NAMES, settings, unpack
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError
@@ -71,7 +72,10 @@ def built(spark, root, config=CONFIG, tz="UTC", **options):
 # ---- same bytes --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", KINDS)
+QUICK_KINDS = "transactions", "many_keys", "keys_that_fill_a_file", "inner_batches", "times_that_fall"
+
+
+@pytest.mark.parametrize("name", only_some_quick([*KINDS], *QUICK_KINDS))
 def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **options_of(name))
     root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
@@ -100,7 +104,11 @@ def test_names_are_of_the_zone(spark, store):
     assert zones[0] != zones[1]
 
 
-@pytest.mark.parametrize("name", NAMES_AS_PARAMETERS)
+# Formats of one release: what differs between releases is tested without Spark, by the serial build.
+QUICK_STORES = "rich-5.5.0", "batch-5.5.0", "crash-5.5.0"
+
+
+@pytest.mark.parametrize("name", only_some_quick(NAMES, *QUICK_STORES))
 def test_golden_stores(spark, tmp_path, name):
     root = unpack(name, tmp_path)
     known = {field.name for field in dataclasses.fields(StoreConfig)}

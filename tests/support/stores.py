@@ -54,10 +54,6 @@ import pytest
 GOLDEN = Path(__file__).parent.parent / "golden"
 SETTINGS = json.loads((GOLDEN / "stores.json").read_text(encoding="utf-8"))
 NAMES = tuple(SETTINGS)
-# The same as parameters of a test. `make test` takes those of the newest release, `make test-all` takes all.
-NAMES_AS_PARAMETERS = tuple(
-    pytest.param(name, marks=[] if name.endswith("-5.5.0") else pytest.mark.slow) for name in NAMES
-)
 
 
 def unpack(name, directory):
