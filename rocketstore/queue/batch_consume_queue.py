@@ -9,7 +9,7 @@ from rocketstore.kernels.columns import int32_column, int64_column
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue import ConsumeQueue, beside_expiry
-from rocketstore.queue.queue_source import QueueBounds, count_bytes_between
+from rocketstore.queue.queue_source import OffsetBounds, count_bytes_between
 from rocketstore.queue.time_search import search_batches
 from rocketstore.queue.unit_run import BatchUnitRun, Span
 from rocketstore.queue.units import queue_offsets_of
@@ -85,17 +85,17 @@ class BatchConsumeQueue(ConsumeQueue):
 
     @property
     @beside_expiry
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
         self.run.list_files()
         spans = self._spans()
         if not spans:
-            return QueueBounds(-1, 0, 0)
+            return OffsetBounds(-1, 0, 0)
         end, begin, live = self._end_of(spans), spans[0][0], self._find_live(spans[0])
         unit = self.run.unit_at(max(live - self.unit_size, begin))
         first = unit.queue_offset + (unit.batch_num if live > begin else 0)
         least = min(first, end)  # in a damaged file, the first offset may be larger than the last
-        return QueueBounds(least, end, max(end - max(least, 0), 0))
+        return OffsetBounds(least, end, max(end - max(least, 0), 0))
 
     def _end_of(self, spans: list[Span]) -> int:
         """Return the queue offset behind the last unit. Parameters: spans: of the units of the queue."""

@@ -17,7 +17,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.queue_directories import queue_ids_in
-from rocketstore.queue.queue_source import Boundary, QueueBounds, QueueSource, StoredQueue
+from rocketstore.queue.queue_source import Boundary, OffsetBounds, QueueSource, StoredQueue
 from rocketstore.queue.time_search import find_time, search_batches
 from rocketstore.queue.unit_run import READ_UNITS, BatchUnitRun, Span, find_invalid_unit
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
@@ -75,9 +75,9 @@ class CompactedQueue(Closable):
         return self._next_offset(spans[-1][1] - self.unit_size) if spans else 0
 
     @property
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """Where the queue begins and ends, and the number of messages, which is that of the units."""
-        return QueueBounds(self.min_queue_offset, self.max_queue_offset, len(self))
+        return OffsetBounds(self.min_queue_offset, self.max_queue_offset, len(self))
 
     @overload
     def __getitem__(self, key: int) -> CqUnit: ...

@@ -27,7 +27,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEndFinder
-from rocketstore.queue.queue_source import Boundary, QueueBounds, offset_range, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, OffsetBounds, offset_range, ranges_to_read
 from rocketstore.queue.time_search import search_all_units, search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
@@ -175,12 +175,12 @@ class ConsumeQueue(Closable):
 
     @property
     @beside_expiry
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
         self.run.list_files()
         end = self._end_finder.find_end(is_listed=True)
         least, end = self._find_first_live(end) // self.unit_size, end // self.unit_size
-        return QueueBounds(least, end, max(end - max(least, 0), 0))
+        return OffsetBounds(least, end, max(end - max(least, 0), 0))
 
     @property
     @beside_expiry

@@ -16,7 +16,7 @@ from rocketstore.text_values import Time
 Boundary = Literal["lower", "upper"]
 
 
-class QueueBounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     """Where a queue begins and ends, and how many messages it has, as one search for its end found them.
 
     Attributes: least: as ``min_queue_offset``. end: as ``max_queue_offset``. messages: as the length of the queue.
@@ -65,7 +65,7 @@ class StoredQueue(Protocol):
     def max_queue_offset(self) -> int: ...
 
     @property
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """The queue offsets at which the queue begins and ends, and the number of messages, found at once."""
 
     @property

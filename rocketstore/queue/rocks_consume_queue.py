@@ -16,7 +16,7 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.built_units import BuiltUnits, CompletedUnits
-from rocketstore.queue.queue_source import Boundary, QueueBounds, count_bytes_between, ranges_to_read
+from rocketstore.queue.queue_source import Boundary, OffsetBounds, count_bytes_between, ranges_to_read
 from rocketstore.queue.time_search import search_all_units
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
@@ -95,10 +95,10 @@ class RocksConsumeQueue(Closable):
         return self._skip_missing(first, end)
 
     @property
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """Where the queue begins and ends, and the number of messages."""
         least, end = self.min_queue_offset, self.max_queue_offset
-        return QueueBounds(least, end, max(end - least, 0))
+        return OffsetBounds(least, end, max(end - least, 0))
 
     @property
     def leftover_units(self) -> int:

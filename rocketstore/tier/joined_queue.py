@@ -14,7 +14,7 @@ from rocketstore.kernels.layout import UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.queue_source import Boundary, QueueBounds, QueueSource, StoredQueue
+from rocketstore.queue.queue_source import Boundary, OffsetBounds, QueueSource, StoredQueue
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 from rocketstore.text_values import Time, epoch_ms
 from rocketstore.tier.places import TierPlaces
@@ -76,10 +76,10 @@ class JoinedQueue(Closable):
         return self.parts[-1].max_queue_offset
 
     @property
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """Where the first part begins and the last part ends, and the number of messages of all parts."""
         bounds = [part.bounds for part in self.parts]
-        return QueueBounds(bounds[0].least, bounds[-1].end, sum(part.messages for part in bounds))
+        return OffsetBounds(bounds[0].least, bounds[-1].end, sum(part.messages for part in bounds))
 
     @property
     def leftover_units(self) -> int:

@@ -17,7 +17,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.layout import UNIT
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.queue_source import Boundary, QueueBounds
+from rocketstore.queue.queue_source import Boundary, OffsetBounds
 from rocketstore.queue.time_search import find_time
 from rocketstore.queue.unit_run import READ_UNITS
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
@@ -141,10 +141,10 @@ class TierQueue(Closable):
         return self._end
 
     @property
-    def bounds(self) -> QueueBounds:
+    def bounds(self) -> OffsetBounds:
         """Where the queue begins and ends, and the number of messages."""
         begin, end = self._bounds
-        return QueueBounds(begin, end, end - begin)
+        return OffsetBounds(begin, end, end - begin)
 
     def __len__(self) -> int:
         return self._end - self._begin
