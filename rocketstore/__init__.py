@@ -48,7 +48,7 @@ def __getattr__(name: str) -> object:
             return globals()[name]
     hint = ""
     if not name.startswith("_"):
-        from rocketstore.other_attributes import describe_line  # only errors need it
+        from rocketstore.names_of_other_tools import describe_line  # only errors need it
 
         hint = describe_line("rocketstore", name, globals()["__all__"])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

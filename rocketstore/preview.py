@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from rocketstore.other_attributes import SuggestsNames
+from rocketstore.names_of_other_tools import SuggestsNames
 from rocketstore.text_values import shorten, utc
 
 SHOWN_ENDS = 5  # rows of each end

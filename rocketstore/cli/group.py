@@ -11,8 +11,8 @@ import click
 
 import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
-from rocketstore.cli.other_words import find_command
 from rocketstore.cli.text import WORDS
+from rocketstore.cli.words_of_other_tools import find_command
 from rocketstore.errors import StoreError
 from rocketstore.text_values import printable
 

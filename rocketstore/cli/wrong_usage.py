@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import click
 
-from rocketstore.cli.other_words import EXAMPLES, find_option
 from rocketstore.cli.text import command as command_line
+from rocketstore.cli.words_of_other_tools import EXAMPLES, find_option
 
 OUTPUTS = ("--out", "--output")
 TIMES = ("--time", "--since")

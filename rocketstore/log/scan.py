@@ -34,7 +34,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.body_text import UTF8
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of, take_column
-from rocketstore.other_attributes import SuggestsNames
+from rocketstore.names_of_other_tools import SuggestsNames
 from rocketstore.progress import Progress, show_progress
 from rocketstore.text_values import format_count
 

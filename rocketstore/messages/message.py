@@ -31,7 +31,7 @@ from rocketstore.messages.compression import compress as compress_body
 from rocketstore.messages.message_id import make_msg_id
 from rocketstore.messages.message_keys import MessageKeys
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
-from rocketstore.other_attributes import describe_line
+from rocketstore.names_of_other_tools import describe_line
 from rocketstore.preview import Preview
 from rocketstore.text_values import Time, datetime_or_none, epoch_ms, utc
 

@@ -28,7 +28,7 @@ from rocketstore.messages.compression import COMPRESSED, CRC_COLUMNS, BodyError,
 from rocketstore.messages.message import Message
 from rocketstore.messages.preview import preview_messages
 from rocketstore.messages.to_put import to_put
-from rocketstore.other_attributes import describe_line
+from rocketstore.names_of_other_tools import describe_line
 from rocketstore.preview import Preview, Previewed
 from rocketstore.text_values import format_count
 

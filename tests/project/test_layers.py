@@ -21,7 +21,7 @@ ROOMS = [  # each imports only itself and those before it
     "text_values",
     "progress",
     "keywords",
-    "other_attributes",
+    "names_of_other_tools",
     "preview",
     "compat",
     "kernels",

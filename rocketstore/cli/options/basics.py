@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from rocketstore.cli.help_groups import GroupedCommand
-from rocketstore.cli.other_words import find_format
 from rocketstore.cli.text import TYPED
+from rocketstore.cli.words_of_other_tools import find_format
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from rocketstore.text_values import parse_integer, parse_share
 

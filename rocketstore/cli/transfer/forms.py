@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.other_words import FILES
 from rocketstore.cli.text import CSV_FORMS
+from rocketstore.cli.words_of_other_tools import FILES
 
 SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 SUFFIXES[".csv"] = "csv"

@@ -10,7 +10,7 @@ import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.other_attributes import LINES
+from rocketstore.names_of_other_tools import LINES
 
 
 @pytest.fixture(scope="module")
