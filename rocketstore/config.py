@@ -51,7 +51,7 @@ TEXT_PATTERNS = {
 OUR_OWN = (
     "allocate_file_ahead",
     "preallocate",
-    "small_files",
+    "small_if_new",
     "store_host",
     "write_elsewhere",
     "allow_unreadable",
@@ -91,7 +91,7 @@ class StoreConfig:
     allocate_file_ahead : make the log's next file before it is needed.
     preallocate : reserve the disk space of a new file of the log or the index at once. False: in steps of 1 to 64 MiB
         ahead of what is written, except in tmpfs. The length of the files is the same.
-    small_files : a new store gets the sizes of ``StoreConfig.small()``, unless other sizes are given. A store that has
+    small_if_new : a new store gets the sizes of ``StoreConfig.small()``, unless other sizes are given. A store that has
         files keeps its own sizes.
     store_host : "address:port" that records name as their broker.
     store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
@@ -156,7 +156,7 @@ class StoreConfig:
     file_reserved_time: int = 72
     allocate_file_ahead: bool = True
     preallocate: bool = False
-    small_files: bool = False
+    small_if_new: bool = False
     store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
@@ -205,8 +205,8 @@ class StoreConfig:
         """Return the configuration of a small store, for a program or a test. A new store takes less than 1 MB.
 
         These sizes are for a new store. Log files have 1 MiB, so a message, with its topic and properties, must be
-        smaller. No log file is made ahead. An index file has room for 400,000 items. A store that has files keeps its
-        own sizes: each size of this configuration that was not replaced by another yields to them.
+        smaller. No log file is made ahead. An index file has room for 400,000 items. A store that has files is opened
+        with its own sizes. Only a size that you replace by another must be the size of the store.
 
         Examples:
         >>> import dataclasses
@@ -214,16 +214,16 @@ class StoreConfig:
         >>> config.mapped_file_size_commit_log, config.max_index_num
         (8388608, 400000)
         """
-        return cls(**SMALL_SIZES, allocate_file_ahead=False, small_files=True)
+        return cls(**SMALL_SIZES, allocate_file_ahead=False, small_if_new=True)
 
     @property
-    def new_sizes(self) -> Mapping[str, int]:
+    def new_store_sizes(self) -> Mapping[str, int]:
         """The sizes that a new store gets where none is given."""
-        return SMALL_SIZES if self.small_files else DEFAULT_SIZES
+        return SMALL_SIZES if self.small_if_new else DEFAULT_SIZES
 
-    def without_new_sizes(self) -> Self:
-        """Return these settings without the sizes of ``StoreConfig.small()``, which are only for a new store."""
-        names = [name for name, size in SMALL_SIZES.items() if self.small_files and getattr(self, name) == size]
+    def without_new_store_sizes(self) -> Self:
+        """Return these settings without the sizes of ``StoreConfig.small()``, if they are only for a new store."""
+        names = [name for name, size in SMALL_SIZES.items() if self.small_if_new and getattr(self, name) == size]
         unknown: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **unknown) if names else self
 

@@ -173,8 +173,8 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too. tiered: whether messages that are only in tiered storage are read too. compacted: whether scans and
-    queries give the messages of compacted topics that consumers get, instead of those of the log. opening_notes: in
-    words, where the store differs from ``config`` as it was given.
+    queries give the messages of compacted topics that consumers get, instead of those of the log. size_notes: texts
+    on sizes that the store keeps in place of those of ``StoreConfig.small()``.
     Source: DefaultMessageStore.
 
     Examples:
@@ -195,7 +195,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         leftovers: bool = False,
         tiered: bool = False,
         compacted: bool = False,
-        opening_notes: Sequence[str] = (),
+        size_notes: Sequence[str] = (),
     ) -> None:
         self.path = places.root
         self.places = places
@@ -204,7 +204,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         self.leftovers = leftovers
         self.tiered = tiered
         self.compacted = compacted
-        self.opening_notes = opening_notes
+        self.size_notes = size_notes
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
@@ -275,7 +275,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         writer = open_writer(entry, local_path(path), mode, config)
         used = writer.config.as_store_config()
         note = describe_kept_sizes(config, used)
-        return cls(writer.places, used, mode, writer, opening_notes=() if note is None else (note,))
+        return cls(writer.places, used, mode, writer, size_notes=() if note is None else (note,))
 
     # ---- writing -------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class ReadableStore(Protocol):
     mode: str
     config: StoreConfig
     tiered: bool
-    opening_notes: Sequence[str]
+    size_notes: Sequence[str]
 
     # ---- parts ---------------------------------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_ind
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 BLANK_SIZE = BLANK_HEAD.itemsize
-SHORT_BLANKS = range(BLANK_SIZE, 2 * BLANK_SIZE)  # bytes of blanks whose last bytes are not zeros alone
+# Sizes of blanks, bytes. A blank is a head and zeros. A longer blank ends with BLANK_SIZE zeros.
+SHORT_BLANKS = range(BLANK_SIZE, 2 * BLANK_SIZE)
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # The settings in rocketstore.json: every setting that the bytes of a store depend on.
 SAVED: dict[str, type] = {
@@ -159,7 +160,7 @@ def missing_sizes(places: AnyPlaces, known: StoreConfig, names: Iterable[str]) -
         return None
     defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
     hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
-    hint += "; the sizes of StoreConfig.small() are for a new store" * known.small_files
+    hint += "; the sizes of StoreConfig.small() are for a new store" * known.small_if_new
     return SettingError(
         f"{places.root}: no file shows {', '.join(unknown)}; RocketMQ's defaults are {defaults}{hint}",
         *unknown,
@@ -177,7 +178,7 @@ def with_default_sizes(config: StoreConfig) -> SizedConfig:
     is needed and cannot be used. For batch queues also call ``require_batch_size``.
     """
     config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
-    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in config.new_sizes.items()}
+    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in config.new_store_sizes.items()}
     if config.enable_consume_queue_ext:
         config.require_usable(EXT)
     unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
@@ -185,20 +186,20 @@ def with_default_sizes(config: StoreConfig) -> SizedConfig:
         if name not in unusable and (problem := size_problem(name, sizes[name])):
             raise SettingError(f"a file size of {sizes[name]} {problem}", name, advice=f"give another {name}")
     settings = {entry.name: getattr(config, entry.name) for entry in fields(config)}
-    return SizedConfig(**settings | sizes | {"small_files": False})  # all sizes are known
+    return SizedConfig(**settings | sizes | {"small_if_new": False})  # all sizes are known
 
 
 def describe_kept_sizes(given: StoreConfig | None, config: StoreConfig) -> str | None:
-    """Return in words the sizes of a store that are not those of ``StoreConfig.small()``; None if none differs.
+    """Return a note on the sizes of a store that differ from those of ``StoreConfig.small()``; None without any.
 
     Parameters: given: the caller's configuration. config: with all sizes of the store.
     """
-    if given is None or not given.small_files:
+    if given is None or not given.small_if_new:
         return None
-    wanted = given.without_new_sizes()
+    wanted = given.without_new_store_sizes()
     kept = {
         name: getattr(config, name)
-        for name, size in given.new_sizes.items()
+        for name, size in given.new_store_sizes.items()
         if getattr(wanted, name) is None and getattr(config, name) != size
     }
     if not kept:
@@ -217,8 +218,8 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
     """Find the sizes of a store's files. This function changes nothing.
 
     A size comes from ``given``; else from ``config/rocketstore.json``, which every rocketstore writer leaves; else
-    from the files, if they leave no doubt. If ``given`` has the sizes of a new store, files that agree with these
-    leave no doubt.
+    from the files, if they leave no doubt. With ``small_if_new``, files that may have the sizes of
+    ``StoreConfig.small()`` leave no doubt either.
 
     Parameters: given: its sizes that are None are found. None: all settings as the store was last written.
     replaced: sizes whose files the caller replaces. If these sizes are known, the files are not read.
@@ -242,7 +243,7 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
         try:
             shown |= _find_shown_sizes(part, places, settings, known, saved)
         except SettingError as error:
-            problems.append(_with_way_out(error, given))
+            problems.append(_with_advice(error, given))
     if not problems and LOG not in known and LOG not in shown and shown:
         problems.append(
             SettingError(
@@ -256,7 +257,7 @@ def find_sizes(places: AnyPlaces, given: StoreConfig | None = None, *, replaced:
     return StoreSizes(settings, found | known, _join_problems(problems))
 
 
-def _with_way_out(error: SettingError, given: StoreConfig | None) -> SettingError:
+def _with_advice(error: SettingError, given: StoreConfig | None) -> SettingError:
     """Return an error about sizes that files contradict, with what to do if the caller's configuration gives them.
 
     A broker's properties file is not the caller's: the broker does not load files of other sizes.
@@ -286,9 +287,9 @@ def _find_shown_sizes(
 ) -> dict[str, int]:
     """Return the sizes that the files of one part show. Parameters: part: LOG, a name of QUEUES, or SLOTS."""
     stated = {name: size.value for name, size in known.items()}
-    if config.small_files:
+    if config.small_if_new:
         with contextlib.suppress(SettingError):  # the files have other sizes
-            return _read_sizes(part, places, config, {**config.new_sizes, **stated}, saved)
+            return _read_sizes(part, places, config, {**config.new_store_sizes, **stated}, saved)
     return _read_sizes(part, places, config, stated, saved)
 
 
@@ -410,9 +411,10 @@ def _log_length(
 
 
 def _shows_size(file_run: FileRunReader, file: RunFile) -> bool:
-    """Return whether the length of the log's only file is the size of its files, as far as its last bytes tell.
+    """Return whether the length of the log's only file is probably the size of the log's files.
 
-    RocketMQ makes files of zeros, and ends a full one with a blank. Its sizes are powers of two nearly always.
+    RocketMQ makes files of zeros, and ends a full one with a blank. Its sizes are powers of two nearly always. A file
+    that was cut off between zeros, at a power of two, looks the same.
     """
     is_likely = file.size & (file.size - 1) == 0 or file.file_from_offset > 0
     if not is_likely or file.size < 2 * BLANK_SIZE:

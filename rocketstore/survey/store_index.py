@@ -38,9 +38,9 @@ def open_store_index(places: AnyPlaces, config: StoreConfig) -> IndexService:
 
 def _small_geometry(places: AnyPlaces, config: StoreConfig) -> dict[str, int]:
     """Return the geometry of ``StoreConfig.small()`` if the caller gave it and the files are as long, else nothing."""
-    slots, items = (config.new_sizes[name] for name in GEOMETRY_SETTINGS)
+    slots, items = (config.new_store_sizes[name] for name in GEOMETRY_SETTINGS)
     expected = IndexGeometry(slots, items).file_size
-    is_known = config.small_files and any(path.stat().st_size == expected for path in index_paths(places.index))
+    is_known = config.small_if_new and any(path.stat().st_size == expected for path in index_paths(places.index))
     return {"max_hash_slot_num": slots, "max_index_num": items} if is_known else {}
 
 

@@ -145,7 +145,7 @@ def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig |
     sizes that are only for a new store are left out.
     """
     place = to_path(root)
-    config = None if config is None else config.without_new_sizes()
+    config = None if config is None else config.without_new_store_sizes()
     places = StorePlaces.of(place, config)
     found = find_other_log(places, config)
     places = replace(places, log_directories=found or places.log_directories)

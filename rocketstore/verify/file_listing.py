@@ -162,7 +162,7 @@ class FileListing:
             with contextlib.suppress(ValueError, CorruptFileError):
                 return geometry_of([path], for_writing=False)
         lengths = {path.stat().st_size for path in paths}
-        for sizes in (DEFAULT_SIZES, config.new_sizes):
+        for sizes in (DEFAULT_SIZES, config.new_store_sizes):
             usual = IndexGeometry(*(sizes[name] for name in GEOMETRY_SETTINGS))
             if lengths == {usual.file_size}:
                 return usual

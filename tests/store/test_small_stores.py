@@ -88,13 +88,13 @@ def test_a_store_of_the_small_sizes_needs_no_note(tmp_path):
         with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
             assert store.summary().notes == []
     with rocketstore.open(tmp_path, "a", config=replace(StoreConfig.small(), flush_disk_type="SYNC_FLUSH")) as store:
-        assert store.opening_notes == ()
+        assert store.size_notes == ()
 
 
 def test_the_sizes_of_small_may_be_left_to_it(tmp_path):
-    used = put(tmp_path, StoreConfig(small_files=True, max_index_num=1000))
+    used = put(tmp_path, StoreConfig(small_if_new=True, max_index_num=1000))
     assert {name: getattr(used, name) for name in SMALL_SIZES} == SMALL_SIZES | {ITEMS: 1000}
-    assert not used.small_files  # all sizes are known
+    assert not used.small_if_new  # all sizes are known
 
 
 @pytest.mark.parametrize(("name", "size"), [(LOG, 2 << 20), (QUEUE, 4000), (ITEMS, 1000)])

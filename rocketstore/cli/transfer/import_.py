@@ -105,7 +105,7 @@ def run(
     )
     try:
         with MessageStore.of_writing_entry("import", store, "a", config) as opened:
-            for text in opened.opening_notes:
+            for text in opened.size_notes:
                 note(f"{store}: {text}")
             if topics:
                 redrive(opened, rows, topics)
