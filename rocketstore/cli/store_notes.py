@@ -13,8 +13,8 @@ from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.not_found import SearchConditions, explain_nothing_found
-from rocketstore.store.overview.missing import describe_unknown_queue, describe_unknown_topic
+from rocketstore.store.not_found import SearchConditions, explain_nothing_found, find_unknown_queues
+from rocketstore.store.overview.missing import describe_unknown_topic
 from rocketstore.store.overview.tier import describe_tier
 from rocketstore.text_values import format_count
 
@@ -104,12 +104,7 @@ def or_nothing_found(
     if found or problems:
         return problems
     with contextlib.suppress(UnsupportedFormatError):
-        problems = [
-            text
-            for topic in search.topics
-            for number in search.queue_ids
-            if (text := describe_unknown_queue(store, topic, number)) is not None
-        ]
+        problems = [*find_unknown_queues(store, search)]
     return problems or [f"{store.path}: no message was found: {explain_nothing_found(store, search, find_zone())}"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from enum import Enum
 from typing import Any
@@ -18,8 +19,11 @@ NOT_GIVEN = NotGiven.NOT_GIVEN
 
 def describe_empty(arguments: Mapping[str, Any]) -> list[str]:
     """Return a text about each condition that is an empty list. Parameters: arguments: the values, by their names."""
-    empty = [name for name, value in arguments.items() if isinstance(value, Sized) and not len(value) and value != ""]
-    return [f"{name}=[]: an empty list selects nothing: leave {name} out for all" for name in empty]
+    return [
+        f"{name}=[]: an empty list selects nothing: leave {name} out for all"
+        for name, value in arguments.items()
+        if isinstance(value, Sized) and not isinstance(value, str) and not len(value)
+    ]
 
 
 def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:
@@ -46,7 +50,10 @@ def text_set(value: str | Iterable[str] | None, name: str) -> frozenset[str] | N
 
 def integer_list(value: Any) -> Iterable[int] | None:
     """Return an argument that is one integer or several as an iterable; None for None."""
-    return [value] if hasattr(value, "__index__") else value
+    try:
+        return [operator.index(value)]
+    except TypeError:  # also for an array of integers, although it has ``__index__``
+        return value
 
 
 def split_tags(tag: str | Iterable[str] | None) -> set[str] | None:

@@ -16,11 +16,12 @@ from rocketstore.errors import StoreError, text_of
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.arguments import integer_list, split_tags, text_list
+from rocketstore.messages.arguments import describe_empty, integer_list, split_tags, text_list
 from rocketstore.messages.message import Message
 from rocketstore.query.index_entries import find_entries
 from rocketstore.query.query_other_logs import pair_topics_with_keys, words_of
 from rocketstore.store.overview.known_names import explain_unknown_topic, known_topics
+from rocketstore.store.overview.missing import describe_unknown_queue
 from rocketstore.store.overview.summary import COUNTED_QUEUES, describe_uncounted, find_log_span
 from rocketstore.store.readable_store import ReadableStore
 from rocketstore.text_values import find_time_zone, format_count, format_duration, format_time, ms_or_none, shorten
@@ -79,7 +80,8 @@ def explain_nothing_found(store: Any, search: SearchConditions, zone: tzinfo | N
 def explain_empty_scan(store: Any, conditions: Mapping[str, Any]) -> str:
     """Return why no message meets the conditions of a scan. Parameters: conditions: as of ``CommitLog.scan``."""
     zone = find_time_zone(conditions.get("tz", "UTC"))
-    return explain_nothing_found(store, search_of_scan(conditions, zone), zone)
+    empty = describe_empty({name: conditions.get(name) for name in ("topic", "tag", "key", "queue_ids")})
+    return "; ".join([*empty, explain_nothing_found(store, search_of_scan(conditions, zone), zone)])
 
 
 def search_of_scan(conditions: Mapping[str, Any], zone: tzinfo | None = UTC) -> SearchConditions:
@@ -88,10 +90,10 @@ def search_of_scan(conditions: Mapping[str, Any], zone: tzinfo | None = UTC) -> 
     Parameters: conditions: as of ``CommitLog.scan``, without iterators. zone: of times that name none.
     """
     topics, keys = (tuple(text_list(conditions.get(name), name) or ()) for name in ("topic", "key"))
-    queue_ids = tuple(integer_list(conditions.get("queue_ids")) or ())
+    queue_ids = integer_list(conditions.get("queue_ids"))
     tags = sorted(split_tags(conditions.get("tag")) or ())
     since, until = (ms_or_none(conditions.get(name), name, zone) for name in ("since", "until"))
-    return SearchConditions(topics, queue_ids, keys, tags, since=since, until=until)
+    return SearchConditions(topics, tuple(() if queue_ids is None else queue_ids), keys, tags, since=since, until=until)
 
 
 def find_reasons(store: ReadableStore, search: SearchConditions, zone: tzinfo | None) -> Iterator[str]:
@@ -107,9 +109,18 @@ def find_reasons(store: ReadableStore, search: SearchConditions, zone: tzinfo | 
 
 
 def find_names(store: ReadableStore, search: SearchConditions) -> list[str]:
-    """Return a text about each topic that the store does not have."""
-    texts = (explain_unknown_topic(store, topic) for topic in search.topics)
-    return [text.removeprefix(f"{store.path}: ") for text in texts if text is not None]
+    """Return a text about each topic, and about each queue of a topic, that the store does not have."""
+    texts = [explain_unknown_topic(store, topic) for topic in search.topics]
+    texts += attempt(lambda: find_unknown_queues(store, search))
+    return [text.removeprefix(f"{store.path}: ") for text in dict.fromkeys(texts) if text is not None]
+
+
+def find_unknown_queues(store: ReadableStore, search: SearchConditions) -> Iterator[str]:
+    """Yield a text about each queue that the search names and the store does not have."""
+    for topic in search.topics:
+        for queue_id in search.queue_ids:
+            if (text := describe_unknown_queue(store, topic, queue_id)) is not None:
+                yield text
 
 
 def attempt(find: Callable[[], Iterable[str]]) -> list[str]:

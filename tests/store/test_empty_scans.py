@@ -3,6 +3,7 @@
 import shutil
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 import rocketstore
@@ -37,7 +38,8 @@ QUESTIONS = [
     ({"topic": "orders", "key": iter(["order-7"])}, "the key 'order-7' is in topic 'payments'"),
     ({"since": "2026-01-01"}, "and messages since 2026-01-01 00:00:00 UTC were asked for"),
     ({"until": FIRST}, "the oldest message is of 2023-11-14 22:13:20 UTC, and messages before 2023-11-14 22:13:20"),
-    ({"topic": "orders", "queue_ids": 7}, "the queues of topic 'orders' have 10 messages"),
+    ({"topic": "orders", "queue_ids": 7}, "there is no queue 7 of topic 'orders': its queue ids are 0; the log has"),
+    ({"topic": "orders", "queue_ids": np.array([7])}, "the queues of topic 'orders' have 10 messages"),
 ]
 
 
@@ -47,6 +49,19 @@ def test_an_empty_scan_has_the_reason_of_an_empty_query(store, conditions, reaso
     assert len(scan.head()) == 0
     assert reason in scan.why
     assert "bytes 0 to " in scan.why
+
+
+@pytest.mark.filterwarnings("ignore:.*no queue of topic")
+def test_an_unknown_topic_is_one_reason_also_with_several_queue_ids(store):
+    found = store.scan(topic="ordrs", queue_ids=[7, 8]).why
+    assert found.startswith("there is no queue of topic 'ordrs': did you mean 'orders'?; the log has")
+
+
+@pytest.mark.parametrize("name", ["topic", "tag", "key", "queue_ids"])
+@pytest.mark.filterwarnings("ignore:.*an empty list")
+def test_an_empty_list_is_the_reason(store, name):
+    for empty in ([], (), set(), iter([]), np.array([], np.int64 if name == "queue_ids" else object)):
+        assert store.scan(**{name: empty}).why.startswith(f"{name}=[]: an empty list selects nothing")
 
 
 def test_times_in_a_reason_are_in_the_zone_of_the_scan(store):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import rocketstore
@@ -37,7 +38,7 @@ def objects(store):
 
 
 @pytest.mark.parametrize("word", LINES)
-def test_each_line_of_another_name_exists(objects, word):
+def test_the_line_for_a_name_of_another_tool_has_attributes_that_exist(objects, word):
     for name, line in LINES[word].items():
         if isinstance(getattr(objects[word], name, None), types.ModuleType):
             continue  # a room of the package that another test imported
@@ -126,10 +127,18 @@ def test_one_argument_of_a_query_is_the_key(store):
 
 
 @pytest.mark.parametrize("name", ["topic", "tag", "key", "queue_ids"])
-def test_an_empty_list_selects_nothing_and_a_warning_says_so(store, name):
+@pytest.mark.parametrize("kind", [list, tuple, set, iter, np.array, "pandas", "polars"], ids=str)
+def test_an_empty_list_selects_nothing_and_a_warning_says_so(store, name, kind):
+    make = pytest.importorskip(kind).Series if isinstance(kind, str) else kind
     with pytest.warns(UserWarning, match=rf"^{name}=\[\]: an empty list selects nothing: leave {name} out") as found:
-        assert store.scan(**{name: []}).count() == 0
+        assert store.scan(**{name: make([])}).count() == 0
     assert [warning.filename for warning in found] == [__file__]
+
+
+@pytest.mark.parametrize("ids", [0, True, np.int64(0), np.array([0, 9]), range(1), (0,)], ids=repr)
+def test_queue_ids_are_an_integer_or_several(store, ids):
+    count = store.scan(queue_ids=ids).count()
+    assert count == store.scan(queue_ids=[1 if ids is True else 0]).count()
 
 
 @pytest.mark.parametrize(
