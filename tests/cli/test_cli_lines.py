@@ -10,6 +10,8 @@ from support.cli import COMMAND, assert_one_line, on_terminal, rows, run, start
 
 import rocketstore
 from rocketstore import Message, StoreConfig
+from rocketstore.cli.words_of_other_tools import LINES, OPTIONS, find_option
+from rocketstore.cli.wrong_usage import names_of_options
 
 T0 = 1_700_000_000_000
 
@@ -245,6 +247,22 @@ def test_an_option_of_another_tool_names_the_one_that_is_meant(command, meant, s
     result = run(*(str(store) if word == "STORE" else word for word in command.split()))
     assert result.exit_code == 2
     assert f"Did you mean {meant!r}?" in result.stderr
+
+
+def test_an_option_of_another_tool_has_one_line_for_a_command():
+    pairs = [(command, word) for commands, words, _ in LINES for command in commands.split() for word in words.split()]
+    assert len(pairs) == len({*pairs})
+
+
+def test_each_option_of_another_tool_gets_its_option_in_a_command():
+    found = {
+        (find_option(name, word, options), word)
+        for name, options in ((name, names_of_options(command)) for name, command in all_commands())
+        for _, words in OPTIONS
+        for word in words.split()
+        if word not in options
+    }
+    assert {(option, word) for option, words in OPTIONS for word in words.split()} - found == set()
 
 
 def test_an_option_that_is_like_no_other_gets_no_hint(store):
