@@ -22,7 +22,7 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
-from rocketstore.cli.unconsumed import CHOOSES, are_given, show_unconsumed
+from rocketstore.cli.unconsumed import UNCONSUMED_CHOOSES, are_given, show_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.cli.view.messages import MessageView, phy_offsets_of, topics_of, write_messages
 from rocketstore.disk.ahead import iterate_ahead
@@ -58,7 +58,7 @@ def run(
     view = view._replace(message_filter=message_filter).with_broker(has_broker=stores.is_several)
     if unconsumed is not None:
         if follow or tail is not None or are_given(options):
-            raise click.UsageError(CHOOSES)
+            raise click.UsageError(UNCONSUMED_CHOOSES)
         show_unconsumed(stores, unconsumed, limit, view, output_format)
     elif stores.is_several:
         if follow or tail is not None:

@@ -13,7 +13,7 @@ from rocketstore.cli.settings import refuse_places_in_log, scan_conditions
 from rocketstore.cli.several import AskedStores, RowsAnswer
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.cli.times import find_zone
-from rocketstore.cli.unconsumed import CHOOSES, FoundUnconsumed, are_given, read_rows, read_unconsumed
+from rocketstore.cli.unconsumed import UNCONSUMED_CHOOSES, FoundUnconsumed, are_given, read_rows, read_unconsumed
 from rocketstore.cli.view.filters import note_unseen
 from rocketstore.log.message_filter import MessageFilter
 from rocketstore.messages.text_rows import Row
@@ -41,7 +41,7 @@ def run(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--by") from None
     if unconsumed is not None and are_given(options):
-        raise click.UsageError(CHOOSES)
+        raise click.UsageError(UNCONSUMED_CHOOSES)
     conditions = scan_conditions(**options)
     asked: dict[str, Any] = {
         "groupings": groupings,

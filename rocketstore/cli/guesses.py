@@ -117,7 +117,7 @@ def describe_unknown(stores: object, word: str, kinds: Sequence[str], names: Map
     for kind in known:
         if (similar := find_similar(word, names[kind])) is not None:
             return f"{text}: did you mean --{kind} {similar}?"
-    return f"{text}: {topics_command(stores, word, has_similar=False)}" if "topic" in known else text
+    return f"{text}: {topics_command(stores, word)}" if "topic" in known else text
 
 
 # ---- patterns ----------------------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ from rocketstore.store.overview.unconsumed import Unconsumed, UnconsumedMessage
 from rocketstore.text_values import format_count
 
 AT_ONCE = 500  # messages in memory
-CHOOSES = "--unconsumed chooses the messages: give it without other conditions than --where, --grep and --regex"
+UNCONSUMED_CHOOSES = (
+    "--unconsumed chooses the messages: give it without other conditions than --where, --grep and --regex"
+)
 
 
 def are_given(options: Mapping[str, Any]) -> bool:
@@ -98,9 +100,8 @@ def read_rows(
     chosen: list[int] = []
     for row in rows:
         of_record = numbers.get(row.phy_offset, {})
-        if (
-            len(of_record) > 1 and row.queue_offset is not None
-        ):  # an inner batch, of which the group may get only some messages
+        # The group may get only some messages of an inner batch.
+        if len(of_record) > 1 and row.queue_offset is not None:
             chosen += [number for queue_offset, number in of_record.items() if queue_offset == row.queue_offset]
         else:
             chosen += of_record.values()

@@ -49,7 +49,7 @@ class TableOptions(ScanOptions, total=False):
 class MessageTables(ABC):
     """The first and the last messages, and all messages as tables. Options are those of ``MessageStore.scan``.
 
-    A table that is empty has no reason: ``scan`` with the same options has one, ``why``.
+    An empty table has no ``why``. A scan with the same options has it.
     """
 
     __slots__ = ()

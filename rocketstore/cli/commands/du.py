@@ -40,8 +40,8 @@ def du(**options: Any) -> None:
     otherBytes of the log are blanks, and records without a unit. --exact reads the log instead.
 
     The exit status is 1 if a part cannot be read. Without --by, --fail-if also knows the disks: "usedShare > 80%".
-    usedShare is the part that usedBytes are of usedBytes and freeBytes, as a broker computes it. totalBytes may also
-    have space that is reserved for root.
+    usedShare is usedBytes / (usedBytes + freeBytes), as a broker computes it. totalBytes also counts space that is
+    reserved for root.
     """
     from rocketstore.cli.du import run
 

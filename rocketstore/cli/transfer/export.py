@@ -83,8 +83,8 @@ STATE_KEYS = {"asked", "replaces", "begin", "end", "queues", "parts"}
 NEW_STATE = "state.tmp"
 KNOWN_FILES = (STATE, NEW_STATE, ROWS)  # names in TARGET.partial
 BATCH_SIZE = 8192
-PART_BYTES = 64 << 20
-WRITE_BACK_BYTES = 8 << 20
+PART_BYTES = 64 << 20  # of the log, the least for a part of text without compression
+WRITE_BACK_BYTES = 8 << 20  # of text, between two requests to bring it to the disk
 OF_ONE_PART = {"store", "begin_offset", "end_offset"}  # values that may differ between parts of an incremental export
 # The result of a range of the log, or of a queue in a log of its own. rows: number of messages; problems: texts on
 # messages that were left out; unseen: requested topics without a message in the range; bad_bodies: the count and the
@@ -586,8 +586,8 @@ def publish(temporary: Path, path: Path) -> None:
 def write_parts(source: ExportSource, work: Path, state: dict[str, Any]) -> list[Result]:
     """Append the messages that are missing. Return all results.
 
-    The state is saved after each file of the log, and after each queue that is in a log of its own. Text without
-    compression is written fast, and to save the state takes long: there, a part has PART_BYTES of the log or more.
+    The state is saved after each file of the log, and after each queue that is in a log of its own. Saving the state
+    takes long compared with writing text. So a part of text without compression has PART_BYTES of the log or more.
     """
     log = source.log
     start, end, asked, parts = state["begin"], state["end"], state["asked"], state["parts"]
@@ -674,7 +674,7 @@ class TextRows:
         compression: str | None,
     ) -> None:
         self._file = path.open("ab")
-        self._begun = self._file.tell()  # bytes that are on the way to the disk
+        self._sent = self._file.tell()  # bytes that the system was asked to bring to the disk
         self._compression = compression
         self._stream: Any = None  # of the part that is being written, if it is compressed
         is_first = self._file.tell() == 0
@@ -683,7 +683,7 @@ class TextRows:
     def _write_bytes(self, data: bytes | memoryview) -> None:
         if not is_compressed(self._compression):
             self._file.write(data)
-            if self._file.tell() - self._begun >= WRITE_BACK_BYTES:
+            if self._file.tell() - self._sent >= WRITE_BACK_BYTES:
                 self._begin_write_back()
             return
         if self._stream is None:
@@ -691,9 +691,9 @@ class TextRows:
         self._stream.write(data)
 
     def _begin_write_back(self) -> None:
-        """Let the system begin to bring the rows to the disk. At the end that would take long."""
+        """Let the system begin to bring the rows to the disk, so that less is left to do at the end."""
         self._file.flush()
-        self._begun = begin_write_back(self._file.fileno(), self._begun, self._file.tell())
+        self._sent = begin_write_back(self._file.fileno(), self._sent, self._file.tell())
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""

@@ -9,7 +9,7 @@ import click
 
 from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.transfer.forms import TABLES
-from rocketstore.cli.unconsumed import CHOOSES, are_given
+from rocketstore.cli.unconsumed import UNCONSUMED_CHOOSES, are_given
 from rocketstore.log.message_filter import MessageFilter
 
 STANDARD_OUTPUT = Path("-")
@@ -109,6 +109,6 @@ def _refuse_beside_state(
 def _refuse_conditions(options: ExportOptions, scan_options: Mapping[str, Any], *, reads_other_logs: bool) -> None:
     """Raise UsageError for options that choose messages besides --unconsumed."""
     if options.resume or options.dlq or are_given(scan_options):
-        raise click.UsageError(f"{CHOOSES}, and without --resume and --dlq")
+        raise click.UsageError(f"{UNCONSUMED_CHOOSES}, and without --resume and --dlq")
     if reads_other_logs:
         raise click.UsageError("--unconsumed writes messages of the log: give it without --tiered and --compacted")

@@ -116,23 +116,34 @@ def describe_unknown_topic(store: ReadableStore, topic: str) -> str | None:
     if len(parts) > 1 and topics.issuperset(parts):
         return f"{store.path}: there is no queue of topic {topic!r}: give several topics one by one: {parts}"
     similar = find_similar(topic, topics)
-    meant = None if similar is None else f"did you mean {similar!r}?"
-    hint = " ".join(filter(None, [meant, topics_command(store.path, topic, has_similar=similar is not None)]))
+    hints = [] if similar is None else [f"did you mean {similar!r}?"]
+    if similar is None or is_of_group(topic):
+        hints.append(topics_command(store.path, topic))
+    hint = " ".join(hints)
     return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
 
 
-def topics_command(path: object, topic: str, *, has_similar: bool) -> str | None:
-    """Return the command that shows the topics among which an unknown one may be.
+def is_of_group(topic: str) -> bool:
+    """Return whether a topic is one of a consumer group, or is meant as one: of its dead letters or its retries."""
+    return is_of_dead_letters(topic) or is_of_retries(topic)
 
-    For a topic of dead letters or retries it is ``rocketstore dlq``, else ``rocketstore ls``. None for another topic
-    if a similar one is known.
-    """
-    quoted, kind = shlex.quote(str(path)), topic.casefold()
-    if kind.startswith(DEAD_LETTER_PREFIX.casefold()) or kind == "dlq":
+
+def is_of_dead_letters(topic: str) -> bool:
+    return topic.casefold().startswith(DEAD_LETTER_PREFIX.casefold()) or topic.casefold() == "dlq"
+
+
+def is_of_retries(topic: str) -> bool:
+    return topic.casefold().startswith(RETRY_PREFIX.casefold()) or topic.casefold() == "retry"
+
+
+def topics_command(path: object, topic: str) -> str:
+    """Return the command that shows the topics among which an unknown one may be, and what it shows."""
+    quoted = shlex.quote(str(path))
+    if is_of_dead_letters(topic):
         return f"rocketstore dlq {quoted} shows the dead letters of all groups"
-    if kind.startswith(RETRY_PREFIX.casefold()) or kind == "retry":
+    if is_of_retries(topic):
         return f"rocketstore dlq {quoted} --retry shows the retried messages of all groups"
-    return None if has_similar else f"rocketstore ls {quoted} shows all"
+    return f"rocketstore ls {quoted} shows all"
 
 
 def describe_unknown_queue(store: ReadableStore, topic: str, queue_id: int) -> str | None:

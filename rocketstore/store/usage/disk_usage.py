@@ -60,9 +60,9 @@ class PartUsage(NamedTuple):
 class DiskSpace(NamedTuple):
     """The space of a disk that has directories of a store, bytes. ``path``: the first of these directories.
 
-    ``used_share`` is the part that ``used_bytes`` are of ``used_bytes`` and ``free_bytes``, from 0 to 1, rounded up to
-    a hundredth, as a broker computes it. ``total_bytes`` may be larger than both together: a file system reserves space
-    for root, which a broker cannot use.
+    ``used_share`` is ``used_bytes / (used_bytes + free_bytes)``, from 0 to 1, rounded up to a hundredth, as a broker
+    computes it. ``total_bytes`` may be larger than both together: a file system reserves space for root, which a broker
+    cannot use.
 
     Examples:
     >>> [disk] = rocketstore.open("demo").du().disks
