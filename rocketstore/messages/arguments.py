@@ -53,7 +53,8 @@ def integer_list(value: Any) -> Iterable[int] | None:
     try:
         return [operator.index(value)]
     except TypeError:  # also for an array of integers, although it has ``__index__``
-        return value
+        several: Iterable[int] | None = value
+        return several
 
 
 def split_tags(tag: str | Iterable[str] | None) -> set[str] | None:

@@ -241,7 +241,7 @@ TASKS: dict[str, list[Try]] = {
         Command("cat big --limit 1 --tz Asia/Shanghia", "Asia/Shanghai", 2),
     ],
     "read a store that is larger than the memory": [
-        Elsewhere("first_tries/test_first_memory.py", "test_a_scan_needs_no_memory_for_the_whole_store"),
+        Elsewhere("first_tries/test_first_memory.py", "test_a_scan_needs_memory_for_a_part_of_the_store_only"),
         Python("sum(len(batch) for batch in s.scan(batch_size=100))", "400"),
     ],
     "put it into DuckDB or SQLite": [
