@@ -45,17 +45,25 @@ class HeldFile:
             return self.path.pread(begin, end)
         data = read_at(self._fd, end - begin, begin, local_path(self.path))
         if len(data) < end - begin:
-            raise StoreError(f"{self.path}: was cut to {begin + len(data)} bytes while it was copied: repeat the call")
+            raise self._error_of_cut(begin + len(data))
         return data
 
     def ranges(self, end: int) -> list[Range]:
-        """Return the ranges before ``end`` that are no holes."""
-        return [(0, end)] if self._fd < 0 else data_ranges_of(self._fd, 0, end)
+        """Return the ranges before ``end`` that are no holes. Raises: StoreError if the file was cut; OSError."""
+        if self._fd < 0:
+            return [(0, end)]
+        size = os.fstat(self._fd).st_size  # the bytes behind the end of a file would count as a hole
+        if size < end:
+            raise self._error_of_cut(size)
+        return data_ranges_of(self._fd, 0, end)
+
+    def _error_of_cut(self, size: int) -> StoreError:
+        return StoreError(f"{self.path}: was cut to {size} bytes while it was copied: repeat the call")
 
     def chunks(self, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield the bytes before ``end`` in chunks that begin at multiples of CHUNK, with their positions.
 
-        Chunks of zeros and holes are left out.
+        Chunks of zeros and holes are left out. Raises: StoreError if the file was cut; OSError.
         """
         done = 0
         for begin, stop in self.ranges(end):
