@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import mmap
+import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -164,7 +165,10 @@ class DamagedFile:
 
 
 class RecordRun(NamedTuple):
-    """Records of a file that follow each other, from ``begin`` to ``end``, physical offsets. ``base``: of the file."""
+    """Records of a file that follow each other.
+
+    Attributes: begin, end, base: physical offsets of the first record, behind the last one, and of the file.
+    """
 
     begin: int
     end: int
@@ -172,15 +176,19 @@ class RecordRun(NamedTuple):
     file: DamagedFile
 
     @contextlib.contextmanager
-    def buffer(self) -> Iterator[Buffer]:
-        """Yield the bytes of the file, with zeros for unreadable bytes. No record of the run has unreadable bytes.
+    def open(self) -> Iterator[RunSource]:
+        """Yield the open file for a ``with`` block. No record of the run has unreadable bytes.
 
-        Raises: DiskReadError, when the block ends, if the disk cannot read the run any more.
+        Raises: StoreError if the file is replaced meanwhile; DiskReadError, when the block ends, if the disk cannot
+        read the run any more.
         """
-        with contextlib.closing(MappedFile(self.file.path, tolerant=True)) as mapped:
+        path = self.file.path
+        with contextlib.closing(MappedFile(path, tolerant=True)) as mapped, path.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_ino != mapped.identity:
+                raise StoreError(f"{path}: was replaced while it was read")
             mapped.advise("sequential")
             try:
-                yield mapped.buffer
+                yield RunSource(self, mapped.buffer, file.fileno())
             finally:
                 for begin, _ in mapped.buffer.lost_ranges(self.begin - self.base, self.end - self.base):
                     raise DiskReadError(self.file.path, begin, errno.EIO)
@@ -195,6 +203,17 @@ class RecordRun(NamedTuple):
 
     def bytes(self, begin: int, end: int) -> bytes:
         return read_path_at(self.file.path, end - begin, begin - self.base)
+
+
+class RunSource(NamedTuple):
+    """The open file of a run.
+
+    Attributes: run. buffer: the bytes of the file, with zeros for unreadable bytes. fd: a descriptor of the same file.
+    """
+
+    run: RecordRun
+    buffer: Buffer
+    fd: int
 
 
 class Finds:
@@ -332,10 +351,10 @@ def _end_of(file: DamagedFile) -> int:
 def _places(run: RecordRun) -> tuple[np.ndarray, np.ndarray]:
     """Return where the records of a run, with the heads of their entries, begin and end, physical offsets."""
     scanner = RecordScanner(["phy_offset", "size"], framing=FRAMING)
-    with run.buffer() as buffer:
+    with run.open() as source:
         at = run.begin
         while at < run.end:
-            at, status = scanner.scan(buffer, run.base, at, run.end, at_rest=True)
+            at, status = scanner.scan(source.buffer, run.base, at, run.end, at_rest=True)
             if status != OK:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
     columns = scanner.take()

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +41,7 @@ from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, 
 from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.root_places import SALVAGE_WORK
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
-from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, UnverifiedRange
+from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, RunSource, UnverifiedRange
 from rocketstore.salvage.lost_messages import count_lost_messages
 from rocketstore.salvage.new_root import is_part_of_store, new_root, require_free_root, require_outside
 from rocketstore.salvage.new_store import NewStore, RunPart
@@ -60,7 +59,8 @@ from rocketstore.survey.survey import Survey
 from rocketstore.text_values import format_count
 
 AT_START = np.zeros(1, np.int64)
-QUEUES_OF_PIECE, MAX_PIECES = 256, 32  # a part of the log has one piece more for so many queues, and at most so many
+# A part of a run has PIECE bytes, and as much again for each QUEUES_OF_PIECE queues, up to MAX_PIECES times PIECE.
+QUEUES_OF_PIECE, MAX_PIECES = 256, 32
 MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied
 
 
@@ -241,14 +241,6 @@ def _log_files(survey: Survey) -> list[Path]:
     return sorted(files, key=lambda path: path.name)
 
 
-class RunSource(NamedTuple):
-    """The file of a run while it is copied. Attributes: buffer: its bytes. fd: a descriptor of it."""
-
-    buffer: Buffer
-    run: RecordRun
-    fd: int
-
-
 class _Salvage:
     """One call of ``salvage``.
 
@@ -395,9 +387,9 @@ class _Salvage:
         """Count the messages of runs. Keep the parts until ``MAX_KEPT`` bytes are kept."""
         for run in runs:
             kept = self.kept[run.file.path, *run[:3]] = []
-            with run.buffer() as buffer, closing(iterate_ahead(self.read_parts(buffer, run, run.begin))) as parts:
+            with run.open() as source, closing(iterate_ahead(self.read_parts(source, run.begin))) as parts:
                 for part in parts:
-                    offsets.count(part.requests, buffer, run.base)
+                    offsets.count(part.requests, source.buffer, run.base)
                     if self.unreadable.can_exist:
                         places = part.requests["phy_offset"] - part.begin
                         self.unreadable.add_bytes(run.bytes(part.begin, part.end), places)
@@ -405,22 +397,24 @@ class _Salvage:
                         kept.append(part)
                         self.kept_size += part.requests.nbytes + part.items.nbytes
 
-    def parts(self, buffer: Buffer, run: RecordRun) -> Iterator[RunPart]:
+    def parts(self, source: RunSource) -> Iterator[RunPart]:
         """Yield the kept parts of a run, then read the others."""
+        run = source.run
         begin = run.begin
         for part in self.kept.pop((run.file.path, *run[:3]), ()):
             yield part
             begin = part.end
-        yield from self.read_parts(buffer, run, begin)
+        yield from self.read_parts(source, begin)
 
-    def read_parts(self, buffer: Buffer, run: RecordRun, begin: int) -> Iterator[RunPart]:
-        """Yield the parts of a run from a physical offset on. Each queue costs time in each part.
+    def read_parts(self, source: RunSource, begin: int) -> Iterator[RunPart]:
+        """Yield the parts of a run from a physical offset on.
 
-        So parts are larger in a store of many queues.
+        Each part takes time for each queue of the store. So a store of many queues has larger parts.
         """
+        run = source.run
         while begin < run.end:
             size = PIECE * min(1 + len(self.scanner.queues) // QUEUES_OF_PIECE, MAX_PIECES)
-            stop = self.scanner.scan(buffer, run.base, begin, run.end, size)
+            stop = self.scanner.scan(source.buffer, run.base, begin, run.end, size)
             if stop == begin:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
             yield RunPart(begin, stop, *self.scanner.take())
@@ -441,13 +435,8 @@ class _Salvage:
         self.assumed.add_queues(self.scanner.queues)
         for run in runs:
             log.go_to(run.begin + shift)
-            with (
-                run.buffer() as buffer,
-                run.file.path.open("rb", buffering=0) as file,
-                closing(iterate_ahead(self.assigned_parts(buffer, run, offsets))) as parts,
-            ):
+            with run.open() as source, closing(iterate_ahead(self.assigned_parts(source, offsets))) as parts:
                 for part, assigned in parts:
-                    source = RunSource(buffer, run, file.fileno())
                     count = self.copy_part(log, source, part, assigned, new)
                     records += count
                     if run.base != run.file.named:
@@ -456,17 +445,15 @@ class _Salvage:
                     self.report_progress(self.done)
         return records, out_of_order
 
-    def assigned_parts(
-        self, buffer: Buffer, run: RecordRun, offsets: QueueOffsets
-    ) -> Iterator[tuple[RunPart, Assigned]]:
+    def assigned_parts(self, source: RunSource, offsets: QueueOffsets) -> Iterator[tuple[RunPart, Assigned]]:
         """Yield the parts of a run with their new queue offsets."""
-        for part in self.parts(buffer, run):
+        for part in self.parts(source):
             self.assumed.add(part.requests, self.scanner.queues)
-            yield part, offsets.assign(part.requests, buffer, run.base)
+            yield part, offsets.assign(part.requests, source.buffer, source.run.base)
 
     def copy_part(self, log: LogCopy, source: RunSource, part: RunPart, assigned: Assigned, new: NewStore) -> int:
         """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
-        requests, begin, (buffer, run, fd) = part.requests, part.begin, source
+        requests, begin, (run, buffer, fd) = part.requests, part.begin, source
         places = requests["phy_offset"] - run.base
         numbers, changes, left_out = assigned
         first = records = 0

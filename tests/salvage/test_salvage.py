@@ -175,7 +175,7 @@ KERNEL_ERRORS = [errno.EXDEV, errno.ENOSYS, errno.EIO, errno.ENOSPC]
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 @pytest.mark.parametrize("refused_by", [None, "system", *KERNEL_ERRORS])
-def test_what_the_kernel_copies_is_what_is_copied_without_it(refused_by, is_damaged, root, out, monkeypatch):
+def test_the_kernel_copies_the_bytes_that_are_copied_without_it(refused_by, is_damaged, root, out, monkeypatch):
     first, _, third, *_ = sorted((root / "commitlog").iterdir())
     if is_damaged:
         first.unlink()  # the log begins after 0, and is not moved if a message is lost
@@ -203,20 +203,46 @@ def test_what_the_kernel_copies_is_what_is_copied_without_it(refused_by, is_dama
     assert refused_by == "system" or real is None or copied
 
 
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(root, out, monkeypatch):
+    module = importlib.import_module("rocketstore.salvage.find")
+    real, paths = module.MappedFile, []
+
+    def map_and_replace(path, **options):
+        mapped = real(path, **options)
+        paths.append(path)
+        if paths.count(path) == 2:  # the first time, its records are searched for
+            path.rename(path.with_name("old"))
+            shutil.copy(path.with_name("old"), path)
+        return mapped
+
+    monkeypatch.setattr(module, "MappedFile", map_and_replace)
+    with pytest.raises(StoreError, match="was replaced while it was read"):
+        salvage(root, out, config=GIVEN)
+    assert not out.exists()
+
+
 def test_parts_are_larger_with_many_queues_and_the_new_store_is_the_same(root, out, monkeypatch):
-    """Each queue costs time in each part."""
+    """Each part takes time for each queue."""
     module = importlib.import_module("rocketstore.salvage.salvage")
-    copy_part, parts, found = module._Salvage.copy_part, [], []
-    monkeypatch.setattr(module, "PIECE", 512)
-    monkeypatch.setattr(module._Salvage, "copy_part", lambda *all: (parts.append(1), copy_part(*all))[1])
-    for queues_of_piece in (1000, 1):
+    copy_part, calls = module._Salvage.copy_part, []
+
+    def count_and_copy(*arguments):
+        calls.append(arguments)
+        return copy_part(*arguments)
+
+    def salvaged(queues_of_piece):
+        calls.clear()
         monkeypatch.setattr(module, "QUEUES_OF_PIECE", queues_of_piece)
         new = out.with_name(f"new-{queues_of_piece}")
         salvage(root, new, config=GIVEN)
-        found.append((len(parts), read_files(new / "commitlog"), read_all(new / "consumequeue")))
-    (small, *expected), (both, *same) = found
-    assert same == expected
-    assert both - small < small / 2
+        return len(calls), read_files(new / "commitlog"), read_all(new / "consumequeue")
+
+    monkeypatch.setattr(module, "PIECE", 512)
+    monkeypatch.setattr(module._Salvage, "copy_part", count_and_copy)
+    small_parts, *expected = salvaged(1000)
+    large_parts, *found = salvaged(1)
+    assert found == expected
+    assert large_parts < small_parts / 2
 
 
 def copy_module():
