@@ -1,5 +1,6 @@
 """Queries of a store by key, tag and id: verified on the records, and honest about what they may have missed."""
 
+import errno
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ from reference.record import BORN_V6, ROLLBACK
 from support import stores
 
 import rocketstore
+from rocketstore.errors import DiskReadError
 from rocketstore.query import coverage as coverage_module
 from rocketstore.query import file_times
 
@@ -1136,6 +1138,30 @@ def test_an_index_file_with_damage_is_searched_at_any_time(how, tmp_path, monkey
             store.query_messages("TopicTest", ["k5"], None, T0 + 250_000, T0 + 255_000)
             assert path.name in names
             assert str(FIRST_INDEX_NAME) not in names
+            names.clear()
+
+
+@pytest.mark.parametrize("unreadable", ["index", "log"])
+def test_an_index_file_whose_times_cannot_be_read_is_searched(unreadable, tmp_path, monkeypatch):
+    find_messages = rocketstore.CommitLog.find_messages
+
+    def fail(*args):
+        raise DiskReadError("file", 4096, errno.EIO)
+
+    def find_or_fail(self, offsets, **options):
+        return fail() if options["columns"] == ["store_timestamp"] else find_messages(self, offsets, **options)
+
+    monkeypatch.setattr(file_times, "KEYS_FOR_ITEM", 0)
+    if unreadable == "index":
+        monkeypatch.setattr(rocketstore.IndexFile, "has_sound_chains", fail)
+    else:
+        monkeypatch.setattr(rocketstore.CommitLog, "find_messages", find_or_fail)
+    store, _ = store_of(tmp_path, [message(f"k{i}", at=1000 * i) for i in range(300)], index_num=60)
+    with store:
+        names = searched_files(monkeypatch)
+        for _ in range(2):
+            assert store.query_messages("TopicTest", ["k5"], None, T0 + 250_000, T0 + 255_000).complete.all()
+            assert len(names) == len(store.index.files)
             names.clear()
 
 
