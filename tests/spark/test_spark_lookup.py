@@ -360,6 +360,21 @@ def test_batches_of_long_keys_are_not_looked_up_together(one_lookup, monkeypatch
     assert list(map(len, lookup.group_batches(batches, 100))) == [1, 1, 1]
 
 
+def test_a_batch_is_measured_once(monkeypatch):
+    class Column(list):
+        measured = 0
+
+        @property
+        def nbytes(self):
+            Column.measured += 1
+            return 8
+
+    monkeypatch.setattr(lookup, "require_sound_buffers", lambda column, name: None)
+    groups = list(lookup.group_batches(((Column([number]),) for number in range(2500)), 1000))
+    assert list(map(len, groups)) == [1000, 1000, 500]
+    assert Column.measured == 2500
+
+
 def test_an_empty_batch_gives_an_empty_one(one_lookup):
     assert lookup.look_up_arrow(one_lookup, (pa.array([], pa.string()),)).to_pylist() == []
     assert len(lookup.look_up_pandas(one_lookup, (pd.Series([], dtype=object),))) == 0

@@ -27,7 +27,7 @@ from rocketstore.survey.requirements import begin_entry
 from rocketstore.text_values import Time, epoch_ms
 
 ENGINES = ("arrow", "pandas")
-# Of several batches of Spark that are looked up at once: rows, bytes, and physical offsets at most in the result.
+# Batches of Spark are looked up together until they have so many rows, or bytes, or may have so many results.
 ROWS_TOGETHER, BYTES_TOGETHER, OFFSETS_TOGETHER = 1 << 16, 16 << 20, 1 << 21
 
 # PySpark's own type hints do not cover UDFs that derive their kind from the hints of the function.
@@ -171,7 +171,7 @@ def batch_udf(
     """Return a column that is computed by ``of_arrow`` or ``of_pandas``, batch by batch.
 
     Parameters: name: of the UDF in Spark's plans. columns: the arguments of the function. rows_together: ``of_arrow``
-    gets several batches at once until they have so many rows.
+    gets as many batches at once as are needed for so many rows.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
@@ -208,16 +208,18 @@ def answer_together(
 
 
 def group_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
-    """Yield batches in lists that have at least so many rows, or BYTES_TOGETHER; the last list may have fewer."""
+    """Yield batches in lists that have at least ``rows`` rows or BYTES_TOGETHER bytes. The last list may have fewer."""
     group: list[tuple[pa.Array, ...]] = []
+    count = size = 0
     for batch in batches:
         for column in batch:
             require_sound_buffers(column, "a column")
         group.append(batch)
-        size = sum(column.nbytes for columns in group for column in columns)
-        if sum(len(columns[0]) for columns in group) >= rows or size >= BYTES_TOGETHER:
+        count += len(batch[0])
+        size += sum(column.nbytes for column in batch)
+        if count >= rows or size >= BYTES_TOGETHER:
             yield group
-            group = []
+            group, count, size = [], 0, 0
     if group:
         yield group
 
