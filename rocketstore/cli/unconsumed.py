@@ -12,7 +12,7 @@ from rocketstore.cli.options.selection import UnconsumedQuestion
 from rocketstore.cli.several import AskedStores, unknown_names, unknown_to_all
 from rocketstore.cli.text import note
 from rocketstore.cli.view.filters import note_unseen
-from rocketstore.cli.view.messages import MessageView
+from rocketstore.cli.view.messages import MessageView, write_messages
 from rocketstore.kernels.message_columns import BROKER
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -137,7 +137,7 @@ def show_unconsumed(
     count, consumed_all = 0, True
     has_conditions = bool(view.message_filter.choices)
 
-    def batches() -> Iterator[Sequence[Row]]:
+    def batches() -> Iterator[tuple[str, MessageBatch | Sequence[Message]]]:
         nonlocal count, consumed_all
         for broker, store in stores.stores.items():
             with stores.naming_failures(problems, store):
@@ -149,14 +149,17 @@ def show_unconsumed(
                 rows = [row for row in found.found if row.phy_offset is not None]
                 for kind, messages in first_of_kinds(messages_of(store.commit_log, rows, view), rest):
                     count += len(messages)
-                    shown = with_broker(messages, broker) if view.has_broker else messages
-                    yield rows_of(kind, shown, view, output_format)
+                    yield kind, with_broker(messages, broker) if view.has_broker else messages
             if count == limit:
                 return
 
-    own = [BROKER, "kind", *view.names[1:]] if view.has_broker else ["kind", *view.names]
-    columns = view.names if view.columns is not None else own
-    write_batches(batches(), output_format, columns=columns, is_full=view.is_full)
+    if view.is_raw or view.template is not None:
+        write_messages((messages for _, messages in batches()), output_format, view)
+    else:
+        own = [BROKER, "kind", *view.names[1:]] if view.has_broker else ["kind", *view.names]
+        columns = view.names if view.columns is not None else own
+        rows_of_batches = (rows_of(kind, messages, view, output_format) for kind, messages in batches())
+        write_batches(rows_of_batches, output_format, columns=columns, is_full=view.is_full)
     problems += unknown_to_all(unknown) if stores.is_several else unknown[0].values()
     note_unseen(view.message_filter)
     if not count and not problems:

@@ -80,6 +80,17 @@ def test_conditions_choose_among_the_messages_that_a_group_still_gets(root, tmp_
     assert [row["phyOffset"] for row in exported] == sorted({row["phyOffset"] for row in expected})
 
 
+def test_lines_and_bodies_are_written_of_the_messages_that_a_group_still_gets(root):
+    asked = "--unconsumed", "--group", "part"
+    every = rows(run("cat", root, *asked))
+    lines = run("cat", root, *asked, "--template", "{queueOffset} {tags}").stdout.splitlines()
+    assert lines == [f"{row['queueOffset']} {row['tags'] or ''}" for row in every]
+    assert run("cat", root, *asked, "--raw", "--limit", 1).stdout == every[0]["body"]
+    many = run("cat", root, *asked, "--raw")
+    assert (many.exit_code, many.stdout) == (1, "")
+    assert "and there are more" in many.stderr
+
+
 def test_a_group_that_gets_no_message_of_a_condition_has_not_consumed_all(root):
     result = run("cat", root, "--unconsumed", "--group", "part", "--grep", "nobody wrote this")
     assert result.stdout == ""
