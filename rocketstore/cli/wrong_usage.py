@@ -42,6 +42,8 @@ def words_too_many(command: click.Command, ctx: click.Context, typed: Sequence[s
     given, words, _ = command.make_parser(ctx).parse_args(list(typed))
     if not words:
         return None
+    if words[0].startswith("--") and ctx.ignore_unknown_options:  # see CommandOfOffsets
+        return unknown_option(command, ctx, click.NoSuchOption(words[0]), typed)
     chosen = [option for option in names_of_options(command) if option.strip("-").replace("-", "_") in given]
     line = find_meaning(command, words[0], chosen)
     hint = "" if line is None else f": did you mean {line}?"

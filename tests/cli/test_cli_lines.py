@@ -285,12 +285,20 @@ def test_an_option_that_is_like_no_other_gets_no_hint(store):
         ("config fix STORE", "did you mean 'rocketstore config repair STORE'?"),
         ("export STORE out.xlsx", "did you mean rocketstore export STORE out.csv --format csv-safe"),
         ("version", "did you mean '--version'?"),
+        ("get STORE orders 0 -1 --limt", "No such option '--limt'. (Did you mean '--limit'?)"),
     ],
 )
 def test_a_word_too_many_names_the_line_that_is_meant(command, shown, store):
     result = run(*(str(store) if word == "STORE" else word for word in command.split()))
     assert result.exit_code == 2
     assert shown in result.stderr
+
+
+def test_a_hyphen_is_no_store(store):
+    for words in ((store, "-"), ("-",), ("-", store)):
+        result = run("cat", *words)
+        assert result.exit_code in (1, 2)
+        assert "'-'" in result.stderr or "-: No such file" in result.stderr
 
 
 def test_a_missing_source_is_reported_before_its_format(tmp_path):

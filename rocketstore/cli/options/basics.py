@@ -26,14 +26,17 @@ class PathType(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # probably a shell variable that is not set; pathlib would read it as the current directory
             self.fail("the path is empty: use . for the current directory", param, ctx)
-        if value == "-" or (ctx is not None and ctx.resilient_parsing):  # standard input or output; completion
+        if value == "-":  # standard input or output
+            path: Any = Path(value)
+        elif ctx is not None and ctx.resilient_parsing:  # completion
             return Path(value)
-        from rocketstore.disk.storage import local_path, to_path
+        else:
+            from rocketstore.disk.storage import local_path, to_path
 
-        try:
-            path = (to_path if self.remote else local_path)(super().convert(value, param, ctx))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+            try:
+                path = (to_path if self.remote else local_path)(super().convert(value, param, ctx))
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
         if ctx is not None:
             ctx.meta.setdefault(TYPED, {})[path] = value
         return path
