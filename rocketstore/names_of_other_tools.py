@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from rocketstore.text_values import find_similar
 
+RESULT = "result"  # stands for the objects of several classes
+OPERATIONS = {f"len({RESULT})": "__len__", f"{RESULT}[": "__getitem__"}  # in a line, and the method for it
 # The line to type for a name, by the word that stands for the object. ``X`` in a line is that word.
 OF_ALL = {  # of objects with messages or rows
     "arrow": "X.to_arrow()",
@@ -25,7 +28,7 @@ OF_ALL = {  # of objects with messages or rows
     "to_excel": "X.to_pandas().to_excel(PATH)",
     "to_json": "X.to_pandas().to_json(PATH)",
     "to_dict": "X.to_arrow().to_pydict()",
-    "to_duckdb": "duckdb.sql('FROM X')",
+    "to_duckdb": "table = X.to_arrow(); duckdb.sql('FROM table')",
     "to_list": "X.to_arrow().to_pylist()",
     "to_parquet": "X.to_polars().write_parquet(PATH)",
     "to_pylist": "X.to_arrow().to_pylist()",
@@ -154,7 +157,7 @@ LINES: Mapping[str, Mapping[str, str]] = {
         "select": "store.scan(columns=[...])",
         "where": "store.sql(SELECT)",
     },
-    "result": {
+    RESULT: {
         **OF_ALL,
         "count": "len(result)",
         "first": "result[0]",
@@ -207,11 +210,17 @@ def find_line(word: str, name: str, known: list[str]) -> str | None:
 
     Parameters: word: that stands for the object. known: the names that the object has.
     """
-    line = LINES.get(word, {}).get(name)
-    if line is not None:
-        return line.replace("X", word)
+    line = LINES.get(word, {}).get(name, "").replace("X", word)
+    if line and (word != RESULT or names_in(line).issubset(known)):
+        return line
     similar = find_similar(name, [each for each in known if not each.startswith("_")])
     return None if similar is None else f"{word}.{similar}"
+
+
+def names_in(line: str) -> set[str]:
+    """Return the names that a result must have so that a line about it runs: not all results are tables or lists."""
+    names = set(re.findall(rf"\b{RESULT}\.(\w+)", line))
+    return names | {name for text, name in OPERATIONS.items() if text in line}
 
 
 def describe_line(word: str, name: str, known: list[str]) -> str:
@@ -224,7 +233,7 @@ class SuggestsNames:
     """An object whose error of an unknown attribute has the line to type. ``_word`` stands for it in the line."""
 
     __slots__ = ()
-    _word: ClassVar[str] = "result"
+    _word: ClassVar[str] = RESULT
 
     def _raise_unknown(self, name: str) -> NoReturn:
         kind = type(self)
@@ -234,7 +243,7 @@ class SuggestsNames:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
     def _describe_unknown(self, name: str) -> str:
-        return describe_line(self._word, name, dir(type(self)))
+        return describe_line(self._word, name, dir(self))
 
     if not TYPE_CHECKING:  # a type checker knows the declared names alone
         __getattr__ = _raise_unknown

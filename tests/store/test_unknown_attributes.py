@@ -54,6 +54,9 @@ def test_the_line_for_a_name_of_another_tool_has_attributes_that_exist(objects, 
         ("rocketstore", "verfy", "rocketstore.verify"),
         ("rocketstore", "connect", "rocketstore.open(PATH)"),
         ("store", "dead_leters", "store.dead_letters"),
+        ("store", "confg", "store.config"),
+        ("topic", "nmae", "topic.name"),
+        ("store", "to_duckdb", "table = store.to_arrow(); duckdb.sql('FROM table')"),
         ("store", "orders", "store['orders']"),
         ("store", "to_parquet", "store.to_polars().write_parquet(PATH)"),
         ("topic", "to_panda", "topic.to_pandas"),
@@ -71,6 +74,16 @@ def test_a_name_of_a_room_that_is_no_function_names_the_command():
     script = "import rocketstore; rocketstore.report"  # in a process of its own, where nothing imported the room
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "did you mean rocketstore report STORE --output report.html in a shell?" in answer.stderr
+
+
+def test_a_line_is_named_only_for_a_result_that_can_run_it(store):
+    report, results = rocketstore.recover(store.path, dry_run=True), store.query_messages("A", ["k"])
+    for value, name in ((report, "first"), (report, "size"), (results, "to_parquet")):
+        with pytest.raises(AttributeError) as raised:
+            getattr(value, name)
+        assert "did you mean" not in str(raised.value)
+    with pytest.raises(AttributeError, match=r"did you mean result\[0\]"):
+        _ = results.first
 
 
 def test_an_attribute_that_is_like_no_other_gets_no_hint(objects):
