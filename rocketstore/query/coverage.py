@@ -56,7 +56,7 @@ class IndexView(NamedTuple):
     def group_files(self, times: tuple[int, int], n_keys: int) -> Iterator[Sequence[IndexPart]]:
         """Yield the parts of the index that a query must search, newest first.
 
-        The parts of a group are used together. A part may be closed when the next group is asked for.
+        The parts of a group are open at the same time. They may be closed when the next group is yielded.
         Parameters: times: store times, epoch ms, both inclusive. n_keys: of the query.
         """
         if self.files is not None:

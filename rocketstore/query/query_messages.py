@@ -361,27 +361,28 @@ def query_messages(
     for files in groups:
         search_files(searches, files)
     complete = np.full(len(hashes), not view.reasons)
-    complete &= ~joined([search.damaged for search in searches])
+    complete &= ~join_arrays([search.damaged for search in searches])
+    # If several searches met damage of one file, the damage that the first of them met is given.
     damages = {path: damage for search in reversed(searches) for path, damage in search.damages.items()}
     reasons = [*view.reasons, *damages.values()]
-    cut = joined([search.cut for search in searches])
+    cut = join_arrays([search.cut for search in searches])
     if cut.any():
         complete &= ~cut
         reasons.append(
             f"more than {max_scan:,} entries of the index with the key's hash are not messages that were asked for"
         )
-    has_more = joined([search.counts > most for search in searches])
+    has_more = join_arrays([search.counts > most for search in searches])
     if has_more.any():
         complete &= ~has_more
         reasons.append(limit_reason(limit))
-    phy_offsets, counts = map(joined, zip(*run_searches(searches, _Search.result), strict=True))
+    phy_offsets, counts = map(join_arrays, zip(*run_searches(searches, _Search.result), strict=True))
     offsets = np.zeros(len(hashes) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return QueryMessagesResult(view.log, phy_offsets, offsets, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
 
 
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return arrays one after the other. A single array is returned itself."""
+def join_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return one array with the values of all parts. A single part is returned itself, without a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -401,14 +402,21 @@ def search_files(searches: Sequence[_Search], files: Sequence[IndexPart]) -> Non
 def run_searches(
     searches: Sequence[_Search], work: Callable[[_Search], Found], stop: threading.Event | None = None
 ) -> list[Found]:
-    """Call a function with each search, each in a thread of its own. Parameters: stop: is set after an error."""
+    """Call a function once for each search, each call in a thread of its own. Return the results in order.
+
+    Parameters: stop: an event that is set after an error.
+    """
     if len(searches) == 1:
         return [work(searches[0])]
     return in_threads(work, searches, stop or threading.Event())
 
 
 class _Asked(NamedTuple):
-    """The conditions of a query. Attributes: limit: messages of a key; a search finds one more, if there is one."""
+    """The conditions of a query.
+
+    Attributes: limit: the most messages of a key; a search finds one more, if the key has more. max_scan: the most
+    entries of a key, with the key's hash, that are not messages of the query.
+    """
 
     log: CommitLog
     topics: Utf8Texts
@@ -420,14 +428,17 @@ class _Asked(NamedTuple):
 
 
 class _Search:
-    """The verified hits of some keys of a query so far. Keys have the numbers from 0 on in it."""
+    """A search for some keys of a query, and the verified hits so far.
+
+    The search numbers its keys from 0 on. Key ``k`` is row ``first + k`` of the query.
+    """
 
     def __init__(self, asked: _Asked, rows: np.ndarray, hashes: np.ndarray) -> None:
-        """Parameters: rows: of the keys in the query, without gaps. hashes: of the keys."""
+        """Parameters: rows: of the keys in the query, without gaps, int64[n]. hashes: of the keys, int32[n]."""
         self.asked, self.log = asked, asked.log
         self.first = int(rows[0]) if len(rows) else 0
         self.wanted = min(asked.limit, LONG_MAX - 1) + 1  # hits of a key; the last one shows that there are more
-        self.open, self.open_hashes = np.arange(len(rows)), hashes  # the keys that are searched for in the next file
+        self.open_keys, self.open_hashes = np.arange(len(rows)), hashes  # to be searched for in the next file
         self.found: list[tuple[np.ndarray, np.ndarray]] = []  # keys, physical offsets
         self.counts = np.zeros(len(rows), np.int64)
         self.scanned = np.zeros(len(rows), np.int64)
@@ -438,7 +449,7 @@ class _Search:
 
     def look_into(self, file: IndexPart) -> None:
         """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
-        keys, hashes, max_scan = self.open, self.open_hashes, self.asked.max_scan
+        keys, hashes, max_scan = self.open_keys, self.open_hashes, self.asked.max_scan
         seen, ask = 0, min(self.wanted, max_scan + 1)
         while len(keys):
             found = file.select_phy_offsets_by_hash(
@@ -463,10 +474,13 @@ class _Search:
             self.close_keys(candidates)
 
     def close_keys(self, keys: np.ndarray) -> None:
-        """Search no further file for those of some keys that have enough messages, or too many other entries."""
+        """Search no further file for a key that has enough messages, or too many other entries.
+
+        Parameters: keys: those that had entries since the last call.
+        """
         if len(keys) and (self.cut[keys] | (self.counts[keys] >= self.wanted)).any():
-            is_open = ~self.cut[self.open] & (self.counts[self.open] < self.wanted)
-            self.open, self.open_hashes = self.open[is_open], self.open_hashes[is_open]
+            is_open = ~self.cut[self.open_keys] & (self.counts[self.open_keys] < self.wanted)
+            self.open_keys, self.open_hashes = self.open_keys[is_open], self.open_hashes[is_open]
 
     def note_lost(self, file: IndexPart, keys: np.ndarray, hashes: np.ndarray) -> None:
         """Mark the keys with entries that cannot be found."""
@@ -571,7 +585,7 @@ class _Search:
 
 
 def count_runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of sorted numbers, and how often each is there."""
+    """Return the distinct values of numbers, which ascend from 0 or more, and how often each occurs."""
     firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
     return numbers[firsts], np.diff(firsts, append=len(numbers))
 

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -1106,6 +1107,7 @@ def test_index_files_of_other_times_are_not_searched(tmp_path, monkeypatch):
     keys = [f"k{i}" for i in range(40)]
     with store:
         names = searched_files(monkeypatch)
+        # The newest file is always searched.
         for begin, end, count in [(245_000, 255_000, 3), (0, 10_000, 2), (400_000, 500_000, 1), (0, 400_000, 6)]:
             expected = [brute_force(log, "TopicTest", key, None, T0 + begin, T0 + end) for key in keys]
             for number in range(4):
@@ -1113,7 +1115,22 @@ def test_index_files_of_other_times_are_not_searched(tmp_path, monkeypatch):
                 found = store.query_messages("TopicTest", keys, None, T0 + begin, T0 + end)
                 assert [part.phy_offset.tolist() if len(part) else [] for part in found] == expected
                 assert found.complete.all()
-                assert len(names) == (6 if number == 0 and begin == 245_000 else count)
+                is_first = number == 0 and begin == 245_000  # the times of the files are not known yet
+                assert len(names) == (6 if is_first else count)
+
+
+def test_queries_in_threads_share_the_times_of_index_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_times, "KEYS_FOR_ITEM", 0)
+    monkeypatch.setattr(file_times, "MAX_KEPT", 1)  # known times are forgotten all the time
+    store, log = store_of(tmp_path, [message(f"k{i % 40}", at=1000 * i) for i in range(300)], index_num=60)
+    keys, times = [f"k{i}" for i in range(40)], (T0 + 245_000, T0 + 255_000)
+    with store, ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(store.query_messages, "TopicTest", keys, None, *times) for _ in range(40)]
+        expected = [brute_force(log, "TopicTest", key, None, *times) for key in keys]
+        for future in futures:
+            found = future.result()
+            assert [part.phy_offset.tolist() if len(part) else [] for part in found] == expected
+            assert found.complete.all()
 
 
 @pytest.mark.parametrize("how", ["record", "slot", "chain"])
