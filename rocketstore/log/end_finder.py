@@ -15,13 +15,16 @@ from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.sparse_search import SparseSearch
 
 LOOK_AHEAD_SECONDS = 10.0
-SEEN_SECONDS = 1.0  # that the end of a view is used for many queues: no broker starts twice in this time
+RECENT_SECONDS = 1.0  # for which many queues use the end of one view: a broker does not start twice in this time
 # Why the log ends where no record stands behind its end.
 WITHOUT_LATER = {StoreState.STOPPED: Why.COMPLETE, StoreState.RUNNING: Why.GROWING, StoreState.CRASHED: Why.TORN}
 
 
-class SeenView(NamedTuple):
-    """The last view of a log, the state of the store then, and the time, in seconds of the monotonic clock."""
+class RecentView(NamedTuple):
+    """The last view of a log.
+
+    Attributes: view. state: of the store when the view was made. time: of the view, seconds of the monotonic clock.
+    """
 
     view: LogView
     state: StoreState
@@ -56,7 +59,7 @@ class EndFinder:
         self._committed_end = 0
         self._stopped_end: LogEnd | None = None
         self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
-        self._seen: SeenView | None = None
+        self._recent: RecentView | None = None
         self._judged: dict[EndCandidate, Why] = {}  # of a remote log, which is not read again and again
 
     # ---- the state of the store ----------------------------------------------------------------------------
@@ -136,17 +139,18 @@ class EndFinder:
         if must_search:
             self._searched = time.monotonic()
         view = self._view(state, end, self._find_records())
-        self._seen = SeenView(view, state, time.monotonic())
+        self._recent = RecentView(view, state, time.monotonic())
         return view
 
-    def seen_queue_end(self, state: StoreState) -> int:
-        """Return where the records ended to which units may lead, as a view of the last second found it.
+    def recent_queue_end(self, state: StoreState) -> int:
+        """Return ``queue_end`` of a view that is at most a second old, a physical offset; -1 without such a view.
 
-        Parameters: state: as it is now. Returns: a physical offset; -1 without a view of that time and state.
+        Parameters: state: of the store now. A view of another state is not used.
         """
-        seen = self._seen  # another thread may replace it
-        is_new = seen is not None and seen.state == state and time.monotonic() < seen.time + SEEN_SECONDS
-        return seen.view.queue_end if seen is not None and is_new else -1
+        recent = self._recent  # another thread may replace it
+        if recent is None or recent.state != state or time.monotonic() >= recent.time + RECENT_SECONDS:
+            return -1
+        return recent.view.queue_end
 
     def _view(self, state: StoreState, end: int, records: SoundEnd) -> LogView:
         sound, limit, stopped_end = self._sound or records, self.find_limit(), self._stopped_end

@@ -86,7 +86,7 @@ class BatchConsumeQueue(ConsumeQueue):
     @property
     @beside_expiry
     def bounds(self) -> OffsetBounds:
-        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
+        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, found by one search for the end."""
         self.run.list_files()
         spans = self._spans()
         if not spans:

@@ -176,7 +176,7 @@ class ConsumeQueue(Closable):
     @property
     @beside_expiry
     def bounds(self) -> OffsetBounds:
-        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, of one search for the end."""
+        """``min_queue_offset``, ``max_queue_offset`` and the number of messages, found by one search for the end."""
         self.run.list_files()
         end = self._end_finder.find_end(is_listed=True)
         least, end = self._find_first_live(end) // self.unit_size, end // self.unit_size

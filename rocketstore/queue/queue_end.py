@@ -117,8 +117,8 @@ class QueueEndFinder:
             return run_end
         # Finding the end of the log is slow. It is not needed if all units lead before an end that was just found, or
         # to earlier files of the log.
-        place, seen = max(spans[-1][0], checked), log.end_finder.seen_queue_end(state)
-        if seen >= 0 and run.skip_before(place, run_end, seen) == run_end:
+        place, recent = max(spans[-1][0], checked), log.end_finder.recent_queue_end(state)
+        if recent >= 0 and run.skip_before(place, run_end, recent) == run_end:
             return run_end
         place = run.skip_before(place, run_end, log.end_finder.find_begin())
         if place == run_end or run.skip_before(place, run_end, log.look().queue_end) == run_end:

@@ -17,7 +17,9 @@ Boundary = Literal["lower", "upper"]
 
 
 class OffsetBounds(NamedTuple):
-    """Where a queue begins and ends, and how many messages it has, as one search for its end found them.
+    """The queue offsets at which a queue begins and ends, and its number of messages, all of one time.
+
+    A queue in files needs one search for its end to find all three.
 
     Attributes: least: as ``min_queue_offset``. end: as ``max_queue_offset``. messages: as the length of the queue.
     """
@@ -66,7 +68,7 @@ class StoredQueue(Protocol):
 
     @property
     def bounds(self) -> OffsetBounds:
-        """The queue offsets at which the queue begins and ends, and the number of messages, found at once."""
+        """The queue offsets at which the queue begins and ends, and its number of messages."""
 
     @property
     def leftover_units(self) -> int: ...

@@ -37,9 +37,10 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for its end
-READ_UNITS = 4096  # units of the first read where the end is searched: behind the units, a file is one hole
-FIRST_UNITS = 128  # units of a local file that are read before those: many queues of a store are short
-MOST_READ_UNITS = 65536  # of a later read, which has twice as many units as the one before
+# Reads of a search for the end. Behind the units, a file is one hole. So the reads begin small, and each is larger.
+FIRST_UNITS = 128  # units of the first read of a local file: many queues of a store are short
+READ_UNITS = 4096  # units of the next read, or of the first one of a remote file
+MOST_READ_UNITS = 65536  # units of the longest read
 HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed
 BEGIN = operator.itemgetter(0)
 Span = tuple[int, int]  # positions: where the units of one file begin and end
@@ -352,9 +353,9 @@ class UnitRun:
     def _move_end(self, file: RunFile) -> bool:
         """Move the end over the valid units of a file. Return whether the file is full."""
         begin, limit = max(self._end, file.file_from_offset), self.limit(file)
-        first = limit if is_remote(self.directory) else min(begin + FIRST_UNITS * self.unit_size, limit)
-        end = find_invalid_unit(self.file_run.pread, begin, first, self.unit_size)
-        if end == first < limit:
+        first_end = limit if is_remote(self.directory) else min(begin + FIRST_UNITS * self.unit_size, limit)
+        end = find_invalid_unit(self.file_run.pread, begin, first_end, self.unit_size)
+        if end == first_end < limit:
             if begin == file.file_from_offset:
                 read_ahead(file)
             end = find_invalid_unit(self.file_run.pread, end, limit, self.unit_size)

@@ -1,4 +1,4 @@
-"""Stores of many short queues: what is read of each of them, and where each of them ends."""
+"""Stores of many short queues: how many files are read for each queue, and where each queue ends."""
 
 import os
 from collections import Counter
@@ -60,7 +60,7 @@ def test_a_short_queue_costs_one_listing_and_no_mapping(root, calls):
     assert calls["open"] <= 4 * (QUEUES - 1)
 
 
-def test_a_queue_that_ends_before_its_units_is_found_after_others(root, tmp_path):
+def test_a_unit_behind_the_log_is_left_out_after_other_queues_were_read(root):
     with rocketstore.open(root) as store:
         log_end = store.commit_log.max_phy_offset
     path = next((root / "consumequeue" / "Topic2" / "3").iterdir())
@@ -103,7 +103,7 @@ def test_filler_units_have_no_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["missing", "a file"])
-def test_what_is_no_directory_is_no_queue(tmp_path, place):
+def test_only_a_directory_is_opened_as_a_queue(tmp_path, place):
     (tmp_path / "a file").write_bytes(b"x")
     with pytest.raises((FileNotFoundError, NotADirectoryError)):
         ConsumeQueue.open(tmp_path / place)
