@@ -30,7 +30,7 @@ from rocketstore.kernels.salvage import copy_records, find_unchanged
 
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 1 << 18  # bytes; they stay in the cache from one record to the write of all
-LEAST_UNCHANGED = OUT_SIZE  # bytes of unchanged records for which the kernel is called
+LEAST_UNCHANGED = OUT_SIZE  # bytes; shorter runs of unchanged records are copied faster through the buffer
 MAX_RECORDS = OUT_SIZE // MIN_RECORD + 1  # of one copy
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767
@@ -39,10 +39,11 @@ Changes = tuple[np.ndarray, np.ndarray, np.ndarray]  # of records: positions, ne
 
 
 class CopiedRecords(NamedTuple):
-    """Records that follow each other in the source of a copy.
+    """The records that one step of a copy has copied. They follow each other.
 
-    Attributes: records: how many. end: the position behind them in the source. size: their bytes; if they are none,
-    those that the next record needs. last: the bytes before the last one. row: the next row of the changes.
+    Attributes: records: their number. end: the position in the source behind them. size: their bytes; without records,
+    the bytes that the next record needs. last: the bytes of all records but the last one. row: the first row of the
+    changes that belongs to a later record.
     """
 
     records: int
@@ -104,16 +105,19 @@ class LogCopy:
     def _copy_unchanged(
         self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray, fd: int
     ) -> CopiedRecords:
-        """Let the kernel copy records that do not change. Return them; none if there are few, or if it refuses."""
+        """Let the kernel copy the next records, if they do not change.
+
+        Returns: no records if fewer than LEAST_UNCHANGED bytes do not change, or if the kernel cannot copy them.
+        """
         none, position = CopiedRecords(0, pos, 0, 0, row), self.phy_offset % self.size
-        if fd < 0 or pos != position:
+        if fd < 0 or pos != position:  # the kernel can share blocks only between equal positions
             return none
         room = self.size - position
         found = CopiedRecords(*find_unchanged(source, pos, stop, self.phy_offset, room, *changes, row, moves))
         if found.size < LEAST_UNCHANGED:
             return none
         self.open()
-        with contextlib.suppress(OSError):  # the other way to copy reports the error
+        with contextlib.suppress(OSError):  # ``_copy_changed`` meets the same error, and reports it
             if copy_in_kernel(fd, self.fd, pos, found.end) == found.end:
                 return found
         return none
@@ -121,7 +125,7 @@ class LogCopy:
     def _copy_changed(
         self, source: Buffer, pos: int, stop: int, changes: Changes, row: int, moves: np.ndarray
     ) -> CopiedRecords:
-        """Copy records to the buffer and write it. If not one fits, make room, and return no records."""
+        """Copy the next records through the buffer. If the first one does not fit, make room, and return no records."""
         room = self.size - self.phy_offset % self.size
         found = CopiedRecords(
             *copy_records(source, pos, stop, self.phy_offset, self.buffer, room, *changes, row, moves)

@@ -128,9 +128,9 @@ def at_new_offsets(left_out: Mapping[QueueId, np.ndarray], begins: np.ndarray, m
     return LeftOutRecords({queue: old + find_moves(old, begins, moves) for queue, old in left_out.items()})
 
 
-def find_moves(phy_offsets: np.ndarray, begins: np.ndarray, moves: np.ndarray) -> np.ndarray | int:
-    """Return how far records moved. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
+def find_moves(phy_offsets: np.ndarray, begins: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """Return how far records moved, int64[n], bytes. Parameters: begins, moves: as of ``LogCopy.take_moves``."""
     if len(moves) and moves[0] == moves[-1] and (moves == moves[0]).all():
-        return int(moves[0])
+        return np.broadcast_to(moves[0], phy_offsets.shape)
     found: np.ndarray = moves[begins.searchsorted(phy_offsets, "right") - 1]
     return found
