@@ -35,9 +35,10 @@ def sync(fd: int) -> None:
 
 
 def sync_bytes(fd: int) -> None:
-    """Return when the bytes and the length of a file are on the disk. The time of its last change may come later.
+    """Return when the bytes and the length of a file are on the disk. Its time of the last change may be lost.
 
-    A journal of the file system would write that time with each call of ``fsync``: one more wait for the disk.
+    ``fsync`` also writes that time to the journal of the file system, and waits for the disk once more. The name
+    of a new file is on the disk only after ``sync_path`` of its directory.
     Source: MappedByteBuffer.force, which Linux carries out as ``fdatasync``.
     """
     if sys.platform == "linux":

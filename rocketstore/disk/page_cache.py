@@ -20,14 +20,13 @@ def stop_read_ahead(fd: int) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
 
 
-def begin_write_back(fd: int, begin: int, end: int) -> int:
-    """Let the system begin to bring a range of an open file to the disk. It has no effect on results. Return ``end``.
+def begin_write_back(fd: int, begin: int, end: int) -> None:
+    """Let the system begin to bring a range of an open file to the disk. It has no effect on results.
 
-    Linux begins to write what it is told to forget.
+    Linux begins to write changed pages when a process declares that it does not need them any more.
     """
     if sys.platform == "linux":
         os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
-    return end
 
 
 def are_cached(path: StorePath, positions: Iterable[int]) -> bool:

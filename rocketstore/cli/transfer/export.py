@@ -693,7 +693,9 @@ class TextRows:
     def _begin_write_back(self) -> None:
         """Let the system begin to bring the rows to the disk, so that less is left to do at the end."""
         self._file.flush()
-        self._sent = begin_write_back(self._file.fileno(), self._sent, self._file.tell())
+        end = self._file.tell()
+        begin_write_back(self._file.fileno(), self._sent, end)
+        self._sent = end
 
     def end_part(self) -> int:
         """Bring all rows to the disk. Return the size of the file, bytes."""
