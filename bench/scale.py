@@ -92,7 +92,7 @@ class Line(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What a kind of work costs by the bytes of the log. Attributes: CPU seconds of the driver, and of the tasks."""
+    """The cost of a kind of work by the bytes of the log. Attributes: CPU seconds of the driver, and of the tasks."""
 
     driver: Line
     tasks: Line
@@ -269,7 +269,7 @@ def plan_remote(root: Path) -> Plan:
 
 
 def write_small_files(root: Path, count: int) -> Path:
-    """Write a store with so many files of the log, 64 KiB each."""
+    """Write a store with ``count`` files of the log, 64 KiB each."""
     sizes = StoreConfig(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=100, max_index_num=1_000_000)
     with open_store(root, "a", config=sizes) as store:
         while len(list((root / "commitlog").glob("*"))) < count:
@@ -460,7 +460,7 @@ def predict(rates: dict[str, Rate], driver: Driver) -> list[str]:
 
 
 def find_limits(rates: dict[str, Rate], driver: Driver) -> list[str]:
-    """Return what stops a job from being faster with more cores, the limit of the fewest cores first."""
+    """Return the limits of a job's speed, by the number of cores from which on more cores do not help."""
     sink = rates["read"].tasks.each / driver.commit.each
     limits = [(sink, "a job that reads and writes: the commit of the sink, in the driver")]
     for name, rate in rates.items():

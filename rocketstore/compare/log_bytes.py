@@ -18,7 +18,8 @@ from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.message import Message
 
 PIECE = 1 << 20  # bytes that are compared at once
-BLOCK, READ_AHEAD = 8 << 20, 32 << 20  # bytes that the system begins to read at once, and before they are compared
+READ_BLOCK = 8 << 20  # bytes of a log that the system begins to read at once
+READ_AHEAD = 32 << 20  # bytes of a log that the system has begun to read before they are compared
 THREADS, AHEAD = 2, 8  # pieces that are read at once, and before they are needed
 SAME, DIFFERENT, ONLY_IN_A, ONLY_IN_B = "same", "different", "only in a", "only in b"
 MESSAGE_COLUMNS = ("topic", "queue_id", "queue_offset", "phy_offset", "keys", "uniq_key")
@@ -119,12 +120,12 @@ class LogComparison:
 
     def _pieces(self, begin: int, end: int) -> Iterator[Range]:
         """Yield the pieces of a range. Let the system read both logs ahead of them."""
-        blocks = iter(range(begin - begin % BLOCK, end, BLOCK))
+        blocks = iter(range(begin - begin % READ_BLOCK, end, READ_BLOCK))
         block = next(blocks, end)
         for place in range(begin, end, PIECE):
             while block < min(place + READ_AHEAD, end):
                 for view in (self.a, self.b):
-                    view.log.file_run.read_ahead(np.array([block]), np.array([BLOCK], np.int32))
+                    view.log.file_run.read_ahead(np.array([block]), np.array([READ_BLOCK], np.int32))
                 block = next(blocks, end)
             yield place, min(place + PIECE, end)
 

@@ -116,7 +116,7 @@ def _scan(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_log_file(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry of a directory is a file by the name of a log file."""
+    """Return whether an entry of a directory is a file with the name of a log file."""
     with contextlib.suppress(OSError):  # a link that leads to itself
         return is_offset_name(entry.name) and entry.is_file()
     return False

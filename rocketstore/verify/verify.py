@@ -245,7 +245,7 @@ class Verification:
             check_dledger(dledger, log, self.findings, is_stopped=self.last_exit_ok)
 
     def _open_queues(self, log: CommitLog, files: FileListing, database: DatabaseVerifier | None) -> QueueVerifier:
-        """Return what compares the queues with the log. Parameters: database: the queues in RocksDB."""
+        """Return the verifier of the queues. Parameters: database: the verifier of the queues in RocksDB."""
         names = [entry.name for entry in files.entries(self.places.queues(ConsumeQueue))]
         in_database = () if database is None else database.queues
         light = with_light_queues(self.config, [*names, *(queue.topic for queue in in_database)])
@@ -295,7 +295,7 @@ class Verification:
         damaged: list[tuple[int, int]],
         quick: bool,
     ) -> VerifyReport:
-        """Return the report, with what would mend the damage. Parameters: damaged: ranges of the log."""
+        """Return the report, with the repairs of the damage. Parameters: damaged: ranges of the log."""
         plan = None if quick else plan_mends(self.places, self.config, log, damaged, queues.contradicted)
         if plan is not None:
             damaged = [*damaged, *((record.phy_offset, record.phy_offset + 1) for record in plan.corrected)]
