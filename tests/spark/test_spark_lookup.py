@@ -354,10 +354,11 @@ def test_batches_that_are_looked_up_together_give_their_own_answers(one_lookup, 
     assert calls == {1: [2, 1, 3, 1], 2: [2, 4, 1], 5: [6, 1], 100: [7]}[rows]
 
 
-def test_batches_of_long_keys_are_not_looked_up_together(one_lookup, monkeypatch):
-    monkeypatch.setattr(lookup, "BYTES_TOGETHER", 1)
-    batches = [(pa.array(["key-1"]),), (pa.array(["a longer key"]),), (pa.array(["key-2"]),)]
-    assert list(map(len, lookup.group_batches(batches, 100))) == [1, 1, 1]
+@pytest.mark.parametrize(("size", "groups"), [(1, [1, 1, 1, 1]), (100, [2, 1, 1]), (1 << 20, [4])])
+def test_batches_of_long_keys_are_not_looked_up_together(size, groups, monkeypatch):
+    monkeypatch.setattr(lookup, "BYTES_TOGETHER", size)
+    batches = [(pa.array([key]),) for key in ("key-1", "key-2", 2000 * "a long key", "key-3")]
+    assert list(map(len, lookup.group_batches(batches, 100))) == groups
 
 
 def test_a_batch_is_measured_once(monkeypatch):

@@ -208,16 +208,24 @@ def answer_together(
 
 
 def group_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
-    """Yield batches in lists that have at least ``rows`` rows or BYTES_TOGETHER bytes. The last list may have fewer."""
+    """Yield batches in lists.
+
+    A list ends when it has at least ``rows`` rows. It ends earlier if it would have more than BYTES_TOGETHER bytes with
+    the next batch: Arrow cannot join columns of more than 2 GiB.
+    """
     group: list[tuple[pa.Array, ...]] = []
     count = size = 0
     for batch in batches:
         for column in batch:
             require_sound_buffers(column, "a column")
+        batch_size = sum(column.nbytes for column in batch)
+        if group and size + batch_size > BYTES_TOGETHER:
+            yield group
+            group, count, size = [], 0, 0
         group.append(batch)
         count += len(batch[0])
-        size += sum(column.nbytes for column in batch)
-        if count >= rows or size >= BYTES_TOGETHER:
+        size += batch_size
+        if count >= rows:
             yield group
             group, count, size = [], 0, 0
     if group:
