@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ def explain_unknown_group(store: ReadableStore, group: str) -> str | None:
     if group in known or not known:  # a file without groups may be missing or damaged
         return None
     similar = find_similar(group, known)
-    hint = f"did you mean {similar!r}?" if similar else "consumer_lag() has all"
+    hint = f"did you mean {similar!r}?" if similar else f"rocketstore lag {shlex.quote(str(store.path))} shows all"
     return f"{store.path}: no group {group!r:.80} in {config.offsets_file}: {hint}"
 
 
