@@ -294,7 +294,7 @@ TASKS: dict[str, list[Try]] = {
     "see how far consumers are behind": [
         Command("lag default", '"group": "G1"'),
         Command("lag default --totals", '"group": "G1", "topics": 1'),
-        Command("lag default --group NOPE", "no group 'NOPE'", 1),
+        Command("lag default --group NOPE", "no group 'NOPE' in consumerOffset.json: rocketstore lag ", 1),
         Command("lag big --sort lag", "rocketstore lag STORE --totals", 2),
         Command("lag big billing", '"lag": 40'),
         Command("consumerProgress big", "did you mean 'lag'?", 2),
@@ -380,7 +380,7 @@ TASKS: dict[str, list[Try]] = {
         Command("info multipath", '"maxPhyOffset": 31'),
         Command("cat batchcq --limit 1", '"topic": "Bcq"'),
         Python("(len(batches['Bcq']), len(list(batches['Bcq'])), batches.scan().count())", "(87, 87, 87)"),
-        Elsewhere("first_tries/test_first_stores.py", "test_a_command_reads_each_kind_of_store_or_says_what_to_do"),
+        Elsewhere("first_tries/test_first_stores.py", "test_each_command_reads_each_kind_of_store"),
     ],
     "complete words in a shell": [
         Command("completion bash", "complete"),

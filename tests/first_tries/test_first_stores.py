@@ -1,4 +1,4 @@
-"""Commands read each kind of store that brokers leave, or say what to do."""
+"""Commands read each kind of store that brokers leave."""
 
 import pytest
 from support import brokers
@@ -15,10 +15,10 @@ QUICK = ("compaction", "cqext", "dledger", "rocksdb-cq", "tiered")  # the others
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in KINDS]
 )
-def test_a_command_reads_each_kind_of_store_or_says_what_to_do(kind, tmp_path):
+def test_each_command_reads_each_kind_of_store(kind, tmp_path):
     root = brokers.unpack(kind, tmp_path)
     for words in ("info", "ls --limit 1", "cat --limit 1", "lag --totals", "count"):
         name, *options = words.split()
         result = run(name, root, *options)  # raises any other error than one of the command line
-        assert result.stdout or ": " in result.stderr, words
-        assert result.exit_code == 0 or result.stderr.splitlines()[-1].startswith("Error: "), words
+        assert result.exit_code == 0 or "rocketstore[rocksdb]" in result.stderr, words  # without the extra
+        assert result.stdout or result.stderr, words
