@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from rocketstore.disk.storage import local_path
+from rocketstore.disk.storage import is_remote, local_path
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import DiskReadError
 
@@ -30,7 +30,9 @@ def read_at(fd: int, size: int, position: int, path: object) -> bytes:
 
 
 def read_path_at(path: StorePath, size: int, position: int) -> bytes:
-    """Return ``size`` bytes at a position of a local file, or as many as the file has. Raises: OSError."""
+    """Return ``size`` bytes at a position of a file, or as many as the file has. Raises: OSError."""
+    if is_remote(path):
+        return path.pread(position, min(position + size, path.stat().st_size))
     fd = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         return read_at(fd, size, position, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -312,6 +313,7 @@ class _Reader:
         self.messages = self.bytes = 0
 
     def collect(self, max_msg_nums: int) -> GetMessageStatus:
+        """Choose the units. Raises: FileNotFoundError if the file of the first queue offset expires meanwhile."""
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         skip_until, place = -1, self.begin
         while place < self.end and (span := self.queue.file_range(place)) is not None:
@@ -335,6 +337,8 @@ class _Reader:
                 status, skip_until = GetMessageStatus.FOUND, -1
                 if not self.as_broker and self.messages >= max_msg_nums:
                     return status  # before more units are read
+            if self.next == self.begin < self.queue.min_queue_offset:
+                raise FileNotFoundError(errno.ENOENT, "expired while it was read", str(self.queue.directory))
             if self.as_broker or span[1] <= place:
                 return status
             place = span[1]

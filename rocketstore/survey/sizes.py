@@ -16,6 +16,7 @@ from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig, config_t
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.file_run_reader import FileRunReader, RunFile
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import CorruptFileError, SettingError
@@ -396,10 +397,10 @@ def _log_length(
     must be saved or given. Recovery extends the file to that size.
     """
     file_runs = [file_run for directory in directories if (file_run := _list_files(directory)) is not None]
-    files = [(file_run, file) for file_run in file_runs for file in file_run.files if file.size]
-    if saved is not None or len(files) != 1 or _shows_size(*files[0]):
+    files = [file for file_run in file_runs for file in file_run.files if file.size]
+    if saved is not None or len(files) != 1 or _shows_size(files[0]):
         return _length(LOG, file_runs, stated, saved, 1)
-    given, file = getattr(config, LOG), files[0][1]
+    given, file = getattr(config, LOG), files[0]
     if given is None:
         reason = (
             f"{LOG}: give it: {file.path} is the only file, and its length, {file.size}, may be that of a file that "
@@ -410,7 +411,7 @@ def _log_length(
     return given if given > file.size else _length(LOG, file_runs, stated, saved, 1)
 
 
-def _shows_size(file_run: FileRunReader, file: RunFile) -> bool:
+def _shows_size(file: RunFile) -> bool:
     """Return whether the length of the log's only file is probably the size of the log's files.
 
     RocketMQ makes files of zeros, and ends a full one with a blank. Its sizes are powers of two nearly always. A file
@@ -419,7 +420,7 @@ def _shows_size(file_run: FileRunReader, file: RunFile) -> bool:
     is_likely = file.size & (file.size - 1) == 0 or file.file_from_offset > 0
     if not is_likely or file.size < 2 * BLANK_SIZE:
         return False
-    end = file_run.pread(file.end_offset - 2 * BLANK_SIZE, 2 * BLANK_SIZE)
+    end = read_path_at(file.path, 2 * BLANK_SIZE, file.size - 2 * BLANK_SIZE)
     return not any(end[-BLANK_SIZE:]) or any(end[-size:].startswith(blank_head(size)) for size in SHORT_BLANKS)
 
 

@@ -80,7 +80,7 @@ def test_ls_adds_up_the_bytes_of_the_records():
 
 def test_ls_adds_up_a_batch_once_wherever_it_reads_on(monkeypatch):
     listed = rows(run("ls", golden("batch-5.5.0")))
-    monkeypatch.setattr("rocketstore.queue.consume_queue.COUNTED_OFFSETS", 1)
+    monkeypatch.setattr("rocketstore.queue.batch_consume_queue.COUNTED_OFFSETS", 1)
     assert rows(run("ls", golden("batch-5.5.0"))) == listed
 
 
