@@ -40,6 +40,20 @@ def read_ahead(
             future.cancel()
 
 
+@contextlib.contextmanager
+def work_threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads, and wait for their work at the end.
+
+    After an error or Ctrl-C, work that has not begun is cancelled, so that the threads end soon.
+    """
+    with ThreadPoolExecutor(count, name) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def iterate_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
     """Yield items in order. A thread makes the next item while the caller uses the current item."""
     iterator = iter(items)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import pairwise
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.ahead import read_ahead
+from rocketstore.disk.ahead import read_ahead, work_threads
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_message
@@ -84,7 +84,7 @@ class LogVerifier:
 
         total, done = sum(end - begin for begin, end, _ in chunks), 0
         place = -1
-        with ThreadPoolExecutor(threads, "rocketstore-verify") as pool:
+        with work_threads(threads, "rocketstore-verify") as pool:
             chains: list[Future[None]] = [] if quick else self.index.start(pool)
             with read_ahead(pool, 2 * threads, check, chunks) as results:  # one slow chunk stops no thread
                 for (begin, end, _), future in results:
