@@ -27,7 +27,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.encoding import check_each, with_queue_ids
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.log.writer_failure import WriterFailure
-from rocketstore.messages.given_rows import with_messages, with_times
+from rocketstore.messages.given_rows import require_several, with_messages, with_times
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
@@ -153,6 +153,7 @@ class StoreWriter:
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp | list[int]
     ) -> PutMessagesResult:
+        require_several(messages)
         is_together = isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages)
         parts: Iterable[Any] = [messages] if is_together else in_parts(messages)
         times: list[int] | None = None
@@ -163,7 +164,7 @@ class StoreWriter:
                 raise ValueError(f"store_timestamp: {format_count(len(times), 'time')} for {count} messages")
         rows, results = 0, []
         for part in parts:
-            given = with_messages(part)
+            given = with_messages(part, rows)
             if times is not None:
                 given = with_times(given, times[rows : rows + len(part)])
             results.append(self._put_part(given, store_timestamp, rows))

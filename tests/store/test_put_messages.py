@@ -433,6 +433,9 @@ def test_many_messages_go_over_many_files(tmp_path):
         ({"body": None}, "row 1: a message needs topic and body, and this one has topic$"),
         ({1: 2}, "row 1: there is no column '1'"),
         ({"properties": {"a": 1}}, r"row 1: properties\['a'\]=1: a str was expected"),
+        ({"queueId": 1, "queue_id": 2}, "row 1: 'queueId' and 'queue_id' are the same column: give one of them"),
+        ({"body": None, "raw_body": b"x"}, "row 1: raw_body needs sys_flag"),
+        ({"raw_body": "x", "sys_flag": 0}, "row 1: raw_body='x': bytes were expected"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -442,3 +445,28 @@ def test_a_wrong_value_of_a_dict_names_its_row_and_column(wrong, shown, tmp_path
         with pytest.raises(TypeError, match=shown):
             store.put_messages([row, row | wrong])
         assert store.count() == 0
+
+
+@pytest.mark.parametrize("body", [bytearray(b"x"), memoryview(b"xx")[:1]], ids=lambda body: type(body).__name__)
+@pytest.mark.parametrize("column", ["body", "raw_body"])
+def test_a_dict_may_have_its_body_in_a_buffer(column, body, tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.put_messages([{"topic": "T", column: body, "sys_flag": 0}])
+        assert [message.body for message in store["T"]] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "given", [Message("T", b"x"), {"topic": "T", "body": b"x"}], ids=lambda row: type(row).__name__
+)
+def test_one_message_in_place_of_a_list_is_refused(given, tmp_path):
+    with (
+        open_store(tmp_path / "store") as store,
+        pytest.raises(TypeError, match="messages were expected, such as a list"),
+    ):
+        store.put_messages(given)
+
+
+def test_a_wrong_dict_in_a_later_part_is_named_by_its_row_of_all(tmp_path):
+    rows = ({"topic": "T", "body": b"x"} if number < 9000 else {"topik": "T"} for number in range(9001))
+    with open_store(tmp_path / "store") as store, pytest.raises(TypeError, match="row 9000: "):
+        store.put_messages(rows)
