@@ -109,8 +109,8 @@ class Commands(click.Group):
         return context
 
     def invoke(self, ctx: click.Context) -> object:
-        log_to_standard_error()
         with errors_in_one_line(ctx):
+            log_to_standard_error()
             return super().invoke(ctx)
 
 

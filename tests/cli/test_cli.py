@@ -306,6 +306,12 @@ def test_ctrl_c_is_quiet_while_modules_are_imported(tmp_path):
     assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
 
 
+def test_ctrl_c_is_quiet_while_warnings_are_prepared(monkeypatch):
+    monkeypatch.setattr("rocketstore.cli.group.log_to_standard_error", lambda: signal.raise_signal(signal.SIGINT))
+    result = run("info", golden("broker-5.5.0"))
+    assert (result.exit_code, result.output) == (130, "")
+
+
 @pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
 def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_a_process_that_ignores_it(before, status):
     script = "import atexit, os, signal, rocketstore.cli as c\n"
