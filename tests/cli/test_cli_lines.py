@@ -241,6 +241,7 @@ def test_help_lists_no_argument_among_the_options():
         ("config check STORE --json", "--format json"),
         ("cat STORE --format jsonl", "json"),
         ("cat STORE --format parquet", "rocketstore export STORE TARGET.parquet"),
+        ("copy STORE --to NEW", "rocketstore copy STORE NEW"),
     ],
 )
 def test_an_option_of_another_tool_names_the_one_that_is_meant(command, meant, store):
