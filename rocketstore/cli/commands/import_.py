@@ -29,7 +29,7 @@ from rocketstore.limits import INT_MAX
 @click.option(
     "--small",
     is_flag=True,
-    help="Give a new STORE small files instead of those of a broker: log files of 1 MiB, for messages up to this size.",
+    help="Give a new STORE small files, not those of a broker: log files of 1 MiB, into which a message must fit.",
 )
 @size_option("--log-file-size", 1, INT_MAX, help="Size of the files of the commit log, such as 64M.")
 @geometry_options
