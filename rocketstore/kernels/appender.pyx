@@ -17,7 +17,7 @@ from rocketstore.kernels.record_encoder cimport END_FILE_MIN_BLANK_LENGTH, Encod
 
 import numpy as np
 
-from rocketstore.kernels.record_encoder import ILLEGAL, refused
+from rocketstore.kernels.record_encoder import ILLEGAL, refused, say_too_large
 
 cdef extern from "unistd.h" nogil:
     Py_ssize_t pwrite(int fd, const void *data, size_t size, int64_t position)
@@ -178,7 +178,7 @@ cdef class Appender:
 
     cdef int require_fitting(self, RecordEncoder records, int64_t size) except -1:
         if size + END_FILE_MIN_BLANK_LENGTH > self.buffer.size:
-            raise refused(ILLEGAL, records.queues[0][0], f"{size} bytes do not fit a file of {self.buffer.size}")
+            raise refused(ILLEGAL, records.queues[0][0], say_too_large(size, self.buffer.size))
         return 0
 
     cdef bint has_room(self, int64_t size) noexcept:

@@ -9,7 +9,7 @@ from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact, PyUnicode_FromObject
-from libc.stdint cimport INT32_MAX, INT64_MAX, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
@@ -425,7 +425,7 @@ cdef class RecordEncoder:
         if parts.topic.size > (MAX_TOPIC if parts.is_v2 else MAX_V1_TOPIC):
             return ILLEGAL, f"a topic of {parts.topic.size} bytes cannot be read back"
         if size > self.mapped_file_size - END_FILE_MIN_BLANK_LENGTH:
-            return ILLEGAL, f"{size} bytes do not fit a file of {self.mapped_file_size}"
+            return ILLEGAL, say_too_large(size, self.mapped_file_size)
         parts.properties.data, parts.properties.size = self.properties.data, <int32_t>self.properties.size
         parts.properties_size, parts.size = <int32_t>properties, <int32_t>size
         parts.sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
@@ -621,3 +621,9 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
 
 def refused(str status, topic, str reason):
     return PutMessageError(status, f"a message of topic {topic!r:.80} is refused: {reason}")
+
+
+def say_too_large(int64_t size, int64_t file_size):
+    """Return why a record is refused that no file of the log can hold. Parameters: in bytes."""
+    advice = "a store whose mapped_file_size_commit_log is larger can hold it"
+    return f"{size} bytes do not fit a file of {file_size}: {advice}"

@@ -14,6 +14,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.kernels.record_encoder import say_too_large
 from rocketstore.logger import logger
 from rocketstore.messages.put_rules import StoreTimestamp, illegal
 from rocketstore.store.open_writer import open_writer
@@ -91,7 +92,7 @@ def intent_of(
     largest, size = max(piece.largest for piece in pieces), sum(piece.size for piece in pieces)
     room, length = largest + END_FILE_MIN_BLANK_LENGTH, config.mapped_file_size_commit_log
     if room > length:
-        raise illegal(f"{largest} bytes do not fit a file of {length}")
+        raise illegal(say_too_large(largest, length))
     files = size // max(length - room, 1) + 2  # no file but the last has room for the largest record left
     if store_timestamp is None:
         store_timestamp = time.time_ns() // 1_000_000

@@ -186,7 +186,7 @@ def test_a_full_log_file_shows_its_size(room, tmp_path):
 def test_a_message_that_does_not_fit_a_small_log_file_is_refused(tmp_path):
     with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
         store.put_message(Message("T", bytes((1 << 20) - 100)))
-        with pytest.raises(PutMessageError, match="do not fit a file of 1048576"):
+        with pytest.raises(PutMessageError, match="fit a file of 1048576: a store whose mapped_file_size_commit_log"):
             store.put_message(Message("T", bytes(1 << 20)))
 
 
