@@ -73,7 +73,7 @@ def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
     # A producer's and a broker's own default, and what RocketMQ has no setting for.
     besides = {"defaultTopicQueueNums": 4, "allocateFileAhead": True, "storeHost": "127.0.0.1:10911"}
     besides |= {"writeElsewhere": False, "allowUnreadable": False, "remoteCopyLimit": 1 << 30, "preallocate": False}
-    besides["smallFiles"] = False
+    besides["smallIfNew"] = False
     besides["tieredStoreFilePath"] = None  # RocketMQ has one in the user's home, also without tiered storage
     assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.1", "other": {}}
 
