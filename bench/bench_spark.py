@@ -5,7 +5,6 @@ At the end it says what ten terabytes would take, from the rates of this run.
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from itertools import count
 
@@ -17,6 +16,7 @@ from conftest import rows, seconds_of
 from keys import TOPIC, arrow_keys, lookup_numbers
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from spark_settings import local_settings
 from store_files import message_keys, write_log, write_store
 
 from rocketstore import CommitLog, StoreConfig, rebuild
@@ -42,17 +42,9 @@ BUILD_NAME = f"Spark: build_index, {{}}, {BUILD_SIZE / (1 << 30):g} GiB"
 
 @pytest.fixture(scope="module")
 def spark(scratch):
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+    settings = local_settings(scratch, "spark") | {
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.local.dir": str(scratch / "spark"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # What README.md says of reading: it costs the workers' sockets, and checks of each value.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true "

@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from spark_settings import local_settings
 from store_files import write_log_files
 
 from rocketstore import Message, StoreConfig
@@ -162,16 +163,7 @@ def start_session(tasks: int, scratch: Path) -> None:
     """Start the session of this process. The first run of a session is slow, so it is no part of a measurement."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(scratch / f"spark-{tasks}"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-    }
+    settings = local_settings(scratch, f"spark-{tasks}")
     SparkSession.builder.master(f"local[{tasks}]").config(map=settings).getOrCreate()
 
 
