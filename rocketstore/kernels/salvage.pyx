@@ -411,10 +411,7 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     cdef int status = RECORD_OK
     cdef int64_t size = 0, last = 0, count = 0, n_rows = positions.shape[0], most = moves.shape[0], begin = pos, head
     cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
-    if not queue_offsets.shape[0] == prepared_offsets.shape[0] == n_rows or not 0 <= pos <= stop <= source.size:
-        raise ValueError("positions and offsets differ in length, or these are not in the source")
-    if most < 1 or moves.shape[1] != 2:
-        raise ValueError(f"moves has the shape {most}, {moves.shape[1]}")
+    check_rows(source, pos, stop, positions, queue_offsets, prepared_offsets, moves)
     source.check_file_size()
     source.enter()
     try:
@@ -452,6 +449,18 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     return count, pos, size if pos > begin or pos == stop else record.size, last, row
 
 
+cdef int check_rows(Buffer source, int64_t pos, int64_t stop, const int64_t[::1] positions,
+                    const int64_t[::1] queue_offsets, const int64_t[::1] prepared_offsets,
+                    int64_t[:, ::1] moves) except -1:
+    """Check the arguments of ``copy_records`` and ``find_unchanged``. Raises: ValueError."""
+    cdef Py_ssize_t n_rows = positions.shape[0]
+    if not queue_offsets.shape[0] == prepared_offsets.shape[0] == n_rows or not 0 <= pos <= stop <= source.size:
+        raise ValueError("positions and offsets differ in length, or these are not in the source")
+    if moves.shape[0] < 1 or moves.shape[1] != 2:
+        raise ValueError(f"moves has the shape {moves.shape[0]}, {moves.shape[1]}")
+    return 0
+
+
 def find_unchanged(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, int64_t room,
                    const int64_t[::1] positions, const int64_t[::1] queue_offsets,
                    const int64_t[::1] prepared_offsets, Py_ssize_t row, int64_t[:, ::1] moves):
@@ -461,10 +470,7 @@ def find_unchanged(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset,
     """
     cdef Record record
     cdef int64_t last = 0, count = 0, n_rows = positions.shape[0], most = moves.shape[0], begin = pos
-    if not queue_offsets.shape[0] == prepared_offsets.shape[0] == n_rows or not 0 <= pos <= stop <= source.size:
-        raise ValueError("positions and offsets differ in length, or these are not in the source")
-    if most < 1 or moves.shape[1] != 2:
-        raise ValueError(f"moves has the shape {most}, {moves.shape[1]}")
+    check_rows(source, pos, stop, positions, queue_offsets, prepared_offsets, moves)
     source.check_file_size()
     source.enter()
     try:
