@@ -92,36 +92,36 @@ def guessing(command: Command, argument: str, kinds: Sequence[str]) -> Command:
     return with_guesses
 
 
-broker_conf_option = click.option(
+def kept_option(name: str, key: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option whose value is not passed to the command, but kept in the context before STORE is opened.
+
+    Parameters: key: of the value in the context. settings: other arguments of ``click.option``.
+    """
+    return click.option(name, is_eager=True, expose_value=False, callback=keep_as(key), **settings)
+
+
+broker_conf_option = kept_option(
     "--broker-conf",
+    BROKER_CONF,
     type=PATH,
-    is_eager=True,
-    expose_value=False,
-    callback=keep_as(BROKER_CONF),
     help="The broker's properties file. It is needed for directories elsewhere and for sizes that files do not show.",
 )
-leftovers_option = click.option(
+leftovers_option = kept_option(
     "--leftovers",
+    LEFTOVERS,
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=keep_as(LEFTOVERS),
     help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
-tiered_option = click.option(
+tiered_option = kept_option(
     "--tiered",
+    TIERED,
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=keep_as(TIERED),
     help="Also read messages that are only in tiered storage. The broker's properties file or --tier gives its path.",
 )
-tier_option = click.option(
+tier_option = kept_option(
     "--tier",
+    TIER,
     metavar="PATH",
-    is_eager=True,
-    expose_value=False,
-    callback=keep_as(TIER),
     help="Also read messages that are only in tiered storage, which is in this directory, or at this URI.",
 )
 
@@ -145,12 +145,10 @@ tier_path_option = click.option(
     metavar="PATH",
     help="The directory of tiered storage, or its URI. The broker's properties file may give it, too.",
 )
-compacted_option = click.option(
+compacted_option = kept_option(
     "--compacted",
+    COMPACTED,
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=keep_as(COMPACTED),
     help="Of compacted topics, show the messages that consumers get: the newest of each key.",
 )
 
