@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from rocketstore.messages.arguments import text_list
+from rocketstore.messages.arguments import describe_empty, text_list
 from rocketstore.spark.source.data_source import reader_of
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
@@ -133,8 +133,8 @@ def join_names(value: str | Iterable[str] | None, argument: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     names = text_list(value, argument) or []
-    if not names:
-        raise ValueError(f"{argument}=[]: an empty list selects nothing: leave {argument} out for all")
+    if empty := describe_empty({argument: names}):
+        raise ValueError(empty[0])
     for name in names:
         if "," in name:
             raise ValueError(f"{argument}: {name!r} has a comma, which separates names in the options of Spark")
