@@ -14,6 +14,7 @@ from rocketstore.lost.bad_ranges import SoundRecords, has_crc_property
 from rocketstore.lost.lost_units import LostUnit
 from rocketstore.messages.message import Message
 from rocketstore.preview import show_fields
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.store.message_store import MessageStore
 
 
@@ -72,7 +73,7 @@ def place_of(message: Message) -> tuple[str, int, int]:
 def _is_unit_right(store: MessageStore, sound: SoundRecords, unit: LostUnit) -> bool:
     """Return whether the units beside a unit lead to records that name these places. One of them must exist."""
     queue = store.log_queue(unit.topic, unit.queue_id)
-    first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    first, end = offset_range(queue)
     beside = [number for number in (unit.queue_offset - 1, unit.queue_offset + 1) if first <= number < end]
     records = [(number, sound.read(queue[number].phy_offset)) for number in beside]
     return bool(records) and all(

@@ -144,7 +144,7 @@ class QueueView(NamedTuple):
     @classmethod
     def of_queue(cls, log: CommitLog, queue: StoredQueue) -> QueueView:
         """Return a view of the queue as it is now. Raises: CorruptFileError; OSError."""
-        least, most = queue.min_queue_offset, queue.max_queue_offset
+        least, most, _ = queue.bounds
         if queue.is_compacted and least < most:
             least = queue[least].queue_offset
         return cls(log, queue, least, most, log.min_phy_offset, log.max_phy_offset)

@@ -269,7 +269,7 @@ def parts_of_queue(store: MessageStore, queue: QueueId) -> Iterator[UnitsPart]:
                     yield UnitsPart(queue, units, (units.begin, units.end), units.end - units.begin)
     local = open_local_queue(store, queue)
     if local is not None:
-        start, most = max(local.min_queue_offset, 0), local.max_queue_offset
+        start, most = offset_range(local)
         while start < most:
             end = min(end_of_place(local, start), most)
             yield UnitsPart(queue, plan_units(local, start, end), (start, end), end - start)

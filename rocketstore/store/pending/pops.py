@@ -13,7 +13,7 @@ from rocketstore.errors import StoreError
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import RETRY_PREFIX, REVIVE_PREFIX
-from rocketstore.queue.queue_source import StoredQueue
+from rocketstore.queue.queue_source import StoredQueue, offset_range
 from rocketstore.state.config_json import parse_json
 from rocketstore.store.pending.databases import read_rows
 from rocketstore.store.pending.deliveries import Candidate, find_undelivered
@@ -232,7 +232,7 @@ def _read_message(store: ReadableStore, popped: Popped) -> Message | None:
 def _find_part(store: ReadableStore, topic: str, queue_id: int, queue_offset: int) -> StoredQueue | None:
     """Return the part of a queue that has a queue offset; None without such a part. Raises: KeyError; as a queue."""
     parts = parts_of(store.consume_queue(topic, queue_id))
-    return next((part for part in parts if part.min_queue_offset <= queue_offset < part.max_queue_offset), None)
+    return next((part for part in parts if queue_offset in range(*offset_range(part))), None)
 
 
 def _open_batches(store: ReadableStore, rows: Sequence[PendingMessage]) -> list[PendingMessage]:

@@ -9,6 +9,7 @@ from rocketstore.errors import StoreError
 from rocketstore.messages.message import Message
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.messages.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from rocketstore.queue.queue_source import offset_range
 from rocketstore.queue.units import CqUnit
 from rocketstore.store.overview.dead_letters import group_and_topic
 from rocketstore.store.pending.half import GIVEN_UP_TOPIC, HALF_TOPIC, ROCKS_HALF_TOPIC, find_op
@@ -136,7 +137,7 @@ def find_unit(store: ReadableStore, record: Message) -> CqUnit | None:
     """Return the unit of a record in its queue; None if it is missing or leads to another record."""
     with contextlib.suppress(KeyError, IndexError, StoreError, OSError):
         queue = store.consume_queue(record.topic, record.queue_id)
-        if queue.min_queue_offset <= record.queue_offset < queue.max_queue_offset:
+        if record.queue_offset in range(*offset_range(queue)):
             unit = queue[record.queue_offset]
             return unit if unit.phy_offset == record.phy_offset else None
     return None
