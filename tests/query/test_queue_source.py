@@ -9,6 +9,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.query.get_message import QueueView, get_message
+from rocketstore.queue.queue_source import OffsetBounds
 from rocketstore.queue.units import ConsumeQueueUnits
 
 
@@ -28,6 +29,10 @@ class ArrayQueue:
 
     def __len__(self):
         return len(self.units)
+
+    @property
+    def bounds(self):
+        return OffsetBounds(self.min_queue_offset, self.max_queue_offset, len(self.units))
 
     def __getitem__(self, key):
         first = self.min_queue_offset
