@@ -182,8 +182,8 @@ def _convert(
     """Write the new store. Parameters: files: of the broker's configuration, by name."""
     size = target.mapped_file_size_commit_log
     begin = find_log_begin(old, size)
-    new_log = NewLog(places.default_log, size, begin, old)
-    copy_all(old, new_log, progress)
+    with NewLog(places.default_log, size, begin, old) as new_log:
+        copy_all(old, new_log, progress)
     queues = {queue_id: queue.end for queue_id, queue in old.queues.items()}
     finished = finish_store(old, new_log, places, target, files, queues, deleted=deleted)
     notes = copy_broker_files(old, places, new_log)

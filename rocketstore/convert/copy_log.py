@@ -11,6 +11,7 @@ import numpy as np
 from rocketstore.convert.offset_map import OffsetMap
 from rocketstore.convert.old_store import OldStore
 from rocketstore.convert.stale_ids import FoundId, StaleIds, find_ids, find_store_hosts
+from rocketstore.disk.closable import Closable
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.log.commit_log import CommitLog
@@ -74,8 +75,8 @@ def _pieces_of(log: CommitLog, batch: MessageBatch) -> Iterator[Piece]:
         first = last
 
 
-class NewLog:
-    """One new log, which gets records of the old log in their order.
+class NewLog(Closable):
+    """One new log, which gets records of the old log in their order. Its last file is open until ``close``.
 
     Attributes: directory: of its files. writer: writes the files. begin: its first physical offset. offsets: the new
     physical offsets of the records that were copied. records, bytes: how many were copied. prepared: how many records
@@ -90,6 +91,9 @@ class NewLog:
         self.offsets = OffsetMap()
         self.stale_ids = StaleIds(old.begin)
         self.records = self.bytes = self.prepared = self.unknown_prepared = 0
+
+    def close(self) -> None:
+        self.writer.close()
 
     def copy(self, piece: Piece, rows: np.ndarray, found: list[FoundId]) -> None:
         """Append records. Parameters: rows: of the piece, ascending. found: all ids in properties of the piece."""

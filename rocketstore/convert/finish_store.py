@@ -58,11 +58,10 @@ def finish_store(
 ) -> FinishedStore:
     """Write all parts of a store besides its log.
 
-    Parameters: new_log: which is complete. places: of the new store. config: the settings of the new store.
+    Parameters: new_log: which is complete and closed. places: of the new store. config: the settings of the new store.
     config_files: the files of the broker's configuration by name. queues: the queue offset after the last message of
     each queue that must exist. deleted: as for ``rebuild``.
     """
-    new_log.writer.close()
     make_directory(places.config)
     for name, data in config_files.items():
         replace_file(places.config_file(name), data)

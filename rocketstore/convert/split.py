@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -238,17 +239,33 @@ def _copy_parts(
     progress: Report,
     rounds: tuple[int, int],
 ) -> dict[str, NewLog]:
-    """Copy the records of some parts to their new logs.
+    """Return the new logs of some parts, with all their records.
 
     Parameters: rounds: the number of this round, from 0 on, and the number of all rounds. Each reads the old log.
     """
+    with contextlib.ExitStack() as open_logs:
+        logs = {name: open_logs.enter_context(_begin_log(old, inside / name, target)) for name in topics}
+        _copy_records(old, topics, logs, progress, rounds)
+    return logs
+
+
+def _begin_log(old: OldStore, root: Path, target: SizedConfig) -> NewLog:
+    """Make the directories of one new store. Return its empty log."""
     size = target.mapped_file_size_commit_log
     begin = size if old.begin > 0 or old.has_late_queues else 0
-    logs = {}
-    for name in topics:
-        places = StorePlaces.of(inside / name)
-        make_directory(places.root)
-        logs[name] = NewLog(places.default_log, size, begin, old)
+    places = StorePlaces.of(root)
+    make_directory(places.root)
+    return NewLog(places.default_log, size, begin, old)
+
+
+def _copy_records(
+    old: OldStore,
+    topics: Mapping[str, list[str]],
+    logs: Mapping[str, NewLog],
+    progress: Report,
+    rounds: tuple[int, int],
+) -> None:
+    """Append each record of the old log to the new log of its topic. Parameters: rounds: as for ``_copy_parts``."""
     part_of = {topic: name for name, names in topics.items() for topic in names}
     ids, (number, count), size_of_log = IdFinder(), rounds, old.end - old.begin
     for piece in read_pieces(old.log, old.begin, old.end):
@@ -261,7 +278,6 @@ def _copy_parts(
         for name, chosen in rows_of.items():
             logs[name].copy(piece, np.flatnonzero(np.isin(codes, chosen)), found)
         progress(number * size_of_log + piece.end - old.begin, count * size_of_log)
-    return logs
 
 
 class FinishedPart(NamedTuple):
