@@ -114,6 +114,7 @@ OPTIONS = (
     ("--begin-offset", "--offset --start-offset -o"),
     ("--before", "--older-than"),
     ("--by", "--group-by --groupby"),
+    ("--charset", "--encoding"),
     ("--columns", "--column --field --fields --select -c"),
     ("--consume-queue", "--queues"),
     ("--disks", "--disk --free"),
@@ -153,10 +154,12 @@ OPTIONS = (
 )  # fmt: skip
 
 # Lines to type in place of a command with an option that it does not have.
+SEPARATED = "rocketstore cat STORE --template '{topic};{keys};{body}' > FILE"
 LINES = (
     ("cat query get", "--count", "rocketstore count STORE"),
     ("cat query get", "--out --output -o", "rocketstore export STORE TARGET"),
     ("cat query get", "--parquet", "rocketstore export STORE TARGET.parquet"),
+    ("cat export", "--delimiter --field-separator --sep --separator -d", SEPARATED),
     ("cat count export query", "--duplicates --distinct", "rocketstore sql STORE 'SELECT DISTINCT keys FROM messages'"),
     ("cat count export", "--sort --order-by", "rocketstore sql STORE 'SELECT * FROM messages ORDER BY storeTimestamp'"),
     ("cat", "--desc --newest --reverse -r", "rocketstore cat STORE --tail 10"),
