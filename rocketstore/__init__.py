@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0rc1"
 
-for name in ("bundle", "convert", "patch", "rebuild", "salvage", "verify"):
-    # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
+FUNCTIONS = ("bundle", "convert", "patch", "rebuild", "salvage", "verify")
+WORDS = ("backup", "compare", "dataset", "query", "report", "sql", "store")  # what other tools call such a function
+for name in (*FUNCTIONS, *WORDS):
+    # Python binds the name of a subpackage when it first imports it. From here on the name is that of a function, or
+    # raises an error with the line to type.
     importlib.import_module(f"rocketstore.{name}")
     del globals()[name]
-del name
+del FUNCTIONS, WORDS, name
 
 
 def find_public_names() -> dict[str, object]:

@@ -15,6 +15,7 @@ from support.profiles import SEVERAL_FILES, SMALL
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.backup import copy_plan
 from rocketstore.backup.copy_plan import find_zero_ended_record
 from rocketstore.backup.remote_target import RemoteTarget
 from rocketstore.state.lock_file import StoreLock
@@ -369,9 +370,9 @@ def test_a_running_member_of_dledger_is_copied_as_far_as_it_is_committed(tmp_pat
     lock = StoreLock(root / "lock")
     lock.acquire()
     try:
-        monkeypatch.setattr("rocketstore.backup.copy_plan.COMMIT_SECONDS", 0.1)
+        monkeypatch.setattr(copy_plan, "COMMIT_SECONDS", 0.1)
         rocketstore.copy(root, tmp_path / "early")
-        monkeypatch.setattr("rocketstore.backup.copy_plan.COMMIT_SECONDS", 20)
+        monkeypatch.setattr(copy_plan, "COMMIT_SECONDS", 20)
         path = root / "dledger-n0" / "checkpoint"
         later = path.read_text().replace("committedIndex=39", "committedIndex=59")
         timer = threading.Timer(0.3, path.write_text, [later])

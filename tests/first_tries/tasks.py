@@ -375,6 +375,7 @@ TASKS: dict[str, list[Try]] = {
         Shell("cp -rL big saved && rocketstore recover saved && rocketstore verify saved", "nothing is wrong"),
         Python("rocketstore.copy('big', 'saved')", "400 messages of queues compared"),
         Refused("s.backup('saved')", "rocketstore.copy(PATH, NEW)"),
+        Refused("rocketstore.backup('big', 'saved')", "rocketstore.copy(PATH, NEW)"),
     ],
     "read unusual stores": [
         Command("info multipath", '"maxPhyOffset": 31'),

@@ -14,6 +14,7 @@ from support import report_store
 
 import rocketstore
 from rocketstore import Message, StoreConfig
+from rocketstore.report import reading
 from rocketstore.report.make_report import make_report
 from rocketstore.report.page import BAD, FAIR, GOOD, UNKNOWN, Section, VerdictBox, without_repetition
 from rocketstore.report.reading import read_store
@@ -127,7 +128,7 @@ def test_many_problems_do_not_stand_before_all_else(root):
 
 
 def test_a_store_that_is_not_checked_is_neither_good_nor_bad(root, monkeypatch):
-    monkeypatch.setattr("rocketstore.report.reading.is_remote", lambda path: True)
+    monkeypatch.setattr(reading, "is_remote", lambda path: True)
     found = verdict_of(root)
     assert (found.tone, found.headline[:12]) == (UNKNOWN, "Not checked.")
 

@@ -13,6 +13,7 @@ from support.puts import open_store
 import rocketstore
 from rocketstore import Message
 from rocketstore.store.pending.pending_message import PendingMessage
+from rocketstore.store.usage import expiry_plan
 from rocketstore.store.usage.zone_bins import DAY, HOUR, MINUTE, begin_of, begins_of
 from rocketstore.text_values import epoch_ms, find_time_zone
 
@@ -158,7 +159,8 @@ def test_none_and_local_are_the_zone_of_this_machine():
 def test_a_plan_of_expiry_takes_a_time_in_the_zone_of_the_broker(store, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "rocketstore.store.usage.expiry_plan.plan_expiry",
+        expiry_plan,
+        "plan_expiry",
         lambda store, hours, before, zone: seen.append((before, zone)),
     )
     store.expiry(before="2023-11-15 07:13:20", tz=SHANGHAI)
