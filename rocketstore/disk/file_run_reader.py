@@ -12,9 +12,10 @@ import stat
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,28 @@ class RunFile(NamedTuple):
     @property
     def end_offset(self) -> int:
         return self.file_from_offset + self.size
+
+
+def find_run_files(
+    directory: StorePath, entries: Iterable[Any], known: Mapping[int, RunFile] = MappingProxyType({})
+) -> Iterator[RunFile]:
+    """Yield the files of a run among the entries of a directory, in the order of the entries.
+
+    Parameters: known: files of the directory that were found before, by offset. To make a path takes longer than all
+    else of a file.
+    """
+    for entry in entries:
+        if is_offset_name(entry.name) and entry.is_file():
+            start = int(entry.name)
+            with contextlib.suppress(FileNotFoundError):  # the file has just expired
+                size, before = entry.stat().st_size, known.get(start)
+                path = directory / entry.name if before is None or is_remote(directory) else before.path
+                yield RunFile(start, path, size, identity(entry))
+
+
+def has_gap(files: Sequence[RunFile]) -> bool:
+    """Return whether a file seems to be missing, or to be short, before another file of a run."""
+    return any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
 
 
 NO_STARTS = np.empty(0, np.int64)
@@ -190,8 +213,7 @@ class FileRunReader:
         listing begins when all of these are there. Files newer than the first listing are left to the next refresh.
         """
         files = self._list_once()
-        has_gap = any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
-        if has_gap and files != self.files:  # an older gap was checked before
+        if has_gap(files) and files != self.files:  # an older gap was checked before
             newest = files[-1].file_from_offset
             for directory in filter(is_remote, self.directories):
                 directory.forget()
@@ -201,18 +223,12 @@ class FileRunReader:
     def _list_once(self) -> list[RunFile]:
         found: dict[int, RunFile] = {}
         missing = []
-        # To make a path takes longer than all else of a file.
         known = {file.file_from_offset: file for file in self.files} if len(self.directories) == 1 else {}
         for directory in self.directories:
             try:
                 with scandir(directory) as entries:
-                    for entry in entries:
-                        if is_offset_name(entry.name) and entry.is_file():
-                            start = int(entry.name)
-                            with contextlib.suppress(FileNotFoundError):  # the file has just expired
-                                size, before = entry.stat().st_size, known.get(start)
-                                path = directory / entry.name if before is None or is_remote(directory) else before.path
-                                found.setdefault(start, RunFile(start, path, size, identity(entry)))
+                    for file in find_run_files(directory, entries, known):
+                        found.setdefault(file.file_from_offset, file)
             except FileNotFoundError as error:
                 missing.append(error)
         if len(missing) == len(self.directories):

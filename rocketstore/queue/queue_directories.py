@@ -13,6 +13,7 @@ from rocketstore.disk.store_path import AnyPath, StorePath
 from rocketstore.limits import INT_MAX, INT_MIN
 
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+QUEUE_NAME = re.compile("0|-?[1-9][0-9]{0,9}")
 
 
 def is_queue_name(name: str) -> bool:
@@ -21,7 +22,7 @@ def is_queue_name(name: str) -> bool:
     For other spellings of a number, like 007, RocketMQ loads the directory of the usual spelling.
     Source: ConsumeQueueStore.loadConsumeQueues.
     """
-    return re.fullmatch("0|-?[1-9][0-9]{0,9}", name) is not None and INT_MIN <= int(name) <= INT_MAX
+    return QUEUE_NAME.fullmatch(name) is not None and INT_MIN <= int(name) <= INT_MAX
 
 
 def queue_directories(directory: AnyPath) -> Iterator[AnyPath]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.disk.file_run_reader import FileRunReader, RunFile, find_run_files, has_gap
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import GEOMETRY_SETTINGS, IndexGeometry, geometry_of, longest_first
 from rocketstore.index.index_directory import index_paths, is_index_name
@@ -24,7 +27,17 @@ from rocketstore.verify.findings import Findings
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.queue_files import QueueFiles
-from rocketstore.verify.start import stray_files
+from rocketstore.verify.start import stray_entries, stray_files
+
+ENTRY_NAME: Callable[[os.DirEntry[str]], str] = operator.attrgetter("name")
+
+
+class ListedQueue(NamedTuple):
+    """What was listed of a queue: its directory, its files, and its ext files; None without any."""
+
+    directory: Path
+    files: list[RunFile]
+    ext: ExtFiles | None
 
 
 class FileListing:
@@ -51,7 +64,7 @@ class FileListing:
         found: list[os.DirEntry[str]] = []
         with self.findings.reporting_errors(directory), missing, os.scandir(directory) as entries:
             found = list(entries)
-        return sorted(found, key=lambda entry: entry.name)
+        return sorted(found, key=ENTRY_NAME)
 
     def check_stray_files(self, directory: Path) -> None:
         """Report stray files beside the numbered files of a file run: a broker would try to load them."""
@@ -80,17 +93,28 @@ class FileListing:
             return
         ext = dict(self._queue_directories(ConsumeQueueExt))
         for kind in QUEUE_KINDS:
-            size, is_batch = getattr(self.config, kind.size_name), kind is BatchConsumeQueue
-            found: dict[QueueId, QueueFiles] = {}
+            is_batch = kind is BatchConsumeQueue
+            found: dict[QueueId, ListedQueue] = {}
             for queue, directory in self._queue_directories(kind):
                 with self.findings.reporting_errors(directory):
-                    self.check_stray_files(directory)
+                    files = self._list_files(directory)
                     ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
-                    found[queue] = QueueFiles(directory, is_batch, size, ext_files)
+                    found[queue] = ListedQueue(directory, files, ext_files)
                 if (queue.topic in batch_topics) != is_batch and (topics or not is_batch):
                     self.findings.add("queue-wrong-root", directory, 0, "queue.type of the topic is another")
-            self._check_lengths(found)
-            yield from found.items()
+            size = getattr(self.config, kind.size_name) or find_most_frequent_size(found.values())
+            for queue, listed in found.items():
+                self._check_lengths(listed.files, size)
+                yield queue, QueueFiles(listed.directory, is_batch, size, listed.ext, listed.files)
+
+    def _list_files(self, directory: Path) -> list[RunFile]:
+        """Return the files of a queue. Report stray files beside them. Raises: OSError."""
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=ENTRY_NAME)
+        for end, path, detail in stray_entries(entries):
+            self.findings.add(f"foreign-file{end}", path, 0, detail)
+        files = list(find_run_files(directory, entries))
+        return FileRunReader([directory]).files if has_gap(files) else files
 
     def _ext_files(self, directory: Path) -> ExtFiles:
         files = ExtFiles(directory, self.config.mapped_file_size_consume_queue_ext)
@@ -99,21 +123,13 @@ class FileListing:
         self.findings.check_lengths("ext", files.files, files.size)
         return files
 
-    def _check_lengths(self, queues: dict[QueueId, QueueFiles]) -> None:
-        """Set and check the length of queue files, which is one for all queues of a kind.
-
-        The length is the configured one, or else the length that most files have. A tie goes to the longest.
-        """
-        sizes = Counter(file.size for files in queues.values() for file in files.files if file.size)
-        most = max(sizes, key=lambda size: (sizes[size], size), default=0)
-        for files in queues.values():
-            size = files.given_size or most
-            files.set_size(size)
-            self.findings.check_lengths("queue", files.files, size)
-            self.findings.check_names("queue", files.files, size)
-            for before, file in pairwise(files.files):
-                if file.file_from_offset - before.file_from_offset > size > 0:
-                    self.findings.add("queue-file-missing", file.path, 0, f"{before.path.name} is the one before")
+    def _check_lengths(self, files: Sequence[RunFile], size: int) -> None:
+        """Check the lengths and the names of the files of a queue. Parameters: size: of each file, bytes."""
+        self.findings.check_lengths("queue", files, size)
+        self.findings.check_names("queue", files, size)
+        for before, file in pairwise(files):
+            if file.file_from_offset - before.file_from_offset > size > 0:
+                self.findings.add("queue-file-missing", file.path, 0, f"{before.path.name} is the one before")
 
     def index_files(self) -> list[CheckedIndexFile]:
         """Return the index files that can be checked. Report wrong names and lengths."""
@@ -169,6 +185,12 @@ class FileListing:
         if paths:
             self.findings.add("index-geometry", paths[0].parent, 0, "give maxHashSlotNum and maxIndexNum")
         return None
+
+
+def find_most_frequent_size(queues: Iterable[ListedQueue]) -> int:
+    """Return the length that most files of some queues have, bytes; 0 without a file. A tie goes to the longest."""
+    sizes = Counter(file.size for queue in queues for file in queue.files if file.size)
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
 def is_true(question: Callable[[], bool]) -> bool:

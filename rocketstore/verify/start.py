@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
@@ -51,12 +51,17 @@ def can_be_opened(path: Path) -> bool:
 
 
 def stray_files(directory: Path) -> Iterator[Stray]:
-    """Yield the entries of a directory whose names or types are wrong, where RocketMQ loads every file.
+    """Yield the entries of a directory whose names or types are wrong, as ``stray_entries`` does."""
+    return stray_entries(_scan(directory))
 
+
+def stray_entries(entries: Sequence[os.DirEntry[str]]) -> Iterator[Stray]:
+    """Yield those entries of a directory whose names or types are wrong, where RocketMQ loads every file.
+
+    Parameters: entries: all of the directory, by name.
     Yields: "" for a directory, which is ignored; "-empty" for the last entry, if it has no bytes; else "-fatal".
     Source: MappedFileQueue.load.
     """
-    entries = _scan(directory)
     for entry in entries:
         if _is_log_file(entry):
             continue

@@ -236,7 +236,8 @@ class Verification:
             check_checkpoint(self.checkpoint, self.places.checkpoint, self.findings, log, checked, index)
         self._check_consumers(queues, quick)
         lost_end = [(checked.end, LONG_MAX)] if is_end_lost and is_stopped else []
-        return self._report(log, queues, index, checked, [*checked.damaged, *lost_end], quick)
+        messages = self._count_queues(None if is_live else queues).messages
+        return self._report(log, queues, index, checked, [*checked.damaged, *lost_end], messages, quick)
 
     def _check_dledger(self, log: CommitLog) -> None:
         """Check the log of DLedger, if the store has one and no broker writes it."""
@@ -293,9 +294,13 @@ class Verification:
         index: IndexVerifier,
         checked: LogVerifier,
         damaged: list[tuple[int, int]],
+        messages: int,
         quick: bool,
     ) -> VerifyReport:
-        """Return the report, with the repairs of the damage. Parameters: damaged: ranges of the log."""
+        """Return the report, with the repairs of the damage.
+
+        Parameters: damaged: ranges of the log. messages: in all queues.
+        """
         plan = None if quick else plan_mends(self.places, self.config, log, damaged, queues.contradicted)
         if plan is not None:
             damaged = [*damaged, *((record.phy_offset, record.phy_offset + 1) for record in plan.corrected)]
@@ -304,7 +309,7 @@ class Verification:
             found if plan is None else with_patches(found, plan, log),
             checked.begin,
             checked.end,
-            self._count_queues().messages,
+            messages,
             checked.n_records,
             len(queues.ids()),
             len(index.files),
@@ -315,11 +320,19 @@ class Verification:
             () if plan is None else plan.lost,
         )
 
-    def _count_queues(self) -> QueueTotals:
-        """Count the queues that can be read, and their messages."""
+    def _count_queues(self, compared: QueueVerifier | None = None) -> QueueTotals:
+        """Count the queues that can be read, and their messages.
+
+        A queue is not opened again if its messages are known from the comparison of its units with the log.
+        Parameters: compared: the queues after the comparison; None without it, and if a process is writing them.
+        """
         with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
-            queues = list(store.queues())
-            return QueueTotals(len(queues), count_messages(store.log_queue, queues, []))
+            queues, known = list(store.queues()), dict[QueueId, int]()
+            if compared is not None and self.formats.queue_database is None:
+                known = compared.count_covered_messages(store.commit_log.look().queue_end)
+            unknown = [queue for queue in queues if queue not in known]
+            counted = sum(known[queue] for queue in queues if queue in known)
+            return QueueTotals(len(queues), counted + count_messages(store.log_queue, unknown, []))
         return QueueTotals(0, 0)
 
     def _find_leftovers(self, log: CommitLog) -> Leftovers | None:

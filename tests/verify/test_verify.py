@@ -1,5 +1,6 @@
 """Verification: planted faults are named, sound stores have none, and nothing is changed by looking."""
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -27,6 +28,7 @@ from support.times import make_old
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild, verify
 from rocketstore.limits import LONG_MAX
+from rocketstore.store.message_store import MessageStore
 from rocketstore.verify.findings import SHOWN
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.log import log_verifier
@@ -828,6 +830,48 @@ def test_many_numbers_are_looked_for_in_many_ranges():
 
 
 # ---- the rest ----------------------------------------------------------------------------------------------
+
+
+def count_by_readers(root):
+    """The number of messages in all queues that can be read, found without verification."""
+    messages = 0
+    with rocketstore.open(root) as store:
+        for queue in store.queues():
+            with contextlib.suppress(StoreError, OSError):
+                messages += len(store.log_queue(*queue))
+    return messages
+
+
+def test_a_queue_that_was_compared_is_not_opened_to_count_it(sound, monkeypatch):
+    messages = count_by_readers(sound["plain"])
+    monkeypatch.setattr(MessageStore, "log_queue", lambda store, topic, queue_id: pytest.fail(f"{topic}/{queue_id}"))
+    assert verify(sound["plain"]).messages == messages > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "records_that_a_broker_cut_off",
+        "units_that_a_broker_left_behind_the_log",
+        "unit_of: a filler",
+        "unit_put_between",
+        "last_unit_lost",
+        "one_more_unit",
+        "old_unit_behind_the_end",
+        "unit_of_an_expired_record_behind_others",
+        "missing_queue_file",
+        "missing_first_queue_file",
+        "queue_file_of_zeros",
+        "queue_file_of_another_length: longer",
+        "last_queue_file_without_units",
+        "queue_behind_after_a_crash",
+    ],
+)
+def test_messages_beside_a_fault_are_counted_as_readers_count_them(sound, tmp_path, name):
+    base, plant = planted.FAULTS[name]
+    root = shutil.copytree(sound[base], tmp_path / "store")
+    plant(planted.Store(root))
+    assert verify(root).messages == count_by_readers(root)
 
 
 def test_the_report_counts_the_checked_parts(sound):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import bisect
 import threading
+from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.file_run_reader import FileRunReader, RunFile
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.disk.store_path import StorePath
@@ -28,33 +29,31 @@ class QueueFiles:
 
     Attributes: spans: for each file the first unit it has room for, the unit after the last, and the file. covered:
     units that belong to a record. missing: units that records should have. behind: unit and physical
-    offset of the records after the last record with a unit; ``count_behind`` of them. lacking: unit, physical offset
+    offset of the records after the last record with a unit; ``count_behind`` of them. last_phy_offset: the greatest
+    physical offset of a record with a unit, -1 without one. lacking: unit, physical offset
     and queue offset of other records without units. count_deleted: records of a deleted topic of the same name.
     """
 
-    def __init__(self, directory: Path, is_batch: bool, size: int | None, ext: ExtFiles | None) -> None:
-        self.directory, self.is_batch, self.ext = directory, is_batch, ext
+    def __init__(
+        self, directory: Path, is_batch: bool, size: int, ext: ExtFiles | None, files: Sequence[RunFile]
+    ) -> None:
+        """Parameters: size: the length of every file, bytes; 0 without a file."""
+        self.directory, self.is_batch, self.size, self.ext = directory, is_batch, size, ext
         self.unit = BATCH_UNIT if is_batch else UNIT
-        self.files = FileRunReader([directory]).files
-        self.given_size = size
-        self.set_size(size or 0)
+        self.per_file = max(size // self.unit.itemsize, 1)
+        self.spans = [self._span(file) for file in files]
+        self._full_spans = [(first, last) for first, last, _ in self.spans if first < last]
+        self._written: dict[int, int] = {}  # of spans by their number: position after the last byte that is not zero
+        self._heads_lock = threading.Lock()  # several threads compare chunks of the log
+        self._heads: list[int] = []  # running maximum of the physical offsets that begin spans 1, 2, ...
         self.covered, self.missing = Ranges(), Ranges()
         self.behind: list[tuple[int, int]] = []
         self.count_behind = 0
+        self.last_phy_offset = -1
         self.lacking: list[np.ndarray] = []
         self.count_deleted = 0
         self.begins_at: int | None = None  # physical offset of unit 0, -1 if unknown; None until needed
         self.unreadable: list[tuple[StorePath, int, int]] = []  # file, begin, end: zeros were read instead
-
-    def set_size(self, size: int) -> None:
-        """Set the length of every file of the run, bytes."""
-        self.size = size
-        self.per_file = max(size // self.unit.itemsize, 1)
-        self.spans = [self._span(file) for file in self.files]
-        self._written: dict[int, int] = {}  # of spans by their number: position after the last byte that is not zero
-        self._full_spans = [(first, last) for first, last, _ in self.spans if first < last]
-        self._heads_lock = threading.Lock()  # several threads compare chunks of the log
-        self._heads: list[int] = []  # running maximum of the physical offsets that begin spans 1, 2, ...
 
     def _span(self, file: RunFile) -> tuple[int, int, RunFile]:
         """Return the first unit that a file has room for, the unit after the last, and the file."""
@@ -156,6 +155,32 @@ class QueueFiles:
             if len(units):
                 return written
         return 0
+
+    def has_only_covered_units(self) -> bool:
+        """Return whether each unit up to the last one belongs to a record, and the last one is in the last file."""
+        ranges = self.covered.sorted()
+        if not self.spans or len(ranges) != 1:
+            return False
+        (begin, end), last = ranges[0], self.spans[-1][0]
+        return begin == self.spans[0][0] and last < end and self.find_written_end(last) <= end
+
+    def count_covered_messages(self, log_end: int) -> int | None:
+        """Return the number of messages if all units belong to records before a physical offset; else None.
+
+        None too for a batch queue, and if a file has another length or name than its place in the queue demands.
+        """
+        is_covered = self.last_phy_offset < log_end and self.has_only_covered_units()
+        if self.is_batch or not is_covered or not self._is_regular():
+            return None
+        begin, end = self.covered.sorted()[0]
+        return end - begin
+
+    def _is_regular(self) -> bool:
+        """Return whether all files have the same length, without unused bytes, and no file is missing between them."""
+        begin, size = self.spans[0][0] * self.unit.itemsize, self.size
+        names = [file.file_from_offset for _, _, file in self.spans]
+        are_complete = size % self.unit.itemsize == 0 and all(file.size == size for _, _, file in self.spans)
+        return are_complete and names == list(range(begin, begin + len(names) * size, size))
 
     def find_written_end(self, unit: int) -> int:
         """Return the unit after the last one that is not zeros, in the file that has room for a unit."""

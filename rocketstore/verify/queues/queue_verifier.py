@@ -297,6 +297,14 @@ class QueueVerifier:
         """Return the queues in files and in RocksDB."""
         return {*self.queues, *(() if self.database is None else self.database.queues)}
 
+    def count_covered_messages(self, log_end: int) -> dict[QueueId, int]:
+        """Return the number of messages of each queue that has units of records before ``log_end`` only.
+
+        Parameters: log_end: a physical offset. No reader hides records before it.
+        """
+        counts = ((queue, files.count_covered_messages(log_end)) for queue, files in self.queues.items())
+        return {queue: count for queue, count in counts if count is not None}
+
     # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
 
     def begins_at(self, queue: QueueId, files: QueueFiles) -> int:
@@ -330,6 +338,7 @@ class QueueVerifier:
         for part in rows.covered:
             files.covered.add(*part) if isinstance(part, tuple) else files.covered.add_all(part)
         files.missing.add_all(np.array(sorted(unit for unit, _ in rows.missing), np.int64))
+        files.last_phy_offset = max(files.last_phy_offset, rows.last_phy_offset)
         if rows.last_phy_offset >= 0:
             self.add_missing(files, files.behind, files.count_behind)
             files.behind, files.count_behind = [], 0

@@ -104,6 +104,8 @@ class UnitVerifier(NamedTuple):
         last = files.spans[-1][2]
         if last.size and files.find_written_bytes(len(files.spans) - 1) == 0:
             self.findings.add("queue-file-zeros", last.path, 0, f"{last.size} bytes of zeros")
+        if files.has_only_covered_units():
+            return
         ranges = files.covered.sorted()
         first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
         is_first, before = True, -1  # no unit was checked yet; physical offset in the unit before
