@@ -81,7 +81,8 @@ def test_places_beside_a_configuration_are_left_alone(source):
     assert not [*takers(ast.parse(source))]
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path.parts[0] != "survey"], ids=str)
-def test_no_function_takes_a_root_and_a_configuration(path):
-    found = {*takers(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))}
-    assert found == ENTRIES.get(path.as_posix(), set()) | OF_A_FILE.get(path.as_posix(), set())
+def test_no_function_takes_a_root_and_a_configuration():
+    for path in SOURCES:
+        if path.parts[0] != "survey":
+            found = {*takers(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))}
+            assert found == ENTRIES.get(path.as_posix(), set()) | OF_A_FILE.get(path.as_posix(), set()), path

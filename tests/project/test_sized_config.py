@@ -30,11 +30,15 @@ def test_a_configuration_of_any_type_is_found(source):
     assert [*untyped(ast.parse(source))] == [1]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_a_configuration_has_its_type(path):
-    tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
-    assert [*untyped(tree)] == [], path
-    made = [
-        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "SizedConfig"
-    ]
-    assert not made or path.as_posix() in MAKERS, f"{path}:{made[0]}: take sizes from survey/sizes.py"
+def made_in(tree):
+    """Return the lines that make a configuration with all sizes."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [call.lineno for call in calls if ast.unparse(call.func) == "SizedConfig"]
+
+
+def test_a_configuration_has_its_type():
+    for path in SOURCES:
+        tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+        assert [*untyped(tree)] == [], path
+        made = made_in(tree)
+        assert not made or path.as_posix() in MAKERS, f"{path}:{made[0]}: take sizes from survey/sizes.py"
