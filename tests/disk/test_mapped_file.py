@@ -452,7 +452,7 @@ def test_opening_and_closing_leaves_no_descriptor_mapping_or_file(work, tmp_path
         WORKS[work](path, new)
         gc.collect()
         before = descriptors()
-        for _ in range(30):
+        for _ in range(10):
             WORKS[work](path, new)
         gc.collect()
     assert descriptors() == before

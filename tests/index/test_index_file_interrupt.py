@@ -132,7 +132,7 @@ def interrupt_select(directory, threads):
     assert threading.active_count() == 1
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_while_keys_are_looked_up_is_answered_at_once(threads, tmp_path):
     in_subprocess(interrupt_select, tmp_path, threads)
 

@@ -39,8 +39,15 @@ def machine_has(level):
     return all(NEEDS[name] <= flags for name in below)
 
 
-@pytest.mark.parametrize("level", ["portable", *(pytest.param(name, marks=pytest.mark.slow) for name in SIMD)])
-def test_hash_and_checksum_agree_with_the_reference_at(level):
+@pytest.mark.parametrize(
+    ("level", "tests"),
+    [
+        ("portable", "not slow"),
+        pytest.param("portable", "slow", marks=pytest.mark.slow),
+        *(pytest.param(name, "slow or not slow", marks=pytest.mark.slow) for name in SIMD),
+    ],
+)
+def test_hash_and_checksum_agree_with_the_reference_at(level, tests):
     if level == csrc.cpu_level():
         pytest.skip(f"{level} is in use: the tests themselves have run it")
     answer = run(level, "-c", "from rocketstore.kernels import csrc; print(csrc.cpu_level())")
@@ -48,11 +55,13 @@ def test_hash_and_checksum_agree_with_the_reference_at(level):
     if answer.stdout.strip() != level:
         assert not (CPUINFO.exists() and machine_has(level))
         pytest.skip(f"this machine has no {level}")
-    tests = run(
+    done = run(
         level,
         "-m",
         "pytest",
         "-q",
+        "-m",
+        tests,
         "-p",
         "no:cacheprovider",
         str(TESTS / "kernels" / "test_java_hash.py"),
@@ -61,4 +70,4 @@ def test_hash_and_checksum_agree_with_the_reference_at(level):
         str(TESTS / "kernels" / "test_utf8.py"),
         str(TESTS / "queue" / "test_consume_queue_decode.py"),
     )
-    assert tests.returncode == 0, tests.stdout + tests.stderr
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,7 @@ import random
 
 import pytest
 from reference import java_decode
+from support.repetitions import only_some_quick
 
 from rocketstore.kernels import csrc
 
@@ -41,7 +42,7 @@ def test_every_string_of_up_to_two_bytes(length):
     check([bytes(string) for string in itertools.product(range(256), repeat=length)])
 
 
-@pytest.mark.parametrize("lead", LEADS, ids="{:02X}".format)
+@pytest.mark.parametrize("lead", only_some_quick(LEADS, 0xC2, 0xE0, 0xED, 0xF0, 0xF4), ids="{:02X}".format)
 def test_every_string_of_three_bytes_that_begins_with(lead):
     strings = [bytes((lead, *rest)) for rest in itertools.product(range(256), repeat=2)]
     # All in one call: the newline after each continues no sequence.

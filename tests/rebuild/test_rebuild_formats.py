@@ -4,6 +4,7 @@ import shutil
 import sys
 
 import pytest
+from support.repetitions import only_some_quick
 
 import rocketstore
 from rocketstore import BrokerConfig, StoreConfig
@@ -26,7 +27,12 @@ def tables(root):
     return config.topics, config.subscription_groups, config.consumer_offsets
 
 
-@pytest.mark.parametrize("name", ["rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "config-v2"])
+@pytest.mark.parametrize(
+    "name",
+    only_some_quick(
+        ["rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "config-v2"], "rocksdb-cq-separate", "config-v2"
+    ),
+)
 def test_queues_and_configuration_of_rocksdb_become_files(root_of, tmp_path, name):
     pytest.importorskip("rocksdict", reason="needs rocksdict, from the extra 'rocksdb'")
     root, out = root_of(name), tmp_path / "out"

@@ -609,7 +609,7 @@ def test_spark_streams_a_store_that_is_written_meanwhile(spark, writer, tmp_path
     try:
         for i in range(10):
             put(writer, 50, first=100 + 50 * i)
-            time.sleep(0.2)
+            time.sleep(0.1)
     finally:
         query.stop()
     for _ in range(2 if limits is None else 1):  # pyspark 4.1 takes availableNow as once: a batch that was begun

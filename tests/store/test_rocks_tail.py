@@ -6,6 +6,7 @@ import struct
 
 import pytest
 from support import brokers, cli, rocks
+from support.repetitions import only_some_quick
 
 import rocketstore
 from rocketstore.dispatch import unit_builder
@@ -74,7 +75,11 @@ def answers_of(unpacked):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("rocksdb-cq", 0.5), ("rocksdb-cq", 0.0), ("rocksdb-cq-separate", 0.97), ("lite-rocksdb", 0.5)],
+    only_some_quick(
+        [("rocksdb-cq", 0.5), ("rocksdb-cq", 0.0), ("rocksdb-cq-separate", 0.97), ("lite-rocksdb", 0.5)],
+        ("rocksdb-cq", 0.0),
+        ("rocksdb-cq-separate", 0.97),
+    ),
 )
 def test_answers_are_those_of_the_store_with_all_units(unpacked, cut_store, answers_of, name, part):
     assert answers(cut_store(name, part)) == answers_of(name)

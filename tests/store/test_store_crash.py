@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from reference.commit_log import read_files, scan, walk_file
 from support.crash_writer import CLOSED, OPENED, message, plan, run_writer, store_config
+from support.repetitions import only_some_quick
 from support.sound_store import check_files, check_readable, check_recovery, cuts
 
 import rocketstore
@@ -17,13 +18,15 @@ pytestmark = [pytest.mark.crash, pytest.mark.normal_build]
 
 # ---- real processes, really killed -------------------------------------------------------------------------
 
-KILLS = 4  # of each form; of the slow ones 10
-FORMS = [("SYNC_FLUSH", 1, KILLS), ("ASYNC_FLUSH", 3, KILLS)]
-FORMS += [pytest.param(*form[:2], 10, marks=pytest.mark.slow) for form in FORMS]
+FORMS = [
+    (flush_disk_type, threads, kills)
+    for flush_disk_type, threads in (("SYNC_FLUSH", 1), ("ASYNC_FLUSH", 3))
+    for kills in (4, 10)
+]
 OPERATIONS = 400
 
 
-@pytest.mark.parametrize(("flush_disk_type", "threads", "kills"), FORMS)
+@pytest.mark.parametrize(("flush_disk_type", "threads", "kills"), only_some_quick(FORMS, ("SYNC_FLUSH", 1, 4)))
 def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threads, kills, tmp_path, seed):
     """One store, written by one process after the other; every second is killed early, even while it opens."""
     rng = random.Random(f"{seed}/kill/{flush_disk_type}")
@@ -186,14 +189,14 @@ def zero_all(sample, positions, directory):
 def test_a_log_that_was_cut_keeps_every_whole_record(sample, tmp_path, seed):
     rng = random.Random(f"{seed}/cut")
     boundaries = [at + delta for at in sorted(sample.records)[-20:] for delta in (-1, 0, 1)]
-    ends = [rng.randint(sample.end - TAIL, sample.end) for _ in range(12)] + rng.sample(boundaries, 8)
+    ends = [rng.randint(sample.end - TAIL, sample.end) for _ in range(7)] + rng.sample(boundaries, 5)
     cut_all(sample, ends, [rng.random() < 0.3 for _ in ends], tmp_path)
 
 
 def test_a_sector_of_zeros_loses_no_sound_record(sample, tmp_path, seed):
     rng = random.Random(f"{seed}/sector")
     sectors = range((sample.end - TAIL) // SECTOR * SECTOR, sample.end, SECTOR)
-    zero_all(sample, [*rng.sample(sectors, 12), sectors[-1], sectors[-2]], tmp_path)
+    zero_all(sample, [*rng.sample(sectors, 6), sectors[-1], sectors[-2]], tmp_path)
 
 
 @pytest.mark.slow

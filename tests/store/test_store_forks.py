@@ -98,7 +98,7 @@ def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(tm
         thread = threading.Thread(target=put)
         thread.start()
         try:
-            for _ in range(25):
+            for _ in range(10):
                 assert "another process" in in_child(lambda: store.put_message(Message("T", b"")))
                 assert in_child(store.close) == "None"
         finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.crash_writer import Ack, message, plan, store_config
+from support.repetitions import only_some_quick
 from support.sound_store import check_files, check_readable, check_recovery
 
 import rocketstore
@@ -69,7 +70,7 @@ def run_apart(directory, command):
     return subprocess.run(whole, text=True, capture_output=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("flush_disk_type", only_some_quick(["SYNC_FLUSH", "ASYNC_FLUSH"], "SYNC_FLUSH"))
 def test_a_full_disk_is_an_error_and_a_store_that_opens(flush_disk_type, tmp_path):
     (tmp_path / "disk").mkdir()
     if not shutil.which("unshare") or run_apart(tmp_path / "disk", ["true"]).returncode:

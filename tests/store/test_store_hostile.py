@@ -223,8 +223,8 @@ CUT_FILES += [f"batchconsumequeue/Batch/0/{0:020}", "index/20240101000000000"]
 @pytest.mark.parametrize(
     ("settled", "size"),
     [
-        (True, 100),
         (False, 0),
+        pytest.param(True, 100, marks=pytest.mark.slow),
         pytest.param(True, 0, marks=pytest.mark.slow),
         pytest.param(False, 100, marks=pytest.mark.slow),
     ],

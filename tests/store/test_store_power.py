@@ -106,7 +106,7 @@ def check_loss_of_power(root, config, durable, name):
     ("flush_disk_type", "ext", "sessions"),
     [
         pytest.param("SYNC_FLUSH", 1, 2, id="SYNC_FLUSH-ext"),
-        pytest.param("ASYNC_FLUSH", 0, 2, id="ASYNC_FLUSH-plain"),
+        pytest.param("ASYNC_FLUSH", 0, 2, id="ASYNC_FLUSH-plain", marks=pytest.mark.slow),
         pytest.param("SYNC_FLUSH", 1, 6, id="SYNC_FLUSH-ext-longer", marks=pytest.mark.slow),
         pytest.param("ASYNC_FLUSH", 0, 6, id="ASYNC_FLUSH-plain-longer", marks=pytest.mark.slow),
         pytest.param("SYNC_FLUSH", 0, 6, id="SYNC_FLUSH-plain", marks=pytest.mark.slow),
