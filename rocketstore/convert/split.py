@@ -244,16 +244,17 @@ def _copy_parts(
     Parameters: rounds: the number of this round, from 0 on, and the number of all rounds. Each reads the old log.
     """
     with contextlib.ExitStack() as open_logs:
-        logs = {name: open_logs.enter_context(_begin_log(old, inside / name, target)) for name in topics}
+        logs = {
+            name: open_logs.enter_context(_begin_log(old, StorePlaces.of(inside / name), target)) for name in topics
+        }
         _copy_records(old, topics, logs, progress, rounds)
     return logs
 
 
-def _begin_log(old: OldStore, root: Path, target: SizedConfig) -> NewLog:
+def _begin_log(old: OldStore, places: LocalPlaces, target: SizedConfig) -> NewLog:
     """Make the directories of one new store. Return its empty log."""
     size = target.mapped_file_size_commit_log
     begin = size if old.begin > 0 or old.has_late_queues else 0
-    places = StorePlaces.of(root)
     make_directory(places.root)
     return NewLog(places.default_log, size, begin, old)
 
