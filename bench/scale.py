@@ -1,6 +1,6 @@
 """Predict what Spark needs for 10 TB of log on 200 cores, and check predictions with runs of one and two tasks.
 
-    python bench/scale.py --directory DIR [--fit-gib 0.25 0.75] [--check-gib 2] [--rounds 3]
+    python bench/scale.py --directory DIR [--fit-gib 0.25 0.75] [--check-gib 2] [--cold-gib 2] [--rounds 3]
 
 Time is CPU time of the whole process tree: the driver in Python, the JVM, and the Python workers. A machine that does
 other work changes the time on the clock by any factor, and CPU time by little. A run needs ``driver(bytes) +
@@ -328,12 +328,12 @@ def link_log(root: Path, source: Path, size: int) -> Path:
 
 def measure_runs(arguments: argparse.Namespace, scratch: Path) -> Measured:
     """Run each kind of work on each size, in turn."""
-    *fit, check = [int(gib * GIB) for gib in [*arguments.fit_gib, arguments.check_gib]]
-    write_log_files(scratch / "log", BODY, max(*fit, check), FILE)
-    roots = {size: link_log(scratch / f"log-{size}", scratch / "log", size) for size in (*fit, check)}
+    *fit, check, cold_size = [int(gib * GIB) for gib in [*arguments.fit_gib, arguments.check_gib, arguments.cold_gib]]
+    write_log_files(scratch / "log", BODY, max(*fit, check, cold_size), FILE)
+    roots = {size: link_log(scratch / f"log-{size}", scratch / "log", size) for size in {*fit, check, cold_size}}
     plan = [(name, 1, size, True) for name in WORKS for size in fit]
     plan += [(name, tasks, check, True) for name in WORKS for tasks in (1, 2)]
-    plan += [("read", 1, check, False), ("build_index", 1, check, False)]
+    plan += [("read", 1, cold_size, False), ("build_index", 1, cold_size, False)]
     runs: dict[tuple[str, int, int, bool], list[Cost]] = {key: [] for key in plan}
     cold, warm, rates = [], [], []
     with sessions(scratch) as pools:
@@ -342,8 +342,7 @@ def measure_runs(arguments: argparse.Namespace, scratch: Path) -> Measured:
                 pool.submit(run_work, name, roots[fit[1]], scratch / f"out-{tasks}").result()
         for _ in range(arguments.rounds):
             for name, tasks, size, in_memory in plan:
-                if not in_memory:
-                    drop_from_memory(roots[size])
+                (touch_pages if in_memory else drop_from_memory)(roots[size])
                 found = pools[tasks].submit(run_work, name, roots[size], scratch / f"out-{tasks}").result()
                 runs[name, tasks, size, in_memory].append(found)
                 print(f"{name} {tasks} tasks {size / GIB:g} GiB {'' if in_memory else 'cold '}{found}", flush=True)
@@ -362,12 +361,11 @@ def rate_of(measured: Measured, name: str, fit: list[int]) -> Rate:
     )
 
 
-def check_runs(measured: Measured, rates: dict[str, Rate]) -> list[Check]:
+def check_runs(measured: Measured, rates: dict[str, Rate], fit: list[int]) -> list[Check]:
     """Compare the CPU time of the runs that gave no rate with the predictions."""
-    sizes = sorted({size for _, _, size, _ in measured.runs})
     checks = []
     for name, tasks, size, in_memory in measured.runs:
-        if size == sizes[-1]:
+        if size not in fit:
             predicted = rates[name].cpu(size) + (0 if in_memory else measured.fill * size)
             place = "in memory" if in_memory else "not in memory"
             label = f"`{name}`, {size / GIB:g} GiB {place}, tasks at once: {tasks}"
@@ -469,7 +467,8 @@ def main() -> int:
         "--directory", type=Path, required=True, help="for logs and results; needs twice the log's size"
     )
     parser.add_argument("--fit-gib", type=float, nargs=2, default=[0.25, 0.75])
-    parser.add_argument("--check-gib", type=float, default=2, help="a size that gives no rate")
+    parser.add_argument("--check-gib", type=float, default=2, help="a size that gives no rate, in memory")
+    parser.add_argument("--cold-gib", type=float, default=2, help="a size that gives no rate, not in memory")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     scratch = arguments.directory.resolve() / "scale"
@@ -478,8 +477,9 @@ def main() -> int:
     began = time.strftime("%H:%M")
     measured = measure_runs(arguments, scratch)
     driver = measure_driver(scratch, arguments.rounds)
-    rates = {name: rate_of(measured, name, [int(gib * GIB) for gib in arguments.fit_gib]) for name in WORKS}
-    checks = [*check_runs(measured, rates), *driver.checks]
+    fit = [int(gib * GIB) for gib in arguments.fit_gib]
+    rates = {name: rate_of(measured, name, fit) for name in WORKS}
+    checks = [*check_runs(measured, rates, fit), *driver.checks]
     worst = max(check.error for check in checks)
     print("\n".join(predict(rates, driver)), "", *find_limits(rates, driver), "", sep="\n")
     print("| check | predicted | measured | error |\n| --- | --- | --- | --- |", *checks, "", sep="\n")
