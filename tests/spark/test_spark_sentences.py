@@ -28,10 +28,11 @@ def root(spark, tmp_path):
 
 
 def last_line(call):
-    """The last line of the error of a call, without Spark's code of the error."""
+    """The last line of the error of a call, without Spark's code of the error and the stack of Connect's server."""
     with pytest.raises(PySparkException) as error:
         call()
-    lines = [line for line in str(error.value).splitlines() if line.strip() and "SQLSTATE" not in line]
+    text = str(error.value).partition("\n\nJVM stacktrace:\n")[0]
+    lines = [line for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
     return lines[-1]
 
 
