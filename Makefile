@@ -56,7 +56,8 @@ test-connect: build $(VENV)/connect
 # The tests of Spark once more on a cluster of this machine: a standalone master with two workers, the executors of a
 # driver (local-cluster), and the standalone cluster through Spark Connect. The workers have an environment of their own with
 # the wheel; a test sends it to them as an archive. One process runs all tests of a session, since each process would
-# start a cluster. test-all runs only CLUSTER_PART, which takes about ten minutes.
+# start a cluster. The server of Connect runs the function of foreachBatch with the workers' Python, which needs grpcio.
+# test-all runs only CLUSTER_PART, which takes about ten minutes.
 SESSIONS := cluster local-cluster connect-cluster
 TESTS := tests
 CLUSTER_PART := $(addprefix tests/spark/test_spark_,cluster.py query.py read.py remote.py sink.py stream.py stream_sink.py tables.py)
@@ -69,12 +70,12 @@ test-cluster: build $(VENV)/connect $(WORKER).tar.gz
 			ROCKETSTORE_WORKER_ARCHIVE=$(WORKER).tar.gz $(RUN) $(PYTEST) -m spark $(TESTS) $(ARGS) || exit; \
 	done
 
-$(WORKER).tar.gz: $(PACKAGE) | $(VENV)/pip
+$(WORKER).tar.gz: $(PACKAGE) Makefile | $(VENV)/pip
 	rm -rf build/cluster
 	$(RUN) -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir build/cluster .
 	$(PYTHON) -m venv $(WORKER)
 	$(WORKER)/bin/pip --disable-pip-version-check install --quiet --no-compile \
-		"$$(ls build/cluster/*.whl)[arrow,codecs,pandas,remote,rocksdb]" pytest hypothesis s3fs
+		"$$(ls build/cluster/*.whl)[arrow,codecs,pandas,remote,rocksdb]" pytest hypothesis s3fs grpcio grpcio-status zstandard
 	tar -C $(WORKER) -czf $@ .
 
 # PySpark itself leaves sockets open in some releases.
