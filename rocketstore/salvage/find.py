@@ -20,6 +20,7 @@ import numpy as np
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file import MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_path_at
@@ -34,7 +35,36 @@ from rocketstore.log.dledger import FRAMING
 
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
+MAX_KEPT_FILES = 64  # mappings; the most of a process may be 65,530
 BEGIN = itemgetter(0)
+
+
+class MappedFiles(Closable):
+    """Maps the files of the log. The mappings of the first files are kept until ``close``.
+
+    A salvage reads each file several times. Each new mapping of 1 GiB would cost 0.1 seconds of page faults.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Path, MappedFile] = {}
+
+    @contextlib.contextmanager
+    def open(self, path: Path) -> Iterator[MappedFile]:
+        """Yield the mapping of a file for a ``with`` block. It has zeros for bytes that the disk cannot read."""
+        if kept := self._kept.get(path):
+            yield kept
+            return
+        mapped = MappedFile(path, tolerant=True)
+        if len(self._kept) < MAX_KEPT_FILES:
+            self._kept[path] = mapped
+            yield mapped
+            return
+        with contextlib.closing(mapped):
+            yield mapped
+
+    def close(self) -> None:
+        while self._kept:
+            self._kept.popitem()[1].close()
 
 
 class LostRange(NamedTuple):
@@ -77,13 +107,14 @@ class UnverifiedRange(NamedTuple):
 class DamagedFile:
     """One file, and the records, blanks and damaged ranges in it.
 
-    Attributes: named: the physical offset in the file's name, if it has one. base: the physical offset of its first
-    byte: ``named`` if any record agrees, else the base of most of its records. unreadable: the ranges that the disk
-    cannot read, (begin, end), bytes, in order. unverified: the records without a CRC property, if others of the file
-    have one, as pieces.
+    Attributes: mapped_files: maps the file. named: the physical offset in the file's name, if it has one. base: the
+    physical offset of its first byte: ``named`` if any record agrees, else the base of most of its records. unreadable:
+    the ranges that the disk cannot read, (begin, end), bytes, in order. unverified: the records without a CRC property,
+    if others of the file have one, as pieces.
     """
 
     path: Path
+    mapped_files: MappedFiles
     named: int | None
     length: int
     pieces: np.ndarray
@@ -92,10 +123,12 @@ class DamagedFile:
     unverified: np.ndarray = field(default_factory=lambda: np.empty(0, PIECES))
 
     @classmethod
-    def scan(cls, path: Path, config: StoreConfig, progress: Callable[[int], object]) -> DamagedFile:
+    def scan(
+        cls, path: Path, mapped_files: MappedFiles, config: StoreConfig, progress: Callable[[int], object]
+    ) -> DamagedFile:
         """Find the records of a file. Parameters: progress: is called with the bytes that were scanned."""
         named = int(path.name) if is_offset_name(path.name) else None
-        file = cls(path, named, path.stat().st_size, np.empty(0))
+        file = cls(path, mapped_files, named, path.stat().st_size, np.empty(0))
         while file._find_pieces(config, progress):  # again without the bytes that proved to be unreadable
             continue
         bases: Counter[int] = Counter()
@@ -114,7 +147,7 @@ class DamagedFile:
             appends_prop_crc=config.enabled_append_prop_crc,
         )
         end, pos = _data_end(self.path, self.length), 0
-        with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
+        with self.mapped_files.open(self.path) as mapped:
             mapped.advise("sequential")
             for begin, stop, readable in self._readable(end):
                 # The buffer ends before unreadable bytes, so that no record contains them.
@@ -183,7 +216,7 @@ class RecordRun(NamedTuple):
         read the run any more.
         """
         path = self.file.path
-        with contextlib.closing(MappedFile(path, tolerant=True)) as mapped, path.open("rb", buffering=0) as file:
+        with self.file.mapped_files.open(path) as mapped, path.open("rb", buffering=0) as file:
             if os.fstat(file.fileno()).st_ino != mapped.identity:
                 raise StoreError(f"{path}: was replaced while it was read")
             mapped.advise("sequential")

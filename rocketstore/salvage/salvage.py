@@ -19,6 +19,7 @@ import numpy as np
 from rocketstore.compat import Compat
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.ahead import iterate_ahead
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
@@ -41,7 +42,16 @@ from rocketstore.recovery.settings import LEARNED, Assumptions, BrokerSettings, 
 from rocketstore.recovery.unreadable import UnreadableRecords
 from rocketstore.root_places import SALVAGE_WORK
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
-from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun, RunSource, UnverifiedRange
+from rocketstore.salvage.find import (
+    PIECE,
+    DamagedFile,
+    Finds,
+    LostRange,
+    MappedFiles,
+    RecordRun,
+    RunSource,
+    UnverifiedRange,
+)
 from rocketstore.salvage.lost_messages import count_lost_messages
 from rocketstore.salvage.new_root import is_part_of_store, new_root, require_free_root, require_outside
 from rocketstore.salvage.new_store import NewStore, RunPart
@@ -216,8 +226,11 @@ def salvage(
     if dry_run or new is None:
         with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
             make_directory(Path(name, SALVAGE_WORK))
-            with show_progress(progress, "salvage") as shown:
-                return replace(_Salvage(survey, paths, Path(name), shown, deleted=deleted).find_losses(), out=new)
+            with (
+                show_progress(progress, "salvage") as shown,
+                _Salvage(survey, paths, Path(name), shown, deleted=deleted) as salvage,
+            ):
+                return replace(salvage.find_losses(), out=new)
     with lock_owner_of(new), show_progress(progress, "salvage") as shown:
         report = _salvage_into(survey, paths, new, shown, deleted=deleted)
     warn_of(report.assumptions, root)
@@ -227,8 +240,8 @@ def salvage(
 def _salvage_into(survey: Survey, paths: list[Path], new: Path, progress: Report, *, deleted: bool) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     mode = stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777
-    with new_root(new, SALVAGE_WORK, mode):
-        return _Salvage(survey, paths, new, progress, deleted=deleted).run()
+    with new_root(new, SALVAGE_WORK, mode), _Salvage(survey, paths, new, progress, deleted=deleted) as salvage:
+        return salvage.run()
 
 
 def _log_files(survey: Survey) -> list[Path]:
@@ -241,8 +254,8 @@ def _log_files(survey: Survey) -> list[Path]:
     return sorted(files, key=lambda path: path.name)
 
 
-class _Salvage:
-    """One call of ``salvage``.
+class _Salvage(Closable):
+    """One call of ``salvage``. Old files stay mapped until ``close``.
 
     Attributes: kept: the first parts of each run, as they were counted, by the run's file, begin, end and base. The
     copy reads the rest again.
@@ -253,6 +266,7 @@ class _Salvage:
         self.places, self.given = survey.local_places, survey.given
         self.root, self.out, self.work = self.places.root, out, StorePlaces.of(out / SALVAGE_WORK)
         self.paths, self.progress = paths, progress
+        self.mapped_files = MappedFiles()
         known = _old_config(survey, self.work)
         self.settings = _find_settings(self.places, known)
         self.known, self.config = known, self.settings.config
@@ -269,6 +283,15 @@ class _Salvage:
         self.done = 0
         self.total = 2 * sum(path.stat().st_size for path in paths)
 
+    def close(self) -> None:
+        self.mapped_files.close()
+
+    def scan_file(self, path: Path) -> DamagedFile:
+        """Find the records of a file."""
+        return DamagedFile.scan(
+            path, self.mapped_files, self.config, functools.partial(self.report_progress, self.done)
+        )
+
     def report_progress(self, done: int, more: int = 0) -> None:
         """Report the bytes that were processed. Parameters: done, more: their sum."""
         self.progress(done + more, self.total)
@@ -278,7 +301,7 @@ class _Salvage:
         files = []
         for path in self.paths:
             if length := path.stat().st_size:
-                files.append(DamagedFile.scan(path, self.config, functools.partial(self.report_progress, self.done)))
+                files.append(self.scan_file(path))
                 self.done += length
         finds = self.choose(files)
         size: int = getattr(self.new_config(finds), LOG_SIZE)
@@ -318,7 +341,7 @@ class _Salvage:
             counting = []
             for path in self.paths:
                 if length := path.stat().st_size:
-                    file = DamagedFile.scan(path, self.config, functools.partial(self.report_progress, self.done))
+                    file = self.scan_file(path)
                     counting.append(thread.submit(self.count, list(file.runs()), offsets))
                     self.done += length
                     files.append(file)
@@ -341,7 +364,11 @@ class _Salvage:
         log = LogCopy(self.work.default_log, size, begin + shift, self.paths[0])
         self.declare(offsets)
         stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
-        with NewStore.open(self.work, config, stated, log, self.scanner.queues) as new:
+        with (
+            ThreadPoolExecutor(1) as thread,
+            NewStore.open(self.work, config, stated, log, self.scanner.queues) as new,
+        ):
+            lost_messages = thread.submit(self.count_lost_messages, finds)
             records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
         self.report_progress(self.total)
@@ -362,7 +389,7 @@ class _Salvage:
             (*unreadable, *self.assumed.texts(), *self.settings.conflicts),
             deleted.messages,
             deleted.undeclared,
-            self.count_lost_messages(finds),
+            lost_messages.result(),
         )
 
     def new_lives(self) -> TopicLives | None:

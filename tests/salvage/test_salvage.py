@@ -203,22 +203,34 @@ def test_the_kernel_copies_the_bytes_that_are_copied_without_it(refused_by, is_d
     assert refused_by == "system" or real is None or copied
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_refused(root, out, monkeypatch):
+@pytest.mark.parametrize("kept", [0, 64])
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(root, out, monkeypatch, kept):
     module = importlib.import_module("rocketstore.salvage.find")
     real, paths = module.MappedFile, []
 
     def map_and_replace(path, **options):
         mapped = real(path, **options)
         paths.append(path)
-        if paths.count(path) == 2:  # the first time, its records are searched for
+        if kept or paths.count(path) == 2:  # its records are counted next
             path.rename(path.with_name("old"))
             shutil.copy(path.with_name("old"), path)
         return mapped
 
+    monkeypatch.setattr(module, "MAX_KEPT_FILES", kept)
     monkeypatch.setattr(module, "MappedFile", map_and_replace)
     with pytest.raises(StoreError, match="was replaced while it was read"):
         salvage(root, out, config=GIVEN)
     assert not out.exists()
+
+
+def test_files_beyond_those_that_stay_mapped_are_copied_too(root, out, monkeypatch):
+    module = importlib.import_module("rocketstore.salvage.find")
+    salvage(root, out, config=GIVEN)
+    for kept in (0, 1):
+        monkeypatch.setattr(module, "MAX_KEPT_FILES", kept)
+        new = out.with_name(f"kept-{kept}")
+        salvage(root, new, config=GIVEN)
+        assert read_files(new / "commitlog") == read_files(out / "commitlog")
 
 
 def test_parts_are_larger_with_many_queues_and_the_new_store_is_the_same(root, out, monkeypatch):
