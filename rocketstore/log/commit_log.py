@@ -157,11 +157,8 @@ class CommitLog(Closable):
             file_run = open_file_run(paths, mapped_file_size=mapped_file_size)
             options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
             if mode == "r":
-                self = cls(file_run, options)
-                self.refresh()
-                return self
+                return cls(file_run, options)
             whole = cls(file_run, options, whole_to=LONG_MAX)  # nobody else writes
-            whole.refresh()
             beside = [RootPlaces(path.parent) for path in written]
             parts = [part for root in beside for part in (root.plain_queues, root.batch_queues)]
             end = whole.max_phy_offset

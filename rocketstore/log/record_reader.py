@@ -75,6 +75,7 @@ class RecordReader:
         self._closed = False
         self._state = state
         self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
+        self._leave_out_unreachable_files()
 
     # ---- files ---------------------------------------------------------------------------------------------
 
@@ -99,6 +100,9 @@ class RecordReader:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         self.file_run.refresh()
+        self._leave_out_unreachable_files()
+
+    def _leave_out_unreachable_files(self) -> None:
         if self._bounded_files is not self.file_run.files:  # check each of thousands of files only once
             self.file_run.leave_out_behind(LONG_MAX)
             self._bounded_files = self.file_run.files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import is_remote, scandir
@@ -16,6 +16,17 @@ from rocketstore.state.lock_file import is_held
 from rocketstore.survey.places import AnyPlaces
 
 FileSizes = frozenset[tuple[str, int]]  # names and lengths in bytes of the files in a directory
+
+
+class FileLists(NamedTuple):
+    """The files of a store that a repair changes.
+
+    Attributes: log_files: of each directory of the log; None for a directory that does not exist. index_files: None if
+    the directory is missing, and for a remote store, which is never changed.
+    """
+
+    log_files: tuple[FileSizes | None, ...]
+    index_files: FileSizes | None
 
 
 def find_store_state(abort: StorePath, lock: StorePath) -> StoreState:

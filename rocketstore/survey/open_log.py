@@ -47,7 +47,7 @@ def open_log(
         options = log_options(config)
         if dledger is not None:
             options |= {"framing": FRAMING, "entries_begin": dledger.find_entries_begin(file_run)}
-        log = CommitLog(
+        return CommitLog(
             file_run,
             options,
             whole_to=whole_to,
@@ -55,8 +55,6 @@ def open_log(
             evidence=evidence,
             unfinished=unfinished,
         )
-        log.refresh()
-        return log
 
 
 def list_log_directories(places: AnyPlaces, config: StoreConfig) -> list[StorePath]:

@@ -197,15 +197,17 @@ def assumed_sizes(survey: Survey) -> None:
 class Entry(NamedTuple):
     """What a function or a command requires, in the order in which it is checked.
 
-    Attributes: before: at its begin. under_lock: also required of the store after its lock was taken.
+    Attributes: before: at its begin. under_lock: also required of the store after its lock was taken. lists_files: as
+    for ``survey_store``.
     """
 
     before: tuple[Requirement, ...]
     under_lock: tuple[Requirement, ...] = ()
+    lists_files: bool = True
 
 
-READ = (descriptors_to_read, a_store)
-READ_ANY = (descriptors_to_read, a_store_or_index_files)
+READER = Entry((descriptors_to_read, a_store), lists_files=False)
+READER_OF_ANY = Entry((descriptors_to_read, a_store_or_index_files), lists_files=False)
 FILES = (a_log_in_files, queues_in_files, config_in_files)
 SIZES = (known_sizes, a_usable_batch_size)
 RECOVER = (descriptors_to_write, a_local_place, a_store, *FILES, a_named_log, a_found_log, own_places)
@@ -217,10 +219,10 @@ PUT_ANYWHERE = (descriptors_to_write, a_local_place, no_other_store_here, *PUT)
 
 ENTRIES: dict[str, Entry] = {
     # functions
-    "open r": Entry(READ),
+    "open r": READER,
     "open r+": Entry((*RECOVER, a_writable_log), SIZES),
     "open a": Entry(PUT_ANYWHERE, SIZES),
-    "scan_polars": Entry(READ),
+    "scan_polars": READER,
     "recover": Entry((*RECOVER, *SIZES)),
     "recover dry run": Entry((*RECOVER, assumed_sizes)),
     "rebuild": Entry((a_local_place, a_log_in_files, a_named_log, *BUILD, own_places)),
@@ -233,38 +235,39 @@ ENTRIES: dict[str, Entry] = {
     "convert": Entry(CONVERT),
     "split": Entry(CONVERT),
     "verify": Entry((descriptors_to_read, a_local_place, a_store)),
-    "diff": Entry(READ),
-    "copy": Entry(READ),
+    "diff": READER,
+    "copy": READER,
     "BrokerConfig.open": Entry(()),  # a missing directory counts as an empty one
     # commands; those that call a function above have its row
-    "cat": Entry(READ),
+    "cat": READER,
     "config check": Entry((a_store_or_its_config,)),
     "config repair": Entry((*CONFIG, own_places)),
     "config repair dry run": Entry(CONFIG),
-    "count": Entry(READ),
-    "dlq": Entry(READ),
-    "du": Entry(READ),
-    "expire": Entry(READ),
-    "export": Entry(READ),
-    "get": Entry(READ),
-    "hexdump": Entry(READ),
+    "count": READER,
+    "dlq": READER,
+    "du": READER,
+    "expire": READER,
+    "export": READER,
+    "get": READER,
+    "hexdump": READER,
     "import": Entry((descriptors_to_write, a_local_place, a_store_or_an_empty_root, *PUT), SIZES),
-    "info": Entry(READ_ANY),
-    "lag": Entry(READ),  # without readable offsets it shows the queues
-    "ls": Entry(READ),
-    "metrics": Entry(READ),
-    "offset": Entry(READ),
-    "pending": Entry(READ),
-    "query": Entry(READ_ANY),
-    "report": Entry(READ),  # a part that cannot be read has the error instead of its charts
-    "sql": Entry(READ),
-    "trace": Entry(READ),
+    "info": READER_OF_ANY,
+    "lag": READER,  # without readable offsets it shows the queues
+    "ls": READER,
+    "metrics": READER,
+    "offset": READER,
+    "pending": READER,
+    "query": READER_OF_ANY,
+    "report": READER,  # a part that cannot be read has the error instead of its charts
+    "sql": READER,
+    "trace": READER,
     # Spark
-    "spark read": Entry(READ),
-    "spark stream": Entry(READ),
-    "spark table": Entry(READ),
-    "spark query_messages": Entry(READ),
-    "spark select_phy_offset": Entry((descriptors_to_read,)),  # also of an index file, or an empty index directory
+    "spark read": READER,
+    "spark stream": READER,
+    "spark table": READER,
+    "spark query_messages": READER,
+    # also of an index file, or an empty index directory
+    "spark select_phy_offset": Entry((descriptors_to_read,), lists_files=False),
     "spark sink": Entry(PUT_ANYWHERE, (known_sizes,)),
     "spark build_index": Entry(BUILD),
     "spark rebuild_consume_queue": Entry(BUILD),
@@ -278,7 +281,7 @@ def begin_entry(entry: str, root: str | os.PathLike[str] | StorePath, config: St
     Raises: as the requirements; TypeError if ``config`` is no StoreConfig.
     """
     require_config(config)
-    survey = survey_store(root, config)
+    survey = survey_store(root, config, lists_files=ENTRIES[entry].lists_files)
     for requirement in ENTRIES[entry].before:
         requirement(survey)
     if survey.has_found_log:

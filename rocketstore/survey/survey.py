@@ -14,7 +14,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.errors import StoreError
 from rocketstore.index.index_directory import index_paths
 from rocketstore.lazy import lazy_property
-from rocketstore.survey.condition import FileSizes, list_files, read_checkpoint
+from rocketstore.survey.condition import FileLists, list_files, read_checkpoint
 from rocketstore.survey.formats import StoreFormats, find_dledger_logs, find_formats
 from rocketstore.survey.found_log import find_log_in_root
 from rocketstore.survey.owners import Owners, find_owners
@@ -31,10 +31,10 @@ class Survey:
 
     Attributes: places. given: the caller's configuration; None for the settings that the store was last written with.
     timestamp: epoch milliseconds. identity: device and number of the root directory; None if it is missing or remote.
-    names: of the entries of the root. log_files: the files in each of ``places.log_directories``; None for a directory
-    that does not exist. checkpoint: its bytes. index_files: the files of the index. These two are None if they are
-    missing, and for a remote store, which is never changed. has_found_log: whether no configuration names the
-    directories of the log, which were found by their files. This is an assumption.
+    names: of the entries of the root. checkpoint: its bytes; None if it is missing, and for a remote store, which is
+    never changed. files: those of log and index; None for a reader, which lists the files when it opens these parts.
+    has_found_log: whether no configuration names the directories of the log, which were found by their files. This is
+    an assumption.
     """
 
     places: StorePlaces[StorePath]
@@ -43,8 +43,7 @@ class Survey:
     identity: tuple[int, int] | None
     names: frozenset[str]
     checkpoint: bytes | None
-    log_files: tuple[FileSizes | None, ...]
-    index_files: FileSizes | None
+    files: FileLists | None
     has_found_log: bool = False
 
     @property
@@ -68,7 +67,7 @@ class Survey:
         Other programs have a directory ``index`` too, or one with a name like ``dledger-src``. Such a directory counts
         if it has a file of an index, or a part of DLedger's log.
         """
-        if any(files is not None for files in self.log_files):
+        if any(directory.is_dir() for directory in self.places.log_directories):
             return True
         if any(map(names_in, find_dledger_logs(self.places, self.names))):
             return True
@@ -123,14 +122,16 @@ class Survey:
 
     def require_unchanged(self) -> None:
         """Raise StoreError if the root is another directory now, or the checkpoint or a list of files changed."""
+        assert self.files is not None
         now = survey_store(self.root, self.given)
+        assert now.files is not None
         changed = [
             what
             for what, is_changed in (
                 ("the root directory", now.identity != self.identity),
                 ("the checkpoint", now.checkpoint != self.checkpoint),
-                ("the commit log", now.log_files != self.log_files),
-                ("the index", now.index_files != self.index_files),
+                ("the commit log", now.files.log_files != self.files.log_files),
+                ("the index", now.files.index_files != self.files.index_files),
             )
             if is_changed
         ]
@@ -138,11 +139,14 @@ class Survey:
             raise StoreError(f"{self.root}: {' and '.join(changed)} changed after the plan was made: repeat the call")
 
 
-def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None) -> Survey:
+def survey_store(
+    root: str | os.PathLike[str] | StorePath, config: StoreConfig | None = None, *, lists_files: bool = True
+) -> Survey:
     """Look at the directory of a store, which may be missing, empty or remote. Nothing is changed or kept open.
 
     Parameters: config: the caller's configuration; None for the settings that the store was last written with. Its
-    sizes that are only for a new store are left out.
+    sizes that are only for a new store are left out. lists_files: whether the survey has the files of log and index,
+    which a plan needs that changes the store.
     """
     place = to_path(root)
     config = None if config is None else config.without_new_store_sizes()
@@ -150,12 +154,15 @@ def survey_store(root: str | os.PathLike[str] | StorePath, config: StoreConfig |
     found = find_other_log(places, config)
     places = replace(places, log_directories=found or places.log_directories)
     now = time.time_ns() // 1_000_000
-    log_files = tuple(map(list_files, places.log_directories))
+    files = list_all_files(places) if lists_files else None
     names = frozenset(names_in(place))
     checkpoint = None if is_remote(place) else read_checkpoint(places)
-    index_files = None if is_remote(place) else list_files(places.index)
-    identity = find_identity(place)
-    return Survey(places, config, now, identity, names, checkpoint, log_files, index_files, bool(found))
+    return Survey(places, config, now, find_identity(place), names, checkpoint, files, bool(found))
+
+
+def list_all_files(places: StorePlaces[StorePath]) -> FileLists:
+    log = tuple(map(list_files, places.log_directories))
+    return FileLists(log, None if is_remote(places.root) else list_files(places.index))
 
 
 def find_other_log(places: StorePlaces[StorePath], config: StoreConfig | None) -> tuple[StorePath, ...]:

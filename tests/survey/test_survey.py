@@ -17,6 +17,7 @@ from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.condition import find_store_state
+from rocketstore.survey.requirements import begin_entry
 from rocketstore.survey.sizes import SizeSource
 from rocketstore.survey.survey import survey_store
 
@@ -143,8 +144,17 @@ def test_a_local_survey_lists_no_topic(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", lambda path=".": listed.append(str(path)) or scandir(path))
     found = survey_store(root)
     assert found.formats.is_plain
-    assert found.index_files
+    assert found.files.index_files
     assert sorted(set(listed)) == [str(root), *(str(root / name) for name in ("commitlog", "config", "index"))]
+
+
+def test_the_survey_of_a_reader_lists_neither_log_nor_index(tmp_path, monkeypatch):
+    root = make(tmp_path / "store")
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path=".": listed.append(str(path)) or scandir(path))
+    assert begin_entry("open r", root).files is None
+    assert not {str(root / "commitlog"), str(root / "index")} & {*listed}
 
 
 # ---- plans ---------------------------------------------------------------------------------------------------
