@@ -152,6 +152,7 @@ class FileRunReader:
         self._is_tolerant = False
         self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories, and the time, epoch ns, of the list
         self.is_planned = files is not None
+        self._is_held = False
         if files is not None:
             self.files = files
         self.refresh()
@@ -169,15 +170,28 @@ class FileRunReader:
 
     def list_again(self) -> None:
         """List the directories, also if a list was given. Call it if a file differs from the given list."""
-        self.is_planned = False
+        self.is_planned = self._is_held = False
         self.refresh()
+
+    @contextlib.contextmanager
+    def hold_list(self) -> Iterator[None]:
+        """Use the list of files until the end of a ``with`` block, so that a plan does not list a directory again.
+
+        If a file differs from the list, the directories are listed, and the list is not held any longer. Remote
+        directories are held by ``held_lists``.
+        """
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
 
     def refresh(self) -> None:
         """List the directories again if they changed. A broker adds, extends and deletes files while it runs.
 
-        A list of files that was given is kept.
+        A list of files that was given is kept, and one that is held.
         """
-        if self.is_planned:
+        if self.is_planned or self._is_held:
             return
         now, directories = time.time_ns(), self._directories()
         if not self._is_listed(directories, now):

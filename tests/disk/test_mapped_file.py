@@ -645,6 +645,20 @@ def test_a_directory_that_is_as_it_was_is_not_listed_again(settled, monkeypatch)
     assert settled.files is files
 
 
+def test_a_list_that_is_held_is_made_again_if_a_file_of_it_is_missing(settled, tmp_path):
+    first, second = settled.files
+    with settled.hold_list():
+        write_zeros(tmp_path / "log", 200)
+        settled.refresh()
+        assert settled.files == [first, second]
+        first.path.unlink()
+        assert settled.peek(0, 4) is None
+        assert [file.file_from_offset for file in settled.files] == [100, 200]
+    write_zeros(tmp_path / "log", 300)
+    settled.refresh()
+    assert [file.file_from_offset for file in settled.files] == [100, 200, 300]
+
+
 def test_what_comes_goes_and_grows_is_seen(settled, tmp_path):
     directory = tmp_path / "log"
     (directory / f"{200:020}").write_bytes(b"")

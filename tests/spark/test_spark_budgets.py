@@ -95,6 +95,47 @@ def test_a_plan_lists_little_and_does_not_read_the_last_file(large, options):
     assert (lists, read) == (0, pytest.approx(data, abs=1000))
 
 
+QUEUES_OF_ONE_TOPIC = '{"T1": {"0": 1, "1": 1, "2": 1, "3": 1}}'
+LISTS_OF_THE_LOG = [
+    ({"table": "consumequeue"}, 1),
+    ({"table": "offsets"}, 1),
+    ({"table": "index"}, 1),
+    ({}, 2),  # the log is opened, and its end is found later
+    ({"subscribe": "T1"}, 2),
+    ({"subscribe": "T1", "keys": "key"}, 2),
+    ({"subscribe": "T1", "startingOffsetsByTimestamp": QUEUES_OF_ONE_TOPIC}, 2),
+    ({"startingTimestamp": "1"}, 2),
+]
+
+
+def make_many_files(store):
+    """Make a log of 20 files, 10 topics and several index files."""
+    for topic in range(10):
+        store.put_messages([Message(f"T{topic}", b"x" * 1000, keys=["key", str(i)]) for i in range(130)])
+    store.flush()
+
+
+def lists_of_log(monkeypatch, root, options):
+    """Plan a query of a store that is just being written. Return how often its log was listed."""
+    listed = []
+    scandir = os.scandir
+    os.utime(root / "commitlog")  # a list of a directory that has just changed is not used again
+    monkeypatch.setattr(os, "scandir", lambda path=".": listed.append(str(path)) or scandir(path))
+    assert reader_of(root, **options)[0].partitions()
+    monkeypatch.undo()
+    return listed.count(str(root / "commitlog"))
+
+
+def test_a_plan_of_a_local_store_lists_the_log_once_or_twice(tmp_path, monkeypatch):
+    with rocketstore.open(tmp_path, "a", config=replace(SMALL, mapped_file_size_commit_log=65536)) as store:
+        make_many_files(store)
+        running = [lists_of_log(monkeypatch, tmp_path, options) for options, _ in LISTS_OF_THE_LOG]
+    stopped = [lists_of_log(monkeypatch, tmp_path, options) for options, _ in LISTS_OF_THE_LOG]
+    (tmp_path / "abort").touch()
+    crashed = [lists_of_log(monkeypatch, tmp_path, options) for options, _ in LISTS_OF_THE_LOG]
+    assert running == stopped == crashed == [most for _, most in LISTS_OF_THE_LOG]
+
+
 def test_a_log_of_large_messages_is_planned_with_few_bytes(tmp_path):
     with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
         put(store, 200, 100_000)

@@ -29,6 +29,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.inner_batches import count_batch_messages
 from rocketstore.log.log_chunk import LogChunk
+from rocketstore.log.log_end import LogView
 from rocketstore.log.scan import ReadPlan, RowChoice, Scan, Skipped
 from rocketstore.logger import logger
 from rocketstore.messages.arguments import join_tags
@@ -44,6 +45,7 @@ from rocketstore.spark.source.plan import (
     Range,
     begin_of,
     find_committed_view,
+    held_log,
     open_planned,
     parts_of,
     planning,
@@ -114,9 +116,13 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
             return [*parts, *plan_other_logs(store, self.options)]
 
     def plan(self, store: MessageStore, options: ReadOptions) -> Sequence[LogPart | KeysPart]:
-        log = store.commit_log
         view = find_committed_view(store, again=True)
-        end = view.records_end
+        with held_log(store):  # files that are made from now on are behind the end of the view
+            return self.plan_view(store, options, view)
+
+    def plan_view(self, store: MessageStore, options: ReadOptions, view: LogView) -> Sequence[LogPart | KeysPart]:
+        """Plan the selected messages before the end of a view."""
+        log, end = store.commit_log, view.records_end
         begin = begin_of(store, options, end)
         if options.ending_phy_offset is not None:
             end = min(end, options.ending_phy_offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -53,6 +54,15 @@ def planning(store: MessageStore) -> Iterator[None]:
     """Run a ``with`` block that lists each directory of a remote store only once and reads small parts of its files."""
     with held_lists(store.path), sparing_reads(store.path):
         yield
+
+
+def held_log(store: MessageStore) -> AbstractContextManager[None]:
+    """Use the list of a local log's files until the end of a ``with`` block. ``planning`` holds those of remote files.
+
+    A plan asks where the log ends for each queue and index file. The files of a log may be thousands, too.
+    """
+    log = None if is_remote(store.path) else store.find_commit_log()
+    return contextlib.nullcontext() if log is None else log.file_run.hold_list()
 
 
 def open_planned(entry: str, options: ReadOptions, config: StoreConfig | None = None) -> MessageStore:

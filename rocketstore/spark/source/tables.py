@@ -29,7 +29,7 @@ from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.spark.source.checks import warn_unmatched_topics
 from rocketstore.spark.source.index_files import IndexFilePlan, plan_index_files
 from rocketstore.spark.source.options import ReadOptions
-from rocketstore.spark.source.plan import naming_options, open_planned, planning, warn_elsewhere
+from rocketstore.spark.source.plan import held_log, naming_options, open_planned, planning, warn_elsewhere
 from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.tier.joined_queue import parts_of
@@ -112,7 +112,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[TablePart]:
         options = self.options
         store = open_planned("spark table", options, self.config)
-        with naming_options(), store, planning(store):
+        with naming_options(), store, planning(store), held_log(store):
             warn_elsewhere(store, options)
             if self.checks_names:
                 warn_unmatched_topics(store, options)
