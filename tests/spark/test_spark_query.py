@@ -141,6 +141,44 @@ def test_large_messages_come_in_several_batches(spark, tmp_path):
     assert bodies == [bytes([i]) * 3_000_000 for i in reversed(range(12))]
 
 
+def count_keys_of_lookups(monkeypatch):
+    """Return a list that gets the number of keys of each lookup."""
+    counts = []
+    find = query.find_messages
+    monkeypatch.setattr(query, "find_messages", lambda view, topic, keys, *args: (
+        counts.append(len(keys)) or find(view, topic, keys, *args)))  # fmt: skip
+    return counts
+
+
+def test_keys_of_several_batches_are_looked_up_together(store, monkeypatch):
+    wanted = query_of(ReadOptions(path=store, max_batch_bytes=LONG_MAX), outer=True)._replace(topic="T0")
+    keys = [["Aa", None], [], ["absent"], ["BB", "Aa", "BBBB"], ["x"]]
+    batches = [
+        pa.record_batch([pa.array(some, pa.string()), pa.array([{"i": i}] * len(some), pa.struct({"i": pa.int64()}))],
+                        ["key", "row"]) for i, some in enumerate(keys)]  # fmt: skip
+    alone = [row for batch in batches for found in query.find_batch(wanted, batch) for row in found.to_pylist()]
+    counts = count_keys_of_lookups(monkeypatch)
+    joined = list(query.join_batches(iter(batches), ["key", "row"]))
+    together = [row for batch in joined for found in query.find_batch(wanted, batch) for row in found.to_pylist()]
+    assert counts == [6]
+    assert len(alone) > 6
+    assert sorted(map(repr, together)) == sorted(map(repr, alone))
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1000, [2, 10]), (30, [2, 6, 4]), (5, [2] + 10 * [1])])
+def test_few_keys_with_many_messages_are_looked_up_together(tmp_path, monkeypatch, most, counts):
+    monkeypatch.setattr(query, "FIRST_ROWS", 2)
+    monkeypatch.setattr(query, "OFFSETS_TOGETHER", most)
+    with rocketstore.open(tmp_path, "a", config=config_of()) as store:
+        store.put_messages([rocketstore.Message("T", b"x", keys=[f"k{i % 12}"]) for i in range(60)])
+    wanted = query_of(ReadOptions(path=tmp_path, max_batch_bytes=LONG_MAX))
+    asked = pa.record_batch({"key": [f"k{i}" for i in range(12)], "row": [{"i": i} for i in range(12)]})
+    found = count_keys_of_lookups(monkeypatch)
+    rows = [row["row"]["i"] for batch in query.find_batch(wanted, asked) for row in batch.to_pylist()]
+    assert rows == [i for i in range(12) for _ in range(5)]
+    assert found == counts
+
+
 @pytest.mark.parametrize(("body", "row_bytes"), [(1, 100_000), (100_000, 1)])
 def test_a_batch_has_no_more_bytes_than_bodies_decompressed_and_repeated_rows_may_have(
     tmp_path, body, row_bytes, monkeypatch

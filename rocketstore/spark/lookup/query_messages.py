@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from rocketstore.query.query_messages import query_messages as find_messages
 from rocketstore.query.query_other_logs import add_other_messages, pair_topics_with_keys
 from rocketstore.spark.lookup.cache import open_store
 from rocketstore.spark.lookup.plans import StorePlan, plan_store
-from rocketstore.spark.lookup.udfs import udf_columns
+from rocketstore.spark.lookup.udfs import OFFSETS_TOGETHER, ROWS_TOGETHER, group_batches, join_group, udf_columns
 from rocketstore.spark.source.messages import finished
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
@@ -39,6 +39,7 @@ from rocketstore.text_values import Time, Zone, begin_ms, end_ms, find_time_zone
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 ROWS_OF_OTHER_LOGS = 256  # keys whose messages in other logs are in memory at once
+FIRST_ROWS = 1 << 13  # keys that are looked up before it is known how many messages a key has
 MESSAGE, COMPLETE = "message", "complete"
 
 
@@ -121,8 +122,8 @@ def query_messages(
     if index_type not in KINDS or (limit is not None and limit < 1):
         raise ValueError(f"index_type={index_type!r}, limit={limit}: must be None, 'K', 'U' or 'T', and at least 1")
     geometry = given_geometry(hash_slot_num, index_num)
-    names = None if columns is None else tuple(columns)
-    options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
+    wanted = None if columns is None else tuple(columns)
+    options = ReadOptions(path=to_path(path), columns=wanted, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     slots, items = geometry or (None, None)
     directory = None if tier is None else str(to_path(tier))
@@ -139,18 +140,24 @@ def query_messages(
     constant, asked_by = udf_columns(topic, key)
     named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
     asked = df.select(*named, F.struct("*").alias("row"))
-    limits = limit, first, last, index_type
+    names, limits = asked.columns, (limit, first, last, index_type)
     query = Query(plan, options, table_schema(options, message), constant, outer, *limits)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad_bodies = BadBodies()
-        for batch in batches:
+        for batch in join_batches(batches, names):
             yield from find_batch(query, batch, bad_bodies)
         bad_bodies.warn()
 
     added = [T.StructField(MESSAGE, message), T.StructField(COMPLETE, T.BooleanType())]
     schema = T.StructType([asked.schema["row"], *added])
     return asked.mapInArrow(find, schema).select("row.*", MESSAGE, COMPLETE)
+
+
+def join_batches(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Join batches of Spark, so that more keys are looked up together. Parameters: names: of the columns."""
+    for group in group_batches((tuple(batch.columns) for batch in batches), ROWS_TOGETHER):
+        yield pa.RecordBatch.from_arrays([*join_group(group)], names)
 
 
 def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None = None) -> Iterator[pa.RecordBatch]:
@@ -160,15 +167,25 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
     """
     bad_bodies = BadBodies() if bad_bodies is None else bad_bodies
     check_buffers(batch, pa, full=False)
-    most = batch.num_rows if query.plan.others is None else ROWS_OF_OTHER_LOGS
-    slices = [batch.slice(begin, most) for begin in range(0, batch.num_rows, most or 1)]
-    for is_wanted, part in (part for rows in slices for part in split_nulls(rows)):
+    begin, most = 0, FIRST_ROWS if query.plan.others is None else ROWS_OF_OTHER_LOGS
+    while begin < batch.num_rows:
+        count = yield from find_rows(query, batch.slice(begin, most), bad_bodies)
+        begin += most
+        if query.plan.others is None:
+            most = max(1, min(ROWS_TOGETHER, OFFSETS_TOGETHER * most // max(count, 1)))
+
+
+def find_rows(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies) -> Generator[pa.RecordBatch, None, int]:
+    """Find the messages of all rows of a batch together. Return how many there are."""
+    count = 0
+    for is_wanted, part in split_nulls(batch):
         if not is_wanted:
             if query.outer:
                 yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
             continue
         coverage = open_store(query.plan)
         found = find_keys(query, coverage, part)
+        count += len(found.phy_offsets)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
         has_message = np.zeros(len(found), np.bool_)
         read = read_messages(query, coverage.log, rows, row_of, found.phy_offsets, bad_bodies)
@@ -180,6 +197,7 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
         lonely = np.flatnonzero(~has_message)
         if query.outer and len(lonely):
             yield without_message(query, rows.take(pa.array(lonely)), found.complete[lonely])
+    return count
 
 
 def find_keys(query: Query, coverage: Coverage, part: pa.RecordBatch) -> QueryMessagesResult:

@@ -200,8 +200,7 @@ def answer_together(
     A lookup reads the records of its keys in the order of the log. More keys at once have more records in each page.
     """
     for group in group_batches(batches, rows_together):
-        columns = group[0] if len(group) == 1 else tuple(map(pa.concat_arrays, zip(*group, strict=True)))
-        result, begin = of_arrow(columns), 0
+        result, begin = of_arrow(join_group(group)), 0
         for batch in group:
             yield result.slice(begin, len(batch[0]))
             begin += len(batch[0])
@@ -230,6 +229,11 @@ def group_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterato
             group, count, size = [], 0, 0
     if group:
         yield group
+
+
+def join_group(group: list[tuple[pa.Array, ...]]) -> tuple[pa.Array, ...]:
+    """Return the columns of several batches as those of one."""
+    return group[0] if len(group) == 1 else tuple(map(pa.concat_arrays, zip(*group, strict=True)))
 
 
 def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:
