@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 from rocketstore.compare.differences import LISTED, LOG, Difference, Differences, LogRange
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import Range, intersect_ranges, merge_ranges
+from rocketstore.disk.work_threads import work_threads
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD
 from rocketstore.messages.message import Message
@@ -108,7 +108,7 @@ class LogComparison:
         same_from = begin
         pieces = self._pieces(begin, end)
         work = partial(are_bytes_equal, self.a.log, self.b.log)
-        with ThreadPoolExecutor(THREADS, "rocketstore-diff") as pool, read_ahead(pool, AHEAD, work, pieces) as results:
+        with work_threads(THREADS, "rocketstore-diff") as threads, read_ahead(threads, AHEAD, work, pieces) as results:
             for (place, stop), is_equal in results:
                 if not is_equal.result():
                     for first, last in self._compare_records(place, stop):

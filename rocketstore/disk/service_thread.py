@@ -64,8 +64,11 @@ class ServiceThread:
         try:
             self._thread.start()
             self._pid = os.getpid()
-        except BaseException:
+        except BaseException as error:
             stop()
+            # Thread.start waits by a Condition, which Ctrl-C can leave with an error of its own.
+            if isinstance(error, RuntimeError) and isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
             raise
 
     def _run_to_end(self) -> None:

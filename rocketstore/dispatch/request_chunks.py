@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.file_run_reader import RunFile
+from rocketstore.disk.work_threads import Task, work_threads
 from rocketstore.errors import DAMAGE_ADVICE, ENTRIES_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId
@@ -83,8 +83,8 @@ class RequestChunks:
     def __iter__(self) -> Generator[RequestChunk, None, None]:
         """Yield all records, in the order of the log. Raises: CorruptFileError for bytes that are no record."""
         with (
-            ThreadPoolExecutor(self._threads, "rocketstore-requests") as pool,
-            read_ahead(pool, self._threads, self._read_from, self._bounds()) as results,
+            work_threads(self._threads, "rocketstore-requests") as threads,
+            read_ahead(threads, self._threads, self._read_from, self._bounds()) as results,
         ):
             yield from join_chunks(self._begin, self._stop, sound_chunks(results), self._read_again)
 
@@ -145,14 +145,14 @@ class RequestChunks:
             return np.array([self._numbers[queue] for queue in queues], np.int32)
 
 
-def sound_chunks(results: Iterable[tuple[object, Future[RequestChunk | None]]]) -> Iterator[RequestChunk]:
+def sound_chunks(results: Iterable[tuple[object, Task[RequestChunk | None]]]) -> Iterator[RequestChunk]:
     """Yield the chunks that were read. A chunk that begins within a body may raise CorruptFileError; it is left out.
 
     Damage is found again when the gap is read again.
     """
-    for _, future in results:
+    for _, task in results:
         try:
-            chunk = future.result()
+            chunk = task.result()
         except CorruptFileError:
             continue
         if chunk is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -15,6 +14,7 @@ import numpy as np
 
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges, ranges_from_end
+from rocketstore.disk.work_threads import work_threads
 from rocketstore.errors import CorruptFileError, text_of
 from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.columns import require_count
@@ -577,10 +577,10 @@ class Scan(ArrowStream, SuggestsNames):
     def _read_ahead(self, offset: int, end: int) -> Iterator[MessageBatch]:
         """Scan chunks of the log at the same time, and yield their batches in the order of the log."""
         with (
-            ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool,
-            read_ahead(pool, self._threads, self._scan_chunk, self._chunks(offset, end)) as results,
+            work_threads(self._threads, "rocketstore-scan") as threads,
+            read_ahead(threads, self._threads, self._scan_chunk, self._chunks(offset, end)) as results,
         ):
-            chunks = (future.result() for _, future in results)
+            chunks = (task.result() for _, task in results)
             for chunk in join_chunks(self._first(offset), end, chunks, self._scan_again):
                 yield from chain.from_iterable(chunk.batches)
                 if chunk.is_log_end:

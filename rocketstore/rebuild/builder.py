@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import numpy as np
 
+from rocketstore.disk.work_threads import WorkThreads
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.kernels.queue_id import QueueId
 
@@ -23,14 +23,14 @@ class Builder:
         self._dispatcher, self._queues, self._most = dispatcher, queues, most
         self._waiting: list[np.ndarray] = []
         self._size = 0
-        self._threads = ThreadPoolExecutor(2)
+        self._threads = WorkThreads(2, "rocketstore-rebuild")
         self._index = self._units = self._threads.submit(lambda: None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._threads.shutdown()
+        self._threads.end(cancels=False)
 
     def build_consume_queues(self, requests: np.ndarray) -> None:
         self._waiting.append(requests)

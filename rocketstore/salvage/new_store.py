@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
+from rocketstore.disk.work_threads import WorkThreads
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
@@ -53,7 +53,7 @@ class NewStore:
         index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
         self.dispatcher = Dispatcher(places, config, log, index, batch_topics(open_tables(places).read_topics()))
         self.built = copy.phy_offset
-        self.threads = ThreadPoolExecutor(2)
+        self.threads = WorkThreads(2, "rocketstore-salvage")
         self.building = self.syncing = self.threads.submit(lambda: None)
 
     @classmethod
@@ -68,7 +68,7 @@ class NewStore:
             try:
                 yield self
             finally:
-                self.threads.shutdown()
+                self.threads.end(cancels=False)
                 copy.close()
                 self.dispatcher.close()
 
@@ -105,7 +105,7 @@ class NewStore:
         """Build in the thread, and flush the log so far: at the end that would take long."""
         self.building.result()
         self.building = self.threads.submit(build, *args)
-        if self.syncing.done():
+        if self.syncing.has_ended:
             self.syncing.result()
             self.syncing = self.threads.submit(self.copy.sync, self.built)
         self.built = self.copy.phy_offset

@@ -9,7 +9,6 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
+from rocketstore.disk.work_threads import work_threads
 from rocketstore.dispatch.topic_lives import DeletedTopics, KnownTopics, TopicLives
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
@@ -337,7 +337,7 @@ class _Salvage(Closable):
 
     def run(self) -> SalvageReport:
         files, offsets = [], self.new_offsets(self.new_lives())
-        with ThreadPoolExecutor(1) as thread:
+        with work_threads(1, "rocketstore-salvage") as thread:
             counting = []
             for path in self.paths:
                 if length := path.stat().st_size:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rocketstore.disk.ahead import iterate_ahead, work_threads
+from rocketstore.disk.ahead import iterate_ahead
 
 
 def test_items_come_in_order_and_are_made_in_another_thread():
@@ -40,32 +40,3 @@ def test_a_caller_that_stops_early_ends_the_thread_and_makes_at_most_one_more_it
     ahead.close()
     assert made in ([0, 1], [0, 1, 2])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rocketstore-ahead")]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_after_an_error_threads_end_without_the_work_that_has_not_begun(error):
-    begun, waits, made = threading.Event(), threading.Event(), []
-
-    def work():
-        begun.set()
-        waits.wait(10)
-
-    def fail():
-        with work_threads(1, "rocketstore-test") as pool:
-            pool.submit(work)
-            later = [pool.submit(made.append, number) for number in range(100)]
-            begun.wait(10)
-            later[-1].add_done_callback(lambda _: waits.set())  # when it is cancelled, the first work ends
-            raise error
-
-    with pytest.raises(error):
-        fail()
-    assert made == []
-
-
-def test_threads_finish_all_work_without_an_error():
-    made = []
-    with work_threads(2, "rocketstore-test") as pool:
-        for number in range(100):
-            pool.submit(made.append, number)
-    assert sorted(made) == list(range(100))

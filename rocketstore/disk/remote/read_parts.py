@@ -6,13 +6,13 @@ import functools
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.disk.work_threads import work_threads
 from rocketstore.extras import import_extra
 
 THREADS = 16  # to read parts of files, if the file system itself reads one part after the other
@@ -70,8 +70,9 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
     paths, begins, ends = map(list, zip(*parts, strict=True))
     first = parts[0][0]
     if len(parts) > 1 and reads_one_by_one(first.fs):
-        with ThreadPoolExecutor(min(len(parts), THREADS), "rocketstore-read") as threads:
-            return list(threads.map(RemotePath.pread, paths, begins, ends))
+        with work_threads(min(len(parts), THREADS), "rocketstore-read") as threads:
+            tasks = [threads.submit(RemotePath.pread, *part) for part in parts]
+            return [task.result() for task in tasks]
     with first.named():
         where = [path.path for path in paths]
         found = first.fs.cat_ranges(where, begins, ends, on_error="return", **first.reading)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import compress, pairwise
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketstore.disk.work_threads import Task, WorkThreads
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.kernels.commit_log import OK
@@ -68,7 +68,7 @@ class IndexVerifier:
         self.is_checked = bool(files)
         for before, part in pairwise(files):
             part.end_before = before.header.end_timestamp
-        self._orders: list[Future[None]] = []
+        self._orders: list[Task[None]] = []
         self._bounds: np.ndarray | None = None
         self._missing = IndexDifferences()
         filled = [file for file in files if file.count]
@@ -76,7 +76,7 @@ class IndexVerifier:
         self.indexes_tags = begins_with_tags and self._has_tags(filled[-1], at_end=True) is not False
         self.begin, self.end = (filled[0].first, filled[-1].last) if filled else (-1, -1)
 
-    def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
+    def start(self, pool: WorkThreads) -> list[Task[None]]:
         """Start to check slots and chains of each file. ``compare`` only waits for the check of the order of items."""
         self._orders = [pool.submit(self._check_order, part) for part in self.files]
         return [pool.submit(self._check_chains, part) for part in self.files]
@@ -182,8 +182,8 @@ class IndexVerifier:
     def _bounds_of_parts(self) -> np.ndarray:
         """Return the least and the greatest physical offset of the items in each file, int64[2, n]."""
         if self._bounds is None:
-            for future in self._orders:
-                future.result()
+            for task in self._orders:
+                task.result()
             files = self.log.file_run.files
             is_growing = any(part.is_live for part in self.files)
             log_end = LONG_MAX if is_growing or not files else self.log.reader.end_of(files[-1])

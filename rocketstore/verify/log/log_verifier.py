@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from itertools import pairwise
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.ahead import read_ahead, work_threads
+from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.disk.work_threads import Task, work_threads
 from rocketstore.kernels.commit_log import BLANK, END, OK, bad_reason, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -85,11 +85,11 @@ class LogVerifier:
         total, done = sum(end - begin for begin, end, _ in chunks), 0
         place = -1
         with work_threads(threads, "rocketstore-verify") as pool:
-            chains: list[Future[None]] = [] if quick else self.index.start(pool)
+            chains: list[Task[None]] = [] if quick else self.index.start(pool)
             with read_ahead(pool, 2 * threads, check, chunks) as results:  # one slow chunk stops no thread
-                for (begin, end, _), future in results:
+                for (begin, end, _), task in results:
                     with self.findings.reporting_errors(self.log.directories[0]):
-                        checked = future.result()
+                        checked = task.result()
                         # A chunk that began inside a body, or found no record, is checked again: see join_chunks.
                         if not quick and checked.begin < place and begin <= place < end:
                             checked = check(place, end, True)

@@ -1,0 +1,114 @@
+"""Threads that work through tasks. Ctrl-C may end the wait for a task at any statement.
+
+``concurrent.futures`` waits by threading.Condition and Semaphore, which are Python code: Ctrl-C in the middle of them
+leaves a lock held, for which a thread of the pool then waits forever, and the process for the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
+
+Result = TypeVar("Result")
+
+
+class Task(Generic[Result]):
+    """Work that a thread does once, and its result."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+        self._is_cancelled = self._has_ended = False
+        self._ended = Wakeup()
+
+    def cancel(self) -> None:
+        """Let ``result`` raise CancelledError if the work has not begun."""
+        self._is_cancelled = True
+
+    def run(self) -> None:
+        """Do the work. Only a thread of WorkThreads calls this."""
+        try:
+            if self._is_cancelled:
+                raise CancelledError
+            self._result = self._work()
+        except BaseException as error:
+            # Without this frame, whose task leads to the error: the error would live until Python looks for garbage.
+            self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+        finally:
+            del self._work
+            self._has_ended = True
+            self._ended.set()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the work has ended, also with an error."""
+        return self._has_ended
+
+    def result(self) -> Result:
+        """Wait for the end of the work. Return its result, or raise its error."""
+        while not self._has_ended:
+            self._ended.wait(ASK_SECONDS)  # wakes one thread that waits
+        if self._error is None:
+            return self._result  # type: ignore[return-value]
+        try:
+            raise self._error
+        finally:
+            del self  # the error leads to this frame, which must not lead to the error
+
+
+class WorkThreads:
+    """Threads that do tasks in the order in which one thread submits them."""
+
+    def __init__(self, count: int, name: str) -> None:
+        """Parameters: count: of the threads, which start with the first tasks. name: of the threads."""
+        self._count, self._name = count, name
+        self._tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()
+        self._threads: list[ServiceThread] = []
+        self._is_cancelled = False
+
+    def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
+        """Let a thread call ``work(*arguments)``. Return the task."""
+        task = Task(partial(work, *arguments))
+        self._tasks.put(task)
+        if len(self._threads) < self._count:
+            thread = ServiceThread(f"{self._name}_{len(self._threads)}", self._work)
+            self._threads.append(thread)
+            thread.start()
+        return task
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            if self._is_cancelled:
+                task.cancel()
+            task.run()
+            del task  # its result is the caller's alone while this thread waits
+
+    def end(self, *, cancels: bool) -> None:
+        """End the threads, and return when they have ended. Parameters: cancels: leave out work that has not begun."""
+        self._is_cancelled = self._is_cancelled or cancels
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def work_threads(count: int, name: str) -> Iterator[WorkThreads]:
+    """Yield threads, and wait for their work at the end.
+
+    After an error or Ctrl-C, work that has not begun is cancelled, so that the threads end soon.
+    """
+    threads = WorkThreads(count, name)
+    try:
+        yield threads
+        threads.end(cancels=False)
+    except BaseException:
+        threads.end(cancels=True)
+        raise

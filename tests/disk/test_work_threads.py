@@ -1,0 +1,129 @@
+"""Threads that do tasks, and Ctrl-C at any statement of the thread that waits for them."""
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+
+from rocketstore.disk.work_threads import WorkThreads, work_threads
+
+
+def test_threads_finish_all_work_without_an_error():
+    made = []
+    with work_threads(2, "rocketstore-test") as threads:
+        for number in range(100):
+            threads.submit(made.append, number)
+    assert sorted(made) == list(range(100))
+
+
+def test_a_task_gives_its_result_or_error_each_time_it_is_asked():
+    with work_threads(2, "rocketstore-test") as threads:
+        right, wrong = threads.submit(divmod, 7, 2), threads.submit(divmod, 7, 0)
+        for _ in range(2):
+            assert right.result() == (3, 1)
+            with pytest.raises(ZeroDivisionError):
+                wrong.result()
+        assert right.has_ended
+        assert wrong.has_ended
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_after_an_error_threads_end_without_the_work_that_has_not_begun(error):
+    begun, made, later = threading.Event(), [], []
+
+    def wait_for_end(threads):
+        begun.set()
+        for _ in range(10_000):
+            if threads._is_cancelled:
+                return
+            time.sleep(0.001)
+
+    def fail():
+        with work_threads(1, "rocketstore-test") as threads:
+            threads.submit(wait_for_end, threads)
+            later.extend(threads.submit(made.append, number) for number in range(100))
+            begun.wait(10)
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert made == []
+    with pytest.raises(CancelledError):
+        later[-1].result()
+
+
+def test_a_task_that_was_cancelled_before_it_began_is_not_done():
+    threads, go_on, made = WorkThreads(1, "rocketstore-test"), threading.Event(), []
+    threads.submit(go_on.wait, 10)
+    threads.submit(made.append, 1).cancel()
+    go_on.set()
+    threads.end(cancels=False)
+    assert made == []
+
+
+INTERRUPTED = """
+import dis, functools, sys
+from rocketstore.disk.ahead import iterate_ahead, read_ahead
+from rocketstore.disk.work_threads import work_threads
+
+OURS = "ahead.py", "work_threads.py", "service_thread.py", "contextlib.py", "threading.py"
+
+def work():
+    with work_threads(2, "rocketstore-test") as threads:
+        chunks = [(number, 3) for number in range(5)]
+        with read_ahead(threads, 2, divmod, chunks) as results:
+            found = [task.result() for _, task in results]
+    return found, list(iterate_ahead(range(3)))
+
+@functools.cache
+def places(code):
+    # Python calls the handler of a signal behind a call, where a function begins, and where a loop goes back.
+    found, before = set(), ""
+    for instruction in dis.get_instructions(code):
+        if before.startswith(("CALL", "RESUME")):
+            found.add(instruction.offset)
+        before = instruction.opname
+        if before.startswith("JUMP_BACKWARD"):
+            found.add(instruction.argval)
+    return found
+
+def interrupt_at(number):
+    left = number
+    def at_instruction(frame, event, argument):
+        nonlocal left
+        left -= event == "opcode" and frame.f_lasti in places(frame.f_code)
+        if left == 0:
+            sys.settrace(None)
+            left = -1
+            raise KeyboardInterrupt
+        return at_instruction
+    def at_call(frame, event, argument):
+        if not frame.f_code.co_filename.endswith(OURS):
+            return None
+        frame.f_trace_opcodes = True
+        return at_instruction
+    sys.settrace(at_call)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+assert work() == ([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)], [0, 1, 2])
+number = 1
+while interrupt_at(number):
+    number += 1
+print(number)
+"""
+
+
+def test_ctrl_c_at_any_instruction_ends_the_wait_for_tasks():
+    """With the futures of Python it left a lock held, for which the threads waited, and raised RuntimeError."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stderr == ""
+    assert int(done.stdout) > 200
