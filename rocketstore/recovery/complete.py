@@ -13,7 +13,7 @@ from rocketstore.recovery.plan_log import describe_saved_tails
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings
 from rocketstore.recovery.store_files import open_store_files
-from rocketstore.survey.sizes import has_messages, read_saved, save_settings
+from rocketstore.survey.sizes import LOG, has_messages, read_saved, save_settings
 from rocketstore.survey.survey import Survey
 
 
@@ -22,7 +22,7 @@ def complete_store(
 ) -> RecoveryReport:
     """Recover a store that is opened for writing, and make its missing directories. The caller holds the lock.
 
-    The stated settings are saved. ``abort`` stays if anything was changed.
+    The stated settings are saved, without a size of log files that is assumed. ``abort`` stays if anything was changed.
 
     Parameters: survey: made under the lock. config: stated settings. settings: those to build with; None to learn them.
     Returns: the report, with the assumptions, and with the files that have saved old records.
@@ -37,7 +37,8 @@ def complete_store(
             survey.root, allow=config.allow_unreadable
         )
         report = replace(report, notes=(*report.notes, *unreadable))
-        save_settings(survey.local_places, config, is_new=not has_messages(survey.places))
+        known = config if plan.describe_assumed_log_size() is None else config.as_store_config(**{LOG: None})
+        save_settings(survey.local_places, known, is_new=not has_messages(survey.places))
         for path in config.commit_log_paths(survey.root, writable=True):
             make_directory(local_path(path))
         saved = describe_saved_tails(plan.log, apply_plan(plan))

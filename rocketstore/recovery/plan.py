@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from rocketstore.log.log_end import Why
 from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_after_stop
 from rocketstore.recovery.plan_log import (
     LogRepair,
@@ -31,21 +32,27 @@ from rocketstore.recovery.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.settings import Assumptions
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types
 from rocketstore.recovery.unreadable import UnreadableRecords, count_unreadable
+from rocketstore.survey.sizes import describe_assumed_log_size
 
 
 @dataclass(frozen=True)
 class RecoveryPlan:
-    """The plans for the log, the queues and the index of a store, and all their steps in order."""
+    """The plans for the log, the queues and the index of a store, and all their steps in order.
+
+    Attributes: units_end: where the messages end to which units led before the repair, bytes.
+    """
 
     store: StoreFiles
     log: LogRepair
     queues: QueueRepair
     index: IndexRepair
+    units_end: int
     steps: tuple[RecoveryAction, ...]
 
     def report(self, *, dry_run: bool = False) -> RecoveryReport:
         """Return a report of the plan's steps."""
         store, log, deleted = self.store, self.log, self.queues.deleted
+        lost_end = self._describe_lost_end()
         return RecoveryReport(
             "complete",
             store.last_exit_ok,
@@ -53,11 +60,28 @@ class RecoveryPlan:
             log.end,
             self.steps,
             dry_run,
-            notes=describe_tails_to_save(log) if dry_run else (),
+            notes=(*lost_end, *(describe_tails_to_save(log) if dry_run else ())),
             lost=log.lost,
             deleted=deleted.messages,
             undeclared=deleted.undeclared,
         )
+
+    def _describe_lost_end(self) -> tuple[str, ...]:
+        """Return a note if units lead behind the end of a log whose writer stopped cleanly.
+
+        A broker's cut, damage, and a write that is undone are reported by themselves.
+        """
+        log, is_told = self.log, self.log.why in (Why.CUT, Why.DAMAGED) or self.log.write is not None
+        if is_told or not self.store.last_exit_ok or self.units_end <= log.end:
+            return ()
+        return (
+            f"units led to messages up to byte {self.units_end}, but the log ends at byte {log.end}. The writer had "
+            "stopped cleanly: the log was shortened after that, or these units are damaged",
+        )
+
+    def describe_assumed_log_size(self) -> str | None:
+        """Return the assumption about the size of log files; None if the size is known."""
+        return describe_assumed_log_size(self.store.survey.sizes, self.store.log.file_run.files, self.log.end)
 
     def count_unreadable(self, begin: int = 0) -> UnreadableRecords:
         """Count the records from a physical offset on that the release of the configuration cannot read."""
@@ -76,7 +100,9 @@ class RecoveryPlan:
         assumed.add_log(log, index_begin, end)
         is_noticed = not assumed.settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
         notes = assumed.index_notes() if is_noticed else ()
-        return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))
+        size = self.describe_assumed_log_size()
+        texts = (*(() if size is None else (size,)), *assumed.texts())
+        return replace(report, notes=(*report.notes, *notes), assumptions=texts)
 
 
 def plan_recovery(
@@ -108,7 +134,9 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
         return None
     index = plan_index_after_stop(store, log, find_newest_end(queues))
     queue_repair = None if index is None else plan_queues_after_stop(store, log, queues)
-    return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
+    if index is None or queue_repair is None:
+        return None
+    return _plan_of(store, log, queue_repair, index, find_newest_end(queues))
 
 
 def _plan_from_everything(store: StoreFiles, *, whole_log: bool, cut_at_damage: bool, deleted: bool) -> RecoveryPlan:
@@ -125,15 +153,17 @@ def _plan_from_everything(store: StoreFiles, *, whole_log: bool, cut_at_damage: 
     store = store.with_sound_log(log.end)
     index = plan_index(store, log, whole_log=whole_log)
     queue_repair = plan_queues(store, log, queues, index_begin=index.begin, whole_log=whole_log, deleted=deleted)
-    return _plan_of(store, log, queue_repair, index)
+    return _plan_of(store, log, queue_repair, index, find_newest_end(queues))
 
 
-def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:
+def _plan_of(
+    store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair, units_end: int
+) -> RecoveryPlan:
     """Put the plans together. Raises: CorruptFileError if records that will be dispatched follow damaged bytes."""
     begin = min(queues.begin, index.begin)
     if begin <= log.last_phy_offset:
         require_sound_records(store, begin, log.end)
-    return RecoveryPlan(store, log, queues, index, tuple(_steps(store, log, queues, index)))
+    return RecoveryPlan(store, log, queues, index, units_end, tuple(_steps(store, log, queues, index)))
 
 
 def _steps(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> Iterator[RecoveryAction]:

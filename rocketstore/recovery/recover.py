@@ -18,7 +18,7 @@ from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import open_store_files
 from rocketstore.survey.requirements import begin_entry, locked
-from rocketstore.survey.sizes import save_settings
+from rocketstore.survey.sizes import LOG, SizeSource, save_settings
 from rocketstore.survey.survey import Survey
 
 POLICIES = ("complete", "broker")
@@ -129,10 +129,17 @@ def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool,
             saved = describe_saved_tails(plan.log, apply_plan(plan))
             report = replace(report, notes=(*saved, *report.notes, *unreadable))
     if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
-        save_settings(places, now.find_sized_config())
+        save_settings(places, _certain_sizes(now))
     places.abort.unlink(missing_ok=True)
     sync_path(places.root)
     return report
+
+
+def _certain_sizes(survey: Survey) -> StoreConfig:
+    """Return the configuration to save, without a size of log files that only the files show: it may be assumed."""
+    config, size = survey.find_sized_config(), survey.sizes.known.get(LOG)
+    is_certain = size is None or size.source != SizeSource.FILES
+    return config if is_certain else config.as_store_config(**{LOG: None})
 
 
 def _with_assumptions(report: RecoveryReport, survey: Survey, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:

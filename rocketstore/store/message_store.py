@@ -114,7 +114,6 @@ from rocketstore.survey.formats import StoreFormats, find_formats
 from rocketstore.survey.open_tier import find_index_slots
 from rocketstore.survey.places import AnyPlaces
 from rocketstore.survey.requirements import begin_entry
-from rocketstore.survey.sizes import describe_kept_sizes
 from rocketstore.survey.survey import Survey
 from rocketstore.text_values import Time, Zone, begin_ms, end_ms, epoch_ms, find_time_zone, ms_or_none, parse_share
 from rocketstore.tier.places import TierPlaces
@@ -173,8 +172,9 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too. tiered: whether messages that are only in tiered storage are read too. compacted: whether scans and
-    queries give the messages of compacted topics that consumers get, instead of those of the log. size_notes: texts
-    on sizes that the store keeps in place of those of ``StoreConfig.small()``.
+    queries give the messages of compacted topics that consumers get, instead of those of the log. opening_notes: what
+    the repr says about the opening for writing: sizes that the store keeps in place of those of small(), the notes of
+    the recovery, and its assumptions.
     Source: DefaultMessageStore.
 
     Examples:
@@ -195,7 +195,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         leftovers: bool = False,
         tiered: bool = False,
         compacted: bool = False,
-        size_notes: Sequence[str] = (),
+        opening_notes: Sequence[str] = (),
     ) -> None:
         self.path = places.root
         self.places = places
@@ -204,7 +204,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         self.leftovers = leftovers
         self.tiered = tiered
         self.compacted = compacted
-        self.size_notes = size_notes
+        self.opening_notes = opening_notes
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
@@ -273,9 +273,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         from rocketstore.store.open_writer import open_writer  # a reader needs neither writer nor recovery
 
         writer = open_writer(entry, local_path(path), mode, config)
-        used = writer.config.as_store_config()
-        note = describe_kept_sizes(config, used)
-        return cls(writer.places, used, mode, writer, size_notes=() if note is None else (note,))
+        return cls(writer.places, writer.config.as_store_config(), mode, writer, opening_notes=writer.opening_notes)
 
     # ---- writing -------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from rocketstore.store.writer import StoreWriter
 from rocketstore.survey.broker_config import open_json_tables, open_tables
 from rocketstore.survey.open_log import open_log
 from rocketstore.survey.requirements import begin_entry, look_under_lock, take_locks
+from rocketstore.survey.sizes import describe_kept_sizes
 
 USED_BY_WRITERS = (
     "flush_interval_commit_log",
@@ -59,7 +60,9 @@ def open_writer(
         settings = find_settings(places, stated)
         report = complete_store(now, stated, settings)
         warn_of(report.assumptions, root, stacklevel=4)
-        for note in report.notes:
+        kept = describe_kept_sizes(given, settings.config.as_store_config())
+        notes = (*(() if kept is None else (kept,)), *report.notes)
+        for note in notes:
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset
         log = open_log(places, config, whole_to=LONG_MAX)  # nobody else writes, and only complete records are read
@@ -70,6 +73,9 @@ def open_writer(
         stack.callback(index.close)
         batches = batch_topics(open_tables(places, config).read_topics())
         dispatcher = Dispatcher(places, config, log, index, batches, held=held)
-        writer = StoreWriter(places, held, config, locks, log, index, checkpoint, dispatcher, batches, end, busy)
+        opening_notes = (*notes, *report.assumptions)
+        writer = StoreWriter(
+            places, held, config, locks, log, index, checkpoint, dispatcher, batches, end, busy, opening_notes
+        )
         stack.pop_all()  # the writer closes them from now on
     return writer

@@ -30,7 +30,7 @@ class ReadableStore(Protocol):
     mode: str
     config: StoreConfig
     tiered: bool
-    size_notes: Sequence[str]
+    opening_notes: Sequence[str]
 
     # ---- parts ---------------------------------------------------------------------------------------------
 

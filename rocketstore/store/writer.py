@@ -66,13 +66,14 @@ class StoreWriter:
         batch_topics: set[str],
         phy_offset: int,
         busy: BusyThreads,
+        opening_notes: tuple[str, ...],
     ) -> None:
         """Continue a recovered store.
 
-        Parameters: places, place: of the root.
-        phy_offset: the end of the log, bytes. busy: the threads that are in a call of this
-        writer.
+        Parameters: places, place: of the root. phy_offset: the end of the log, bytes. busy: the threads that are in a
+        call of this writer. opening_notes: of the store's opening, as those of ``MessageStore``.
         """
+        self.opening_notes = opening_notes
         self.busy = busy
         self.place = place
         self.root = place.path

@@ -1,5 +1,7 @@
 """Stores of StoreConfig.small(), and stores of other sizes that are opened with it."""
 
+import contextlib
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -62,7 +64,9 @@ def test_small_opens_a_store_with_the_sizes_it_has(sizes, left, tmp_path):
     with rocketstore.open(tmp_path, config=StoreConfig.small()) as store:
         assert len(store.query_message("T", "k7").messages) == 1
         assert sum(map(len, store.scan())) == 60
-    used = put(tmp_path, StoreConfig.small(), range(60, 120))
+    is_assumed = left == "no settings" and sizes == OTHERS["of older small stores"]
+    with pytest.warns(UserWarning, match="is assumed") if is_assumed else contextlib.nullcontext():
+        used = put(tmp_path, StoreConfig.small(), range(60, 120))
     assert {name: getattr(used, name) for name in SMALL_SIZES} == SMALL_SIZES | sizes
     assert before.items() <= file_lengths(tmp_path).items()
     with rocketstore.open(tmp_path) as store:
@@ -88,7 +92,7 @@ def test_a_store_of_the_small_sizes_needs_no_note(tmp_path):
         with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
             assert store.summary().notes == []
     with rocketstore.open(tmp_path, "a", config=replace(StoreConfig.small(), flush_disk_type="SYNC_FLUSH")) as store:
-        assert store.size_notes == ()
+        assert store.opening_notes == ()
 
 
 def test_the_sizes_of_small_may_be_left_to_it(tmp_path):
@@ -142,7 +146,7 @@ def test_an_index_of_neither_brokers_nor_small_sizes_must_be_given(tmp_path):
 @pytest.mark.parametrize("config", [None, StoreConfig.small()], ids=["None", "small()"])
 def test_a_log_file_that_may_be_cut_off_shows_no_size(length, config, tmp_path):
     make_without_settings(tmp_path, **{LOG: 64 << 20})
-    with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
+    with rocketstore.open(tmp_path, "a", config=replace(StoreConfig.small(), **{LOG: 64 << 20})) as store:
         store.put_messages([Message("T", os.urandom(50_000), queue_id=0)] * 30)
     (tmp_path / "config" / "rocketstore.json").unlink()
     (file,) = files(tmp_path / "commitlog")
@@ -165,6 +169,53 @@ def test_a_log_file_that_was_cut_off_is_continued_with_a_given_size(tmp_path):
     with rocketstore.open(tmp_path) as store:
         assert sum(map(len, store.scan())) == count + 60
     assert rocketstore.verify(tmp_path).ok
+
+
+def test_a_size_that_a_cut_off_file_may_show_is_assumed_and_not_saved(tmp_path):
+    make_without_settings(tmp_path, **{LOG: 2 << 20})
+    (file,) = files(tmp_path / "commitlog")
+    os.truncate(file, 1 << 19)
+    expected = f"mappedFileSizeCommitLog={1 << 19} is assumed: {file} is the only file"
+    with pytest.warns(UserWarning, match=expected):
+        report = rocketstore.recover(tmp_path, dry_run=True, config=StoreConfig.small())
+    assert report.assumptions[0].startswith(expected)
+    with pytest.warns(UserWarning, match=expected):
+        store = rocketstore.open(tmp_path, "a", config=StoreConfig.small())
+    with store:
+        note = store.opening_notes[-1]
+        assert note.startswith(expected)
+        assert note in repr(store)
+        assert note in store.summary().notes
+    assert LOG not in json.loads((tmp_path / "config" / "rocketstore.json").read_text())
+    put(tmp_path, replace(StoreConfig.small(), **{LOG: 1 << 19}), range(60, 120))  # the user states it
+    put(tmp_path, StoreConfig.small(), range(120, 180))
+    assert rocketstore.verify(tmp_path).ok
+
+
+def test_a_size_is_no_assumption_when_the_log_has_two_files(tmp_path):
+    make_without_settings(tmp_path, **{LOG: 1 << 19})
+    with pytest.warns(UserWarning, match="is assumed"):
+        store = rocketstore.open(tmp_path, "a", config=StoreConfig.small())
+    with store:
+        store.put_messages([Message("T", bytes(1 << 16), queue_id=0)] * 10)
+    with rocketstore.open(tmp_path, "a") as store:
+        assert store.opening_notes == ()
+
+
+def test_an_opening_says_that_the_log_was_shortened_after_a_clean_stop(tmp_path):
+    make(tmp_path)
+    with rocketstore.open(tmp_path) as store:
+        end = store.commit_log.max_phy_offset
+    (file,) = files(tmp_path / "commitlog")
+    os.truncate(file, end // 2)
+    expected = f"units led to messages up to byte {end}, but the log ends at byte "
+    assert any(note.startswith(expected) for note in rocketstore.recover(tmp_path, dry_run=True).notes)
+    with rocketstore.open(tmp_path, "a") as store:
+        (note,) = store.opening_notes
+        assert note.startswith(expected)
+        assert note in repr(store)
+    with rocketstore.open(tmp_path, "a") as store:
+        assert store.opening_notes == ()
 
 
 @pytest.mark.parametrize("room", [8, 9, 60])

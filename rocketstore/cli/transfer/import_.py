@@ -105,8 +105,6 @@ def run(
     )
     try:
         with MessageStore.of_writing_entry("import", store, "a", config) as opened:
-            for text in opened.size_notes:
-                note(f"{store}: {text}")
             if topics:
                 redrive(opened, rows, topics)
             else:

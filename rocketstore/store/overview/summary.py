@@ -106,7 +106,7 @@ def collect_error(problems: list[str]) -> Iterator[None]:
 def summarize(store: ReadableStore, *, count_messages: bool) -> StoreSummary:
     """Summarise all parts of a store. ``MessageStore.summary`` has the documentation."""
     problems: list[str] = []
-    notes = [*store.size_notes]
+    notes = [*store.opening_notes]
     queues: list[tuple[str, int]] | None = None
     messages = leftover_bytes = leftover_units = None
     config: BrokerConfig | None = None

@@ -47,7 +47,7 @@ def preview_store(store: ReadableStore) -> Preview:
         for topic, queue_id in store.queues():
             topics.setdefault(topic, []).append(queue_id)
     shown = preview_topics(store, topics, f"MessageStore {str(store.path)!r}: {describe(store)}")
-    return replace(shown, notes=store.size_notes)
+    return replace(shown, notes=store.opening_notes)
 
 
 def preview_topics(store: ReadableStore, topics: Mapping[str, Sequence[int]], title: str) -> Preview:
