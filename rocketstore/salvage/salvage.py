@@ -365,7 +365,7 @@ class _Salvage(Closable):
         self.declare(offsets)
         stated = replace(config, **{name: getattr(self.known, name) for name in LEARNED})
         with (
-            ThreadPoolExecutor(1) as thread,
+            work_threads(1, "rocketstore-salvage-lost") as thread,
             NewStore.open(self.work, config, stated, log, self.scanner.queues) as new,
         ):
             lost_messages = thread.submit(self.count_lost_messages, finds)
