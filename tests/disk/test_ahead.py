@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from support.waiting import wait_for_no_thread
 
 from rocketstore.disk.ahead import iterate_ahead
 
@@ -39,4 +40,4 @@ def test_a_caller_that_stops_early_ends_the_thread_and_makes_at_most_one_more_it
     assert [next(ahead), next(ahead)] == [0, 1]
     ahead.close()
     assert made in ([0, 1], [0, 1, 2])
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rocketstore-ahead")]
+    wait_for_no_thread("rocketstore-ahead")

@@ -2,13 +2,13 @@
 
 import errno
 import random
-import threading
 
 import numpy as np
 import pytest
 from reference.commit_log import CommitLog as Reference
 from reference.commit_log import build_record, make_commit_log, read_files
 from support.rebuilt import CONFIG, FILE, KINDS, fields, make_log, records_in_bodies
+from support.waiting import wait_for_no_thread
 
 from rocketstore import CommitLog, CorruptFileError
 from rocketstore.dispatch.request_chunks import RequestChunks
@@ -164,7 +164,7 @@ def test_an_iteration_that_is_ended_leaves_no_thread(log):
     chunks = iter(RequestChunks(log, CONFIG, log.min_phy_offset, log.max_phy_offset, size=30, threads=4))
     next(chunks)
     chunks.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rocketstore-requests")]
+    wait_for_no_thread("rocketstore-requests")
 
 
 def test_a_record_of_its_own_is_what_it_says(tmp_path):

@@ -18,7 +18,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 from support import stores
 from support.logs import ALL_COLUMNS, column_list, golden_messages, offsets_of, open_golden, rows_of
-from support.waiting import replace_sleep
+from support.waiting import replace_sleep, wait_for, wait_for_no_thread
 
 from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
 from rocketstore.disk.durable import allocate
@@ -892,11 +892,11 @@ def test_a_scan_that_is_not_read_to_its_end_leaves_nothing_running(tmp_path, thr
         batches = iter(log.scan(threads=threads, batch_size=2))
         assert next(batches).phy_offset.tolist() == offsets[:2]
         batches.close()
-        assert threading.active_count() == before
+        wait_for(lambda: threading.active_count() == before)
     batches = iter(log.scan(threads=threads))
     next(batches)
     del batches
-    assert threading.active_count() == before
+    wait_for(lambda: threading.active_count() == before)
     log.close()
 
 
@@ -934,7 +934,7 @@ def test_ctrl_c_stops_a_scan(tmp_path, threads, monkeypatch):
         timer.join()
         assert time.perf_counter() - begin < 2
     assert offsets_of(log.scan(threads=threads, columns=["phy_offset"])) == offsets
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rocketstore-scan")]
+    wait_for_no_thread("rocketstore-scan")
 
 
 @may_leave_a_directory_open

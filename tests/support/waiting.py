@@ -1,5 +1,6 @@
 """Waiting for another thread, and replacing the sleep of one module."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -12,6 +13,11 @@ def wait_for(condition, what="it never came"):
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.001)
+
+
+def wait_for_no_thread(name):
+    """Wait until no thread is left whose name begins so. A thread that has done its work needs a moment to end."""
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(name)], "it still runs")
 
 
 def replace_sleep(monkeypatch, module, sleep):
