@@ -184,7 +184,8 @@ class StoreConfig:
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
         try:
-            parse_host(self.store_host)
+            if self.store_host != StoreConfig.store_host:  # the check imports much, and the default is valid
+                parse_host(self.store_host)
         except ValueError as error:
             raise ValueError(f"store_host: {error}") from None
         self._remove_later_properties(parse_release(self.compat))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -176,6 +175,13 @@ def is_time(name: str) -> bool:
 def sendable(text: str) -> str:
     """Return a text without halves of surrogate pairs, which have no UTF-8. Paths may have them."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def escape(text: str) -> str:
+    """Return a text as it is written in HTML."""
+    import html  # takes long to import, and few programs show HTML
+
+    return html.escape(text)
 
 
 def cell_html(tag: str, text: str, is_number: bool) -> str:

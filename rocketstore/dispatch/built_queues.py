@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +126,8 @@ class _TemporaryFiles(Closable):
         self.end = end
 
     def close(self) -> None:
+        import shutil  # takes long to import, and few stores lack the queues
+
         if self.process == os.getpid():
             try:
                 self._dispatcher.close()

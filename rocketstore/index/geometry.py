@@ -22,7 +22,7 @@ from rocketstore.limits import INT_MAX, LONG_MAX
 
 GEOMETRY_SETTINGS = ("max_hash_slot_num", "max_index_num")
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = INDEX_HEADER.itemsize, INDEX_SLOT.itemsize, INDEX_ITEM.itemsize
-CHUNK = 1 << 20
+CHUNK = 1 << 14  # geometries that are tried at once: their arrays fit into a cache
 SAMPLES = 64
 FEW_SAMPLES = 8  # to check a given geometry: each sample reads a page of the slots
 LONGEST_WALK = 10_000  # steps from a slot to one item

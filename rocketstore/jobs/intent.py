@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 import warnings
 from contextlib import suppress
@@ -156,6 +155,8 @@ class UnfinishedWrite:
 
     def remove_intent(self) -> None:
         """Remove the intent, after recovery has changed the log. For "leave", warn and rename the intent instead."""
+        import shutil  # takes long to import, and few stores have an unfinished write
+
         root, job = local_path(self.root), self.intent.job
         path = intent_path(root)
         text = f"{self.root}: write {job} was ended in the middle: {self}"

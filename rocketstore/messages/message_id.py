@@ -7,12 +7,11 @@ import functools
 import itertools
 import os
 import re
-import socket
 import struct
 import time
 from datetime import datetime, timedelta
 
-FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
+FAR_AWAY = ("192.0.2.1", "2001:db8::1")  # nobody has these
 counter = itertools.count()
 month = 0, 0  # when it begins and ends, epoch ms, in one object: threads see both of one month
 
@@ -57,7 +56,10 @@ def process_prefix(pid: int) -> bytes:
 
 def local_address() -> bytes:
     """The address that packets to elsewhere come from; where there is no network four bytes of the time."""
-    for family, address in FAR_AWAY:
+    import socket  # takes long to import, and readers make no keys
+
+    for address in FAR_AWAY:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))  # which sends nothing
             return socket.inet_pton(family, probe.getsockname()[0].partition("%")[0])
@@ -66,6 +68,8 @@ def local_address() -> bytes:
 
 def make_msg_id(store_host: str, phy_offset: int) -> str:
     """Return the message id of a place. Source: MessageDecoder.createMessageId."""
+    import socket  # takes long to import
+
     address, _, port = store_host.rpartition(":")
     family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
     packed = socket.inet_pton(family, address.strip("[]"))

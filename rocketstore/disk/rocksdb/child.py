@@ -20,7 +20,6 @@ import gc
 import json
 import os
 import resource
-import shutil
 import signal
 import struct
 import sys
@@ -38,6 +37,8 @@ Ranges = list[tuple[str, str | None]]
 
 
 def main(directory: str, memory: int, package: str) -> None:
+    import shutil  # takes long to import, and the parent needs only the constants of this module
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     gc.disable()
     answers = os.fdopen(os.dup(1), "wb")
@@ -77,6 +78,8 @@ def _limit_cpu() -> None:
 
 def _open(directory: str) -> dict[str, Any]:
     """Open all column families. All files stay open, so that the directory is no longer needed."""
+    import shutil
+
     from rocksdict import AccessType, Options, Rdict
 
     def options() -> Any:

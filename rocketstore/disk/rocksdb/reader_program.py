@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import shutil
 import sys
-import sysconfig
 from pathlib import Path
-
-from rocketstore.disk.rocksdb import child
 
 PACKAGE, EXTRA = "rocksdict", "rocksdb"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -33,6 +29,8 @@ def find_missing_reader() -> str | None:
 
 def reader_command(directory: Path, memory: int) -> list[str]:
     """Return the command of a child process. Parameters: directory: with links to the files of a RocksDB."""
+    from rocketstore.disk.rocksdb import child  # few stores have a RocksDB
+
     python, package = sys.executable, ""
     if _is_free_threaded():
         python = _find_ordinary_python() or python
@@ -43,12 +41,16 @@ def reader_command(directory: Path, memory: int) -> list[str]:
 
 
 def _is_free_threaded() -> bool:
+    import sysconfig  # takes long to import
+
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 @functools.cache
 def _find_ordinary_python() -> str | None:
     """Return an ordinary Python of this version that has the package."""
+    import shutil  # takes long to import
+
     name = f"python{VERSION}"
     for python in (str(Path(sys.base_prefix, "bin", name)), shutil.which(name)):
         if python is not None and Path(python).exists() and _has_package(python):

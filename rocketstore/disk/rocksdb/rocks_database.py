@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -211,7 +210,8 @@ class RocksDatabase(Closable):
         )
 
     def _start_once(self) -> ReaderProcess:
-        import tempfile  # these take long to import, and few stores have a RocksDB
+        import shutil  # these take long to import, and few stores have a RocksDB
+        import tempfile
 
         from rocketstore.disk.rocksdb.reader_process import ReaderProcess
 
