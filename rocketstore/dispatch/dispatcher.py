@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -132,9 +132,10 @@ class Dispatcher:
 
     # ---- dispatch ------------------------------------------------------------------------------------------
 
-    def dispatch(self, begin: int, end: int) -> None:
+    def dispatch(self, begin: int, end: int, *, report: Callable[[int], object] = lambda phy_offset: None) -> None:
         """Dispatch the records between two physical offsets in order. The log must be sound there.
 
+        Parameters: report: is called with the physical offset behind each part that was dispatched.
         Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
         were put before are not repeated.
         """
@@ -150,6 +151,7 @@ class Dispatcher:
             self.last_phy_offset = self._scanner.last_phy_offset
             self.last_store_timestamp = self._scanner.last_store_timestamp
             begin = stop
+            report(begin)
 
     def _collect(self, begin: int, end: int) -> int:
         """Scan one chunk of one file. Return where the next chunk begins."""

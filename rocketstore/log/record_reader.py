@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -361,11 +361,20 @@ class RecordReader:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
         return self.file_run.span(offset) < LONG_MAX and self._length_at(offset) >= file.end_offset - offset
 
-    def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX, *, passes_zeros: bool = False) -> int:
+    def walk(
+        self,
+        scanner: RecordScanner,
+        offset: int,
+        end: int = LONG_MAX,
+        *,
+        passes_zeros: bool = False,
+        report: Callable[[int], object] = lambda phy_offset: None,
+    ) -> int:
         """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends.
 
         Parameters: passes_zeros: whether a record that ends in zeros, and so may be half written, is sound if another
-        record follows it. The scanner does not collect this record.
+        record follows it. The scanner does not collect this record. report: is called with the physical offset that
+        each step reaches.
         """
         while offset < end and (step := self.step(scanner, offset, end)) is not None:
             following, status = step
@@ -374,17 +383,25 @@ class RecordReader:
             if following == offset and status not in (OK, BLANK):
                 break
             offset = following
+            report(offset)
         return offset
 
     def find_sound_end(
-        self, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False, passes_zeros: bool = False
+        self,
+        begin: int,
+        stop: int = LONG_MAX,
+        *,
+        verify_crc: bool = False,
+        passes_zeros: bool = False,
+        report: Callable[[int], object] = lambda phy_offset: None,
     ) -> SoundEnd:
         """Find where the sound records end that begin from ``begin`` to before ``stop``, physical offsets.
 
-        Parameters: verify_crc: end before a record whose body does not match its CRC. passes_zeros: as for ``walk``.
+        Parameters: verify_crc: end before a record whose body does not match its CRC. passes_zeros, report: as for
+        ``walk``.
         """
         scanner = self.scanner((), verify_crc=verify_crc)
-        end = self.walk(scanner, begin, stop, passes_zeros=passes_zeros)
+        end = self.walk(scanner, begin, stop, passes_zeros=passes_zeros, report=report)
         return SoundEnd(end, int(scanner.last_phy_offset))
 
     def _find_followed_size(self, offset: int) -> int:

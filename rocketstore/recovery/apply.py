@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from rocketstore.compat import Compat
@@ -21,7 +22,7 @@ from rocketstore.recovery.plan_index import paths_of_index
 from rocketstore.recovery.plan_log import LogRepair
 from rocketstore.recovery.recovery_report import RecoveryAction
 from rocketstore.recovery.saved_tails import SavedTail, save_tail
-from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.recovery.store_files import Reading, StoreFiles
 from rocketstore.state.abort import make_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 
@@ -136,7 +137,7 @@ def _dispatch_range(
         lives=plan.queues.lives,
         has_queues=has_queues,
     )
-    dispatcher.dispatch(begin, end)
+    dispatcher.dispatch(begin, end, report=partial(store.report, Reading.DISPATCH))
     dispatcher.flush()
     dispatcher.close()
 

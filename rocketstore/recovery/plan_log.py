@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.recovery_report import RecoveryAction
 from rocketstore.recovery.saved_tails import SavedTail, is_saved
-from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.recovery.store_files import Reading, StoreFiles
 from rocketstore.root_places import SAVED_CUTS
 
 TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop
@@ -78,7 +79,8 @@ def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool, cut_at_dam
     """
     may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
     whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
-    end, last = _find_sound_end(store.log.as_whole_to(whole_to), begin, verify_crc=verify_crc)
+    report = partial(store.report, Reading.LOG)
+    end, last = _find_sound_end(store.log.as_whole_to(whole_to), begin, verify_crc=verify_crc, report=report)
     store = store.with_sound_log(end)
     log = store.log
     if _is_last_torn(store, end, last):
@@ -155,9 +157,16 @@ def find_record_end(log: CommitLog, phy_offset: int) -> int:
     return 0 if record is None else phy_offset + record.size
 
 
-def _find_sound_end(log: CommitLog, begin: int, stop: int = LONG_MAX, *, verify_crc: bool = False) -> SoundEnd:
+def _find_sound_end(
+    log: CommitLog,
+    begin: int,
+    stop: int = LONG_MAX,
+    *,
+    verify_crc: bool = False,
+    report: Callable[[int], object] = lambda phy_offset: None,
+) -> SoundEnd:
     """Find where the sound records from ``begin`` on end, before ``stop``. Begin earlier if there is no record."""
-    found = log.reader.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True)
+    found = log.reader.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True, report=report)
     before = log.file_run.find(begin - 1)
     if found.last_phy_offset >= 0 or before is None:
         return found

@@ -32,7 +32,7 @@ from rocketstore.queue.queue_end import find_end_of_records, find_written_spans
 from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit
 from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
-from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.recovery.store_files import Reading, StoreFiles
 from rocketstore.survey.places import StorePlaces
 
 UNITS_READ = 256  # at a time
@@ -287,6 +287,7 @@ def find_missing(
         search = _Search(ends, dict(late), lives, others_begin)
         for piece in pieces:
             search.add(*with_more(log, config, piece.requests, pieces.queues, store.batch_topics))
+            store.report(Reading.QUEUES, piece.end)
         if lives is None or not lives.finish():
             return MissingUnits(search.first, search.wrong, search.left_out)
 

@@ -10,13 +10,15 @@ from typing import Literal
 from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.errors import CorruptFileError
+from rocketstore.limits import LONG_MAX
+from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.plan_log import describe_saved_tails
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
-from rocketstore.recovery.store_files import open_store_files
+from rocketstore.recovery.store_files import Reading, open_store_files
 from rocketstore.survey.requirements import begin_entry, locked
 from rocketstore.survey.sizes import LOG, SizeSource, save_settings
 from rocketstore.survey.survey import Survey
@@ -32,6 +34,7 @@ def recover(
     dry_run: bool = False,
     cut_at_damage: bool = False,
     deleted: bool = False,
+    progress: Progress = False,
     config: StoreConfig | None = None,
 ) -> RecoveryReport:
     """Recover a store that no process is writing, and leave it as a clean stop does.
@@ -52,6 +55,9 @@ def recover(
         that are lost. Their bytes are saved in ``rocketstore-cut``. Try ``salvage`` first: it loses none of them.
     deleted : with "complete", build queues of deleted topics again. Otherwise their messages are left out, counted and
         named. ``rebuild`` says how a deleted topic is known.
+    progress : True shows a bar on standard error. A function is called with the bytes of the log that were read, and
+        all bytes to read. The log counts three times: for its end, for records without units, and to dispatch records.
+        Policy "broker" reports nothing: it reads the last files alone.
     config : sizes of files, as for ``open``. Given sizes are saved in ``config/rocketstore.json``.
 
     Returns
@@ -79,14 +85,16 @@ def recover(
     if cut_at_damage and policy == "broker":
         raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
     survey = begin_entry("recover dry run" if dry_run else "recover", path, config)
-    if dry_run:
-        known, notes = survey.assume_sized_config()
-        report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted)
-        report = replace(report, notes=(*notes, *report.notes))
-    else:
-        _with_release(survey.find_sized_config(), policy)  # raises before the file of the lock is made
-        with locked("recover", survey) as now:
-            report = _recover(now, _with_release(now.find_sized_config(), policy), policy, cut_at_damage, deleted)
+    with show_progress(progress, "recover") as shown:
+        if dry_run:
+            known, notes = survey.assume_sized_config()
+            report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted, shown)
+            report = replace(report, notes=(*notes, *report.notes))
+        else:
+            _with_release(survey.find_sized_config(), policy)  # raises before the file of the lock is made
+            with locked("recover", survey) as now:
+                known = _with_release(now.find_sized_config(), policy)
+                report = _recover(now, known, policy, cut_at_damage, deleted, shown)
     warn_of(report.assumptions, survey.root)
     return report
 
@@ -102,32 +110,39 @@ def _with_release(config: SizedConfig, policy: str) -> SizedConfig:
     return replace(config, compat=release)
 
 
-def _plan_only(survey: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
+def _plan_only(
+    survey: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool, progress: Report
+) -> RecoveryReport:
     """Return the report of a dry run."""
     learned = find_settings(survey.places, config)
     if policy == "broker":
         return _with_assumptions(dry_run_as_broker(survey, learned.config), survey, learned)
-    store = open_store_files(survey, learned.config)
+    store = open_store_files(survey, learned.config, progress=progress)
     with store.log:
         plan = plan_recovery(store, cut_at_damage=cut_at_damage, deleted=deleted)
         report = plan.with_assumptions(plan.report(dry_run=True), Assumptions(learned))
-        return replace(report, notes=(*report.notes, *plan.count_unreadable().texts()))
+        unreadable = plan.count_unreadable().texts()
+        store.report(Reading.DISPATCH, LONG_MAX)
+        return replace(report, notes=(*report.notes, *unreadable))
 
 
-def _recover(now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool) -> RecoveryReport:
+def _recover(
+    now: Survey, config: SizedConfig, policy: str, cut_at_damage: bool, deleted: bool, progress: Report
+) -> RecoveryReport:
     """Recover a store whose lock is held. Parameters: now: the survey under the lock."""
     places, given = now.local_places, now.settings
     learned = find_settings(places, config)
     if policy == "broker":
         report = _with_assumptions(recover_as_broker(now, learned.config), now, learned)
     else:
-        store = open_store_files(now, learned.config)
+        store = open_store_files(now, learned.config, progress=progress)
         with store.log:
             plan = plan_recovery(store, cut_at_damage=cut_at_damage, deleted=deleted)
             report = plan.with_assumptions(plan.report(), Assumptions(learned))
             unreadable = plan.count_unreadable().require_none(now.root, allow=config.allow_unreadable)
             saved = describe_saved_tails(plan.log, apply_plan(plan))
             report = replace(report, notes=(*saved, *report.notes, *unreadable))
+            store.report(Reading.DISPATCH, LONG_MAX)
     if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
         save_settings(places, _certain_sizes(now))
     places.abort.unlink(missing_ok=True)

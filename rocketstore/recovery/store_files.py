@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from enum import IntEnum
 
 from rocketstore.config import SizedConfig
 from rocketstore.disk.store_path import StorePath
@@ -15,6 +16,7 @@ from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import StoreState
+from rocketstore.progress import Report, report_nothing
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.config_values import TopicConfig
@@ -32,12 +34,21 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
 )
 
 
+class Reading(IntEnum):
+    """Why recovery reads the log, in order: for its end, for records without units, and to dispatch records."""
+
+    LOG = 0
+    QUEUES = 1
+    DISPATCH = 2
+
+
 @dataclass(frozen=True)
 class StoreFiles:
     """The log, the checkpoint and the topics of a store.
 
     Attributes: survey: a plan that is made from these files is applied to the state of the survey alone. last_exit_ok:
-    whether the last writer stopped cleanly.
+    whether the last writer stopped cleanly. progress: is called with bytes that were read, and all bytes: the length of
+    the log for each ``Reading``.
     """
 
     survey: Survey
@@ -45,6 +56,14 @@ class StoreFiles:
     log: CommitLog
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
+    progress: Report = report_nothing
+
+    def report(self, reading: Reading, phy_offset: int) -> None:
+        """Report the progress. Parameters: phy_offset: up to which the log was read, bytes."""
+        files = self.log.file_run.files
+        if files:
+            begin, size = files[0].file_from_offset, files[-1].end_offset - files[0].file_from_offset
+            self.progress(reading * size + min(phy_offset - begin, size), len(Reading) * size)
 
     @property
     def places(self) -> StorePlaces[StorePath]:
@@ -93,10 +112,13 @@ class StoreFiles:
         return self.places.checkpoint.exists()
 
 
-def open_store_files(survey: Survey, config: SizedConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+def open_store_files(
+    survey: Survey, config: SizedConfig, *, last_exit_ok: bool | None = None, progress: Report = report_nothing
+) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
     Parameters: survey: made under the lock, if the store will be changed. last_exit_ok: None: the file ``abort`` tells.
+    progress: as of StoreFiles.
     """
     places = survey.places
     if last_exit_ok is None:
@@ -112,7 +134,7 @@ def open_store_files(survey: Survey, config: SizedConfig, *, last_exit_ok: bool 
         trusts_file_times=False,
         unfinished=find_uncommitted(places, config, lambda: state),
     )
-    return StoreFiles(survey, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok)
+    return StoreFiles(survey, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok, progress)
 
 
 def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import shutil
 import subprocess
 import sys
 
@@ -27,11 +28,20 @@ def read_all(source):
     return [len(batch) for batch in source]
 
 
+def recover_without_queues(root, copy, **given):
+    shutil.copytree(root, copy)
+    shutil.rmtree(copy / "consumequeue")
+    rocketstore.recover(copy, **given)
+
+
 JOBS = {
     "verify": lambda root, out, **given: rocketstore.verify(root, **given),
     "rebuild": lambda root, out, **given: rocketstore.rebuild(root, out=out, **given),
     "salvage": lambda root, out, **given: rocketstore.salvage(root, out, **given),
     "salvage --dry-run": lambda root, out, **given: rocketstore.salvage(root, dry_run=True, **given),
+    "recover": lambda root, out, **given: rocketstore.recover(shutil.copytree(root, out.with_name("copy")), **given),
+    "recover --dry-run": lambda root, out, **given: rocketstore.recover(root, dry_run=True, **given),
+    "recover without queues": lambda root, out, **given: recover_without_queues(root, out.with_name("copy"), **given),
     "patch": lambda root, out, **given: rocketstore.patch(root, dry_run=True, **given),
     "convert": lambda root, out, **given: rocketstore.convert(root, out, **given),
     "split": lambda root, out, **given: rocketstore.split(root, out, **given),

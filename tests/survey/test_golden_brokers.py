@@ -392,6 +392,8 @@ def test_a_pipe_in_the_place_of_a_database_neither_hangs_nor_stops_a_reader(root
 
 def test_a_store_that_a_broker_left_is_continued(root_of, tmp_path):
     root = shutil.copytree(root_of("default"), tmp_path / "default")
-    with rocketstore.open(root, "a", config=SIZES) as store:
+    with pytest.warns(UserWarning, match="mappedFileSizeCommitLog=1048576 is assumed"):
+        store = rocketstore.open(root, "a", config=SIZES)
+    with store:
         expected = brokers.truth("default")["topics"]["Plain"]["about"]["range0"][1]
         assert store.put_message(Message("Plain", b"more", queue_id=0)).queue_offset == expected

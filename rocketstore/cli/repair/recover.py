@@ -41,7 +41,7 @@ def run(
     }
     config = config_with(broker_config(ctx, compat), store, **settings)
     options: dict[str, bool] = {"dry_run": dry_run, "cut_at_damage": cut_at_damage, "deleted": deleted}
-    report = recover_store(store, policy=policy, config=config, **options)
+    report = recover_store(store, policy=policy, config=config, progress=True, **options)
     steps = ((action.what, str(action.path), action.offset, size_of(action)) for action in report.actions)
     write_list(RECOVERY_STEPS, steps, view, paths_below(store))
     note(summary_of(report))
