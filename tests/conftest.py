@@ -1,6 +1,7 @@
 """Fixtures of every test, and the header that makes a run repeatable."""
 
 import functools
+import gc
 import os
 import secrets
 import shutil
@@ -47,6 +48,11 @@ def pytest_collection_modifyitems(config, items):
     if "cluster" in SPARK:
         config.hook.pytest_deselected(items=[item for item in items if not uses_session(item)])
         items[:] = [item for item in items if uses_session(item)]
+
+
+def pytest_collection_finish():
+    """Let Python look for garbage without the tests themselves, half a million objects."""
+    gc.freeze()
 
 
 def uses_session(item):

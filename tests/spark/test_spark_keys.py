@@ -9,6 +9,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
 from support.remote import counted
+from support.repetitions import only_some_quick
 from support.spark_reads import read_table, reader_of
 
 import rocketstore
@@ -64,7 +65,7 @@ def offsets_of(reader, parts):
     return [at for part in parts for batch in reader.read(part) for at in batch["phyOffset"].to_pylist()]
 
 
-@pytest.mark.parametrize("case", range(12))
+@pytest.mark.parametrize("case", only_some_quick(range(12), *range(4)))
 def test_keys_of_a_remote_store_give_the_rows_of_a_scan(tmp_path, seed, case):
     draw = random.Random(seed * 100 + case)
     with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
