@@ -12,7 +12,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
+from rocketstore.queue.queue_directories import queue_ids_in, topics_in
 from rocketstore.queue.unit_run import UnitRun
 
 
@@ -32,8 +32,10 @@ class FileQueues:
 
     def queues(self) -> Iterator[QueueId]:
         """Return the ids of all queues, sorted. Raises: OSError."""
-        paths = (path for directory in self.directories.values() for path in queue_directories(directory))
-        return iter(sorted({QueueId(path.parent.name, int(path.name)) for path in paths}))
+        topics = (
+            (directory / topic, topic) for directory in self.directories.values() for topic in topics_in(directory)
+        )
+        return iter(sorted({QueueId(topic, number) for path, topic in topics for number in queue_ids_in(path)}))
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic, none for an unknown topic. Raises: OSError."""
