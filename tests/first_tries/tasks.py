@@ -367,7 +367,7 @@ TASKS: dict[str, list[Try]] = {
         Command("report big report.html", "did you mean --output report.html?", 2),
         Command("report big --out report.html", "Did you mean '--output'?", 2),
         Refused("s.report()", "rocketstore report STORE --output report.html"),
-        Elsewhere("store/test_unknown_attributes.py", "test_a_name_of_a_room_that_is_no_function_names_the_command"),
+        Elsewhere("store/test_unknown_attributes.py", "test_a_room_with_a_name_of_another_tool_names_the_line"),
     ],
     "copy it while it is written": [
         Command("copy big saved", "400"),
