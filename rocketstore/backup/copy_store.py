@@ -43,7 +43,8 @@ from rocketstore.log.log_end import StoreState
 from rocketstore.messages.arguments import text_list
 from rocketstore.progress import Progress, Report, show_progress
 from rocketstore.queue.queue_source import offset_range
-from rocketstore.recovery.recover import recover
+from rocketstore.recovery.recover import recover_surveyed
+from rocketstore.recovery.settings import warn_of
 from rocketstore.root_places import COPY_WORK
 from rocketstore.salvage.new_root import is_part_of_store, new_directory, require_outside
 from rocketstore.state.abort import make_abort
@@ -55,6 +56,7 @@ from rocketstore.survey.condition import find_store_state, read_checkpoint
 from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import AnyPlaces, LocalPlaces, StorePlaces
 from rocketstore.survey.requirements import begin_entry
+from rocketstore.survey.sizes import ASSUMED_LOG_SIZE
 from rocketstore.survey.survey import Survey
 from rocketstore.survey.unfinished import describe_unfinished
 from rocketstore.text_values import Time, ms_or_none
@@ -334,9 +336,11 @@ def complete_copy(survey: Survey, new: LocalPlaces, choice: CopyChoice, state: S
     config = config_of_copy(survey, choice)
     if state != StoreState.STOPPED or choice.topics is not None:
         make_abort(new.abort)
-    elif not recover(new.root, config=config, dry_run=True).actions:
+    elif not recover_surveyed(begin_entry("recover dry run", new.root, config), dry_run=True).actions:
         return ()  # sizes of files need not be known
-    report = recover(new.root, config=config)
+    report = recover_surveyed(begin_entry("recover", new.root, config))
+    # A file of the copy has the length of the copied file: nothing depends on the size that its length shows.
+    warn_of((text for text in report.assumptions if not text.startswith(ASSUMED_LOG_SIZE)), new.root)
     new.abort.unlink(missing_ok=True)
     new.lock.unlink(missing_ok=True)
     sync_path(new.root)

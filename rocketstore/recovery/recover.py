@@ -11,7 +11,7 @@ from rocketstore.config import DEFAULT_SIZES, SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.errors import CorruptFileError
 from rocketstore.limits import LONG_MAX
-from rocketstore.progress import Progress, Report, show_progress
+from rocketstore.progress import Progress, Report, report_nothing, show_progress
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.plan import plan_recovery
@@ -86,17 +86,28 @@ def recover(
         raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
     survey = begin_entry("recover dry run" if dry_run else "recover", path, config)
     with show_progress(progress, "recover") as shown:
-        if dry_run:
-            known, notes = survey.assume_sized_config()
-            report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted, shown)
-            report = replace(report, notes=(*notes, *report.notes))
-        else:
-            _with_release(survey.find_sized_config(), policy)  # raises before the file of the lock is made
-            with locked("recover", survey) as now:
-                known = _with_release(now.find_sized_config(), policy)
-                report = _recover(now, known, policy, cut_at_damage, deleted, shown)
+        report = recover_surveyed(survey, policy, dry_run, cut_at_damage, deleted, shown)
     warn_of(report.assumptions, survey.root)
     return report
+
+
+def recover_surveyed(
+    survey: Survey,
+    policy: str = "complete",
+    dry_run: bool = False,
+    cut_at_damage: bool = False,
+    deleted: bool = False,
+    progress: Report = report_nothing,
+) -> RecoveryReport:
+    """Recover a store, without a warning of the assumptions. Parameters: as for ``recover``. survey: of its entry."""
+    if dry_run:
+        known, notes = survey.assume_sized_config()
+        report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted, progress)
+        return replace(report, notes=(*notes, *report.notes))
+    _with_release(survey.find_sized_config(), policy)  # raises before the file of the lock is made
+    with locked("recover", survey) as now:
+        known = _with_release(now.find_sized_config(), policy)
+        return _recover(now, known, policy, cut_at_damage, deleted, progress)
 
 
 def _with_release(config: SizedConfig, policy: str) -> SizedConfig:

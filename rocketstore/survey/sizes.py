@@ -34,6 +34,7 @@ from rocketstore.survey.places import AnyPlaces, LocalPlaces
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
+ASSUMED_LOG_SIZE = "mappedFileSizeCommitLog="  # how the text about an assumed size begins
 BLANK_SIZE = BLANK_HEAD.itemsize
 # Sizes of blanks, bytes. A blank is a head and zeros. A longer blank ends with BLANK_SIZE zeros.
 SHORT_BLANKS = range(BLANK_SIZE, 2 * BLANK_SIZE)
@@ -224,7 +225,7 @@ def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: 
     if known.value in (DEFAULT_SIZES[LOG], usual):
         return None
     return (
-        f"mappedFileSizeCommitLog={known.value} is assumed: {written[0].path} is the only file of the log, and a "
+        f"{ASSUMED_LOG_SIZE}{known.value} is assumed: {written[0].path} is the only file of the log, and a "
         f"larger file that was cut off there has this length too. Give {LOG} if it is right; otherwise copy the file "
         "again"
     )

@@ -140,7 +140,7 @@ def test_followed_messages_of_a_compacted_topic_come_once(compacted, tmp_path):
         queue = sorted(store.find_compacted_queues())[0]
         followed = store.follow_batches(poll=None)
         found = [next(followed)]
-        sizes = StoreConfig(max_hash_slot_num=1000, max_index_num=4000)
+        sizes = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=1000, max_index_num=4000)
         with rocketstore.open(root, "a", config=sizes) as writer:
             writer.put_message(Message(queue.topic, b"new", keys=["new"], queue_id=queue.queue_id))
             writer.put_message(Message(queue.topic, b"without a key", queue_id=queue.queue_id))
