@@ -213,7 +213,7 @@ def run_child(env, directory, kind, error, for_ever, seed, step):
 def test_a_call_that_fails_loses_nothing(kind, env, tmp_path, seed):
     """Corner 56."""
     _, error, for_ever = random.Random(f"{seed}/{kind}").choice([case for case in CASES if case[0] == kind])
-    run_child(env, tmp_path, kind, error, for_ever, seed, 2 * CLASSES)
+    run_child(env, tmp_path, kind, error, for_ever, seed, 4 * CLASSES)
 
 
 @pytest.mark.slow

@@ -171,7 +171,7 @@ def restore(root, files):
 # ---- damages: (name, what changes the store in `root`) -----------------------------------------------------
 
 # SHARES_OF_A_ROUND are a round of `make soak PART=flips`: its 100 rounds together are all.
-SHARES_OF_A_ROUND = 16
+SHARES_OF_A_ROUND = 32
 SHARES = 100 * SHARES_OF_A_ROUND
 
 

@@ -771,8 +771,9 @@ def hostile_root(tmp_path):
     return tmp_path / "store"
 
 
-def test_damaged_bytes_are_findings_and_no_errors(hostile_root, seed):
-    survive(hostile_root, lambda files: hostile_store.many_bytes(files, seed, 60))
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_damaged_bytes_are_findings_and_no_errors(hostile_root, seed, count):
+    survive(hostile_root, lambda files: hostile_store.many_bytes(files, seed, count))
 
 
 @pytest.mark.slow
