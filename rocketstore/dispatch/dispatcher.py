@@ -192,7 +192,9 @@ class Dispatcher:
             return 0
         columns, ends = by_queue(requests, len(queues))
         count = 0
-        for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+        numbers = np.flatnonzero(np.diff(ends, prepend=0)).tolist()
+        # Queues with an open file come first. In another order, each of them would be released before its turn.
+        for number in sorted(numbers, key=lambda number: queues[number] not in self._used):
             queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):
                 of_queue = {name: column[first:last] for name, column in columns.items()}

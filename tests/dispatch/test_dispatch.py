@@ -37,10 +37,12 @@ from rocketstore import (
     StoreConfig,
     StoreError,
 )
+from rocketstore.disk import file_run_writer
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue, sort_requests
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.survey.places import StorePlaces
 
 LEVELS = StoreConfig().message_delay_level
@@ -502,6 +504,26 @@ def test_more_queues_than_are_kept_open_are_all_written(tmp_path):
     built.dispatcher.close()
     expected = {path: data for path, data in built.model.data_files().items() if not path.startswith("commitlog")}
     assert files_under(built.root, "consumequeue") == expected
+
+
+def test_each_round_begins_with_the_queues_whose_files_are_open(tmp_path, monkeypatch):
+    built = Built(tmp_path / "store", [], index=False)
+    queues, opened = [QueueId(f"T{number}", 0) for number in range(5)], []
+    monkeypatch.setattr(built.dispatcher, "_max_open", 3)
+    open_path = file_run_writer.open_path
+    monkeypatch.setattr(
+        file_run_writer,
+        "open_path",
+        lambda path, *flags, **held: opened.append(path) or open_path(path, *flags, **held),
+    )
+    for number in range(4):
+        requests = np.zeros(len(queues), REQUEST)
+        requests["queue"], requests["size"], requests["batch_size"] = np.arange(len(queues)), 100, 1
+        requests["phy_offset"], requests["msg_base_offset"] = 1000 * number, number
+        built.dispatcher.put_requests(requests, queues)
+    assert [writer.max_queue_offset for writer in built.dispatcher.queues().values()] == [4] * len(queues)
+    built.dispatcher.close()
+    assert len(opened) == 3 * (len(queues) - 3)  # the first round makes the files
 
 
 def test_queues_may_be_asked_for_while_others_are_written(tmp_path):
