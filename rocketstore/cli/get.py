@@ -20,6 +20,7 @@ from rocketstore.cli.store_notes import (
 from rocketstore.cli.text import command
 from rocketstore.cli.view.inner_batches import without_containers
 from rocketstore.cli.view.messages import MessageView, write_messages
+from rocketstore.kernels.columns import masked_rows, unmasked_values
 from rocketstore.kernels.commit_log import WRONG_CRC
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
@@ -182,10 +183,11 @@ def without_damaged(messages: MessageBatch, damaged: Sequence[DamagedUnit]) -> M
     """Return the messages of a queue without those of damaged units."""
     if not damaged:
         return messages
+    are_masked = masked_rows(messages.phy_offset)
     phy_offsets = [unit.phy_offset for unit in damaged if unit.phy_offset is not None]
-    is_bad = np.isin(np.ma.filled(messages.phy_offset, -1), phy_offsets)
+    is_bad = np.isin(np.where(are_masked, -1, unmasked_values(messages.phy_offset)), phy_offsets)
     of_tier = [unit.queue_offset for unit in damaged if unit.phy_offset is None]
-    is_bad |= np.ma.getmaskarray(messages.phy_offset) & np.isin(messages.queue_offset, of_tier)
+    is_bad |= are_masked & np.isin(messages.queue_offset, of_tier)
     return messages.take(np.flatnonzero(~is_bad))
 
 

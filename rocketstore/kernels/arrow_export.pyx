@@ -23,7 +23,7 @@ from rocketstore.kernels.arrow_structs cimport ArrowArray, ArrowArrayStream, Arr
 
 import numpy as np
 
-from rocketstore.kernels.columns import aligned
+from rocketstore.kernels.columns import aligned, is_masked, masked_rows
 
 # Milliseconds of the years 1 to 9999: beyond them neither Python nor Spark has a time.
 cdef int64_t FIRST_TIME = -62_135_596_800_000, LAST_TIME = 253_402_300_799_999
@@ -176,8 +176,8 @@ cdef ExportedArray column_array(name, form, column, Py_ssize_t n):
         return ExportedArray(n, [np.packbits(checked(name, column, np.bool_, n), bitorder="little")])
     values = checked(name, column, NUMBERS[form], n)
     valid = (values >= FIRST_TIME) & (values <= LAST_TIME) if form == "tsm:UTC" else None
-    if isinstance(column, np.ma.MaskedArray):
-        valid = ~np.ma.getmaskarray(column) & (True if valid is None else valid)
+    if is_masked(column):
+        valid = ~masked_rows(column) & (True if valid is None else valid)
     return ExportedArray(n, [values], (), valid)
 
 

@@ -63,9 +63,26 @@ def int32_column(column: Any, name: str, n: int) -> np.ndarray:
     return values.astype(np.int32)
 
 
+def is_masked(column: Any) -> bool:
+    """Return whether a column is a NumPy array that can mask rows. ``numpy.ma`` takes long to import, so ask here."""
+    return isinstance(column, np.ndarray) and hasattr(column, "mask")
+
+
+def masked_rows(column: np.ndarray) -> np.ndarray:
+    """Return which rows of a column are masked, bool[n]."""
+    found: np.ndarray = np.ma.getmaskarray(column) if is_masked(column) else np.zeros(len(column), np.bool_)
+    return found
+
+
+def unmasked_values(column: np.ndarray) -> np.ndarray:
+    """Return the values of a column as an array that masks no row."""
+    values: np.ndarray = np.ma.getdata(column) if is_masked(column) else column
+    return values
+
+
 def require_unmasked(column: Any, name: str) -> None:
     """Raise ValueError for a NumPy array that masks a row: a masked row has no value."""
-    mask = column.mask if isinstance(column, np.ndarray) and hasattr(column, "mask") else False
+    mask = column.mask if is_masked(column) else False
     if np.any(mask):
         raise ValueError(f"{name}[{int(np.argmax(mask))}] is masked")
 

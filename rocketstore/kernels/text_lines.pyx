@@ -30,6 +30,7 @@ import json
 
 import numpy as np
 
+from rocketstore.kernels.columns import is_masked, masked_rows
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn
 
 
@@ -252,8 +253,8 @@ cdef class TextLines:
     cdef int set_valid(self, Values *into, numbers) except -1:
         """Keep which numbers of a masked array have a value."""
         cdef const uint8_t[::1] octets
-        if isinstance(numbers, np.ma.MaskedArray):
-            octets = (~np.ma.getmaskarray(numbers)).view(np.uint8)
+        if is_masked(numbers):
+            octets = (~masked_rows(numbers)).view(np.uint8)
             into.valid = &octets[0] if octets.shape[0] else NULL
             self.owners.append(octets)
         return 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_check import CheckedArray, CheckedStream
+from rocketstore.kernels.columns import is_masked
 from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS
 from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -110,7 +111,7 @@ def join_columns(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return first
     if isinstance(first, np.ndarray):
-        join: Any = np.ma.concatenate if any(isinstance(part, np.ma.MaskedArray) for part in parts) else np.concatenate
+        join: Any = np.ma.concatenate if any(map(is_masked, parts)) else np.concatenate
         return join(parts)
     starts = np.cumsum([0, *(part.offsets[-1] for part in parts)])
     if starts[-1] > INT_MAX:

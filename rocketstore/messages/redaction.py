@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import re
 from collections import Counter
@@ -275,6 +273,9 @@ class HashOf:
 
     def of_bytes(self, data: bytes) -> str:
         """Return the hash of bytes, 64 hexadecimal digits."""
+        import hashlib  # these take long to import, and few exports hash values
+        import hmac
+
         if self._key is None:
             return hashlib.sha256(data).hexdigest()
         return hmac.new(self._key, data, hashlib.sha256).hexdigest()

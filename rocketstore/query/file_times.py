@@ -9,6 +9,7 @@ import numpy as np
 
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexFile
+from rocketstore.kernels.columns import unmasked_values
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
@@ -94,6 +95,6 @@ class FileTimes:
             batch, statuses = self.log.find_messages(offsets, columns=["store_timestamp"])
             if (statuses != OK).any():
                 return None
-            found = np.ma.getdata(batch.store_timestamp)
+            found = unmasked_values(batch.store_timestamp)
             begin, end = min(begin, int(found.min())), max(end, int(found.max()))
         return begin, end

@@ -15,6 +15,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_service import index_key_prefix
 from rocketstore.index.key_lookup import IndexPart
 from rocketstore.index.rocks_index import RocksIndex
+from rocketstore.kernels.columns import unmasked_values
 from rocketstore.kernels.commit_log import END, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.phy_offsets import in_threads, key_numbers
@@ -169,7 +170,7 @@ class QueryMessagesResult(Previewed, Sequence[MessageBatch]):
         """Return an answer for the same keys with other messages. Parameters: batches: the messages of each key."""
         messages = MessageBatch.join([self.messages[:0], *batches])
         offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
-        phy_offsets = np.ma.getdata(messages.phy_offset)
+        phy_offsets = unmasked_values(messages.phy_offset)
         return QueryMessagesResult(
             self._log, phy_offsets, offsets, complete, has_more, reasons, messages, self._on_wrong_crc
         )
@@ -250,7 +251,7 @@ def join_results(
         kept = np.arange(len(keys)) - ends[keys] < limit
         order, ends = order[kept], np.concatenate([[0], np.cumsum(np.minimum(np.diff(ends), limit))])
     newest = messages.take(order)
-    phy_offsets = np.ma.getdata(newest.phy_offset)
+    phy_offsets = unmasked_values(newest.phy_offset)
     return QueryMessagesResult(None, phy_offsets, ends, complete, has_more, [*dict.fromkeys(reasons)], newest)
 
 

@@ -55,3 +55,8 @@ def test_a_command_imports_only_modules_that_it_needs(name, root):
 def test_help_imports_neither_numpy_nor_a_store():
     modules = imports_of("info", "--help")
     assert not {*HEAVY, "numpy", "rocketstore.store.message_store", "rocketstore.log"} & {*modules}
+
+
+def test_an_export_imports_neither_masked_arrays_nor_hashes(root, tmp_path):
+    modules = imports_of("export", root, tmp_path / "rows.json")
+    assert not {*HEAVY, "numpy.ma", "hashlib"} & {*modules}

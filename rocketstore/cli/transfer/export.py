@@ -60,6 +60,7 @@ from rocketstore.dispatch.topic_lives import TopicLives, topic_notes
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.incremental.new_part import export_new_part
+from rocketstore.kernels.columns import masked_rows
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -368,7 +369,7 @@ def read_messages(
     bad_bodies = BadBodies()
 
     def without_deleted(batch: MessageBatch) -> MessageBatch:
-        if lives is None or np.ma.is_masked(batch.phy_offset):
+        if lives is None or masked_rows(batch.phy_offset).any():
             return batch
         are_left_out, counts = rows_of_deleted_topics(log, lives, batch)
         left_out.update(counts)

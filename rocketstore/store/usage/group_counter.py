@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rocketstore.kernels.columns import masked_rows, unmasked_values
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_codes import TextCodes
 from rocketstore.store.usage.zone_bins import DAY, HOUR, MINUTE, begins_of
@@ -59,9 +60,9 @@ class GroupCounter:
 
     def _sizes_of_records(self, batch: MessageBatch) -> np.ndarray:
         """Return the bytes of the records, int64[n]; 0 for a message in the same record as the message before it."""
-        places = np.ma.getdata(batch.phy_offset)
+        places = unmasked_values(batch.phy_offset)
         is_first = np.diff(places, prepend=self._last_phy_offset) != 0
-        is_first |= np.ma.getmaskarray(batch.phy_offset)
+        is_first |= masked_rows(batch.phy_offset)
         self._last_phy_offset = int(places[-1])
         return np.where(is_first, batch.size, 0)
 
