@@ -60,10 +60,13 @@ def find_run_files(
     for entry in entries:
         if is_offset_name(entry.name) and entry.is_file():
             start = int(entry.name)
-            with contextlib.suppress(FileNotFoundError):  # the file has just expired
-                size, before = entry.stat().st_size, known.get(start)
-                path = directory / entry.name if before is None or is_remote(directory) else before.path
-                yield RunFile(start, path, size, identity(entry))
+            try:
+                size, file_identity = entry.stat().st_size, identity(entry)
+            except FileNotFoundError:  # the file has just expired
+                continue
+            before = known.get(start)
+            path = directory / entry.name if before is None or is_remote(directory) else before.path
+            yield RunFile(start, path, size, file_identity)
 
 
 def has_gap(files: Sequence[RunFile]) -> bool:
