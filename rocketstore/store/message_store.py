@@ -142,6 +142,11 @@ P = ParamSpec("P")
 Found = TypeVar("Found", bound=FoundMessages)
 
 
+def put_nothing(message: Message) -> PutMessageResult | None:
+    """Return None, as ``StoreWriter.put_plain`` does for a message that it does not append."""
+    return None
+
+
 def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
     """Make a method of a store that calls a method of its log, with the same parameters and documentation.
 
@@ -208,6 +213,7 @@ class MessageStore(MessageTables, Previewed, Closable):
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
+        self._put_plain = put_nothing if writer is None else writer.put_plain  # None after ``close`` too
         self._log = OpenedLog(places, config, writer, leftovers=leftovers)
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
@@ -297,12 +303,10 @@ class MessageStore(MessageTables, Previewed, Closable):
         >>> put.phy_offset, put.queue_offset
         (0, 0)
         """
-        writer = self._writer
-        if writer is None or self._closed:
-            writer = self._writing()
-        if store_timestamp is None and (result := writer.put_plain(message)) is not None:
+        # Hot path: a class with ``__getattr__`` has slow attributes, so this call reads one alone.
+        if store_timestamp is None and (result := self._put_plain(message)) is not None:
             return result
-        return writer.put_message(message, put_time(store_timestamp))
+        return self._writing().put_message(message, put_time(store_timestamp))
 
     def put_messages(
         self,
