@@ -61,12 +61,14 @@ from rocketstore.survey.owners import lock_owner_of
 from rocketstore.survey.places import StorePlaces
 from rocketstore.survey.requirements import a_stopped_store, begin_entry, locked
 from rocketstore.survey.sizes import (
+    describe_assumed_log_size,
     require_all_sizes,
     require_batch_size,
     require_sizes,
     save_settings,
     suppose_sizes,
     with_default_sizes,
+    without_assumed_log_size,
 )
 from rocketstore.survey.survey import Survey, survey_store
 from rocketstore.text_values import find_time_zone
@@ -314,6 +316,15 @@ class Rebuilder:
         write_broker_files(self.survey, store, repair.last_phy_offset, places)
         return tuple(describe_start(self.survey, out, frozenset(path.name for path in places.config.iterdir())))
 
+    def _save_settings(self, store: StoreFiles, log_end: int) -> None:
+        """Save the settings, since the replaced files may be the only ones that show a size.
+
+        Parameters: log_end: physical offset at which the log ends.
+        """
+        log_size = describe_assumed_log_size(self.survey.sizes, store.log.file_run.files, log_end)
+        known = without_assumed_log_size(with_default_sizes(self.known), () if log_size is None else (log_size,))
+        save_settings(self.survey.local_places, known)
+
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
         places = self.survey.local_places
@@ -325,7 +336,7 @@ class Rebuilder:
             check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(root, repair)
             deleted = self._build(store, repair.end, staging)
-            save_settings(places, with_default_sizes(self.known))  # the old files may be the only ones that show it
+            self._save_settings(store, repair.end)
             for part in self.build.parts():
                 if (root / part).exists():
                     make_directory(staging / part)

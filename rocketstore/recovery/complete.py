@@ -13,7 +13,7 @@ from rocketstore.recovery.plan_log import describe_saved_tails
 from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings
 from rocketstore.recovery.store_files import open_store_files
-from rocketstore.survey.sizes import LOG, has_messages, read_saved, save_settings
+from rocketstore.survey.sizes import has_messages, read_saved, save_settings, without_assumed_log_size
 from rocketstore.survey.survey import Survey
 
 
@@ -37,7 +37,7 @@ def complete_store(
             survey.root, allow=config.allow_unreadable
         )
         report = replace(report, notes=(*report.notes, *unreadable))
-        known = config if plan.describe_assumed_log_size() is None else config.as_store_config(**{LOG: None})
+        known = without_assumed_log_size(config, report.assumptions)
         save_settings(survey.local_places, known, is_new=not has_messages(survey.places))
         for path in config.commit_log_paths(survey.root, writable=True):
             make_directory(local_path(path))

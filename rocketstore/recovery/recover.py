@@ -20,7 +20,7 @@ from rocketstore.recovery.recovery_report import RecoveryReport
 from rocketstore.recovery.settings import Assumptions, BrokerSettings, find_settings, warn_of
 from rocketstore.recovery.store_files import Reading, open_store_files
 from rocketstore.survey.requirements import begin_entry, locked
-from rocketstore.survey.sizes import LOG, SizeSource, save_settings
+from rocketstore.survey.sizes import describe_assumed_log_size, save_settings, without_assumed_log_size
 from rocketstore.survey.survey import Survey
 
 POLICIES = ("complete", "broker")
@@ -86,7 +86,9 @@ def recover(
         raise ValueError("cut_at_damage=True: policy 'broker' cuts where a broker does: use only one of them")
     survey = begin_entry("recover dry run" if dry_run else "recover", path, config)
     with show_progress(progress, "recover") as shown:
-        report = recover_surveyed(survey, policy, dry_run, cut_at_damage, deleted, shown)
+        report = recover_surveyed(
+            survey, policy, dry_run=dry_run, cut_at_damage=cut_at_damage, deleted=deleted, progress=shown
+        )
     warn_of(report.assumptions, survey.root)
     return report
 
@@ -94,12 +96,16 @@ def recover(
 def recover_surveyed(
     survey: Survey,
     policy: str = "complete",
+    *,
     dry_run: bool = False,
     cut_at_damage: bool = False,
     deleted: bool = False,
     progress: Report = report_nothing,
 ) -> RecoveryReport:
-    """Recover a store, without a warning of the assumptions. Parameters: as for ``recover``. survey: of its entry."""
+    """Recover a store, and leave it to the caller to warn of the assumptions.
+
+    Parameters: survey: of ``begin_entry``. The others: as for ``recover``.
+    """
     if dry_run:
         known, notes = survey.assume_sized_config()
         report = _plan_only(survey, _with_release(known, policy), policy, cut_at_damage, deleted, progress)
@@ -155,26 +161,25 @@ def _recover(
             report = replace(report, notes=(*saved, *report.notes, *unreadable))
             store.report(Reading.DISPATCH, LONG_MAX)
     if any(getattr(given, name) is not None for name in DEFAULT_SIZES):
-        save_settings(places, _certain_sizes(now))
+        save_settings(places, without_assumed_log_size(now.find_sized_config(), report.assumptions))
     places.abort.unlink(missing_ok=True)
     sync_path(places.root)
     return report
 
 
-def _certain_sizes(survey: Survey) -> StoreConfig:
-    """Return the configuration to save, without a size of log files that only the files show: it may be assumed."""
-    config, size = survey.find_sized_config(), survey.sizes.known.get(LOG)
-    is_certain = size is None or size.source != SizeSource.FILES
-    return config if is_certain else config.as_store_config(**{LOG: None})
-
-
 def _with_assumptions(report: RecoveryReport, survey: Survey, settings: BrokerSettings[SizedConfig]) -> RecoveryReport:
-    """Return the report of the policy "broker" with the assumptions about the records that it dispatches."""
+    """Return the report of the policy "broker" with its assumptions.
+
+    They are about the size of log files, and about the records that it dispatches.
+    """
     assumed = Assumptions(settings)
-    # A broker also dispatches records that are not where they say.
-    with open_store_files(survey, settings.config).log as log, contextlib.suppress(CorruptFileError):
-        for action in report.actions:
-            if action.what == "dispatch":
-                assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))
+    with open_store_files(survey, settings.config).log as log:
+        log_size = describe_assumed_log_size(survey.sizes, log.file_run.files, report.max_phy_offset)
+        # A broker also dispatches records whose physical offset is not that of their place.
+        with contextlib.suppress(CorruptFileError):
+            for action in report.actions:
+                if action.what == "dispatch":
+                    assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))
     notes = () if settings.has_index else assumed.index_notes()
-    return replace(report, notes=(*report.notes, *notes), assumptions=tuple(assumed.texts()))
+    texts = (*(() if log_size is None else (log_size,)), *assumed.texts())
+    return replace(report, notes=(*report.notes, *notes), assumptions=texts)

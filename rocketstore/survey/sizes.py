@@ -231,6 +231,15 @@ def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: 
     )
 
 
+def without_assumed_log_size(config: SizedConfig, assumptions: Iterable[str]) -> StoreConfig:
+    """Return the settings to save: those of a store, without a size of log files that is assumed.
+
+    Parameters: assumptions: of a report. The one of ``describe_assumed_log_size`` is among them if it was made.
+    """
+    is_assumed = any(text.startswith(ASSUMED_LOG_SIZE) for text in assumptions)
+    return config.as_store_config(**{LOG: None}) if is_assumed else config
+
+
 def require_batch_size(config: SizedConfig) -> None:
     """Raise ValueError if the broker's properties file has a size for batch queues that cannot be used."""
     is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]

@@ -26,6 +26,7 @@ OTHERS = {
     "with other queue files": {QUEUE: 400},
     "with another index": {SLOTS: 97, ITEMS: 400},
 }
+SIZES_WITHOUT_LOG = {name: size for name, size in SMALL_SIZES.items() if name != LOG}
 OTHER = pytest.mark.parametrize("sizes", OTHERS.values(), ids=OTHERS)
 
 
@@ -52,6 +53,10 @@ def file_lengths(root):
 
 def files(directory):
     return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def saved_settings(root):
+    return json.loads((root / "config" / "rocketstore.json").read_text())
 
 
 @OTHER
@@ -186,7 +191,7 @@ def test_a_size_that_a_cut_off_file_may_show_is_assumed_and_not_saved(tmp_path):
         assert note.startswith(expected)
         assert note in repr(store)
         assert note in store.summary().notes
-    assert LOG not in json.loads((tmp_path / "config" / "rocketstore.json").read_text())
+    assert LOG not in saved_settings(tmp_path)
     put(tmp_path, replace(StoreConfig.small(), **{LOG: 1 << 19}), range(60, 120))  # the user states it
     put(tmp_path, StoreConfig.small(), range(120, 180))
     assert rocketstore.verify(tmp_path).ok
@@ -200,6 +205,33 @@ def test_a_size_is_no_assumption_when_the_log_has_two_files(tmp_path):
         store.put_messages([Message("T", bytes(1 << 16), queue_id=0)] * 10)
     with rocketstore.open(tmp_path, "a") as store:
         assert store.opening_notes == ()
+
+
+@pytest.mark.parametrize("policy", ["complete", "broker"])
+def test_a_recovery_names_an_assumed_size_and_does_not_save_it(policy, tmp_path):
+    make_without_settings(tmp_path, **{LOG: 1 << 19})
+    given = StoreConfig(**SIZES_WITHOUT_LOG, compat="5.5.1")
+    with pytest.warns(UserWarning, match="is assumed"):
+        report = rocketstore.recover(tmp_path, policy=policy, config=given)
+    assert report.assumptions[0].startswith(f"mappedFileSizeCommitLog={1 << 19} is assumed: ")
+    assert LOG not in saved_settings(tmp_path)
+
+
+def test_a_recovery_saves_the_size_that_two_log_files_show(tmp_path):
+    make_without_settings(tmp_path, **{LOG: 1 << 19})
+    with rocketstore.open(tmp_path, "a", config=replace(StoreConfig.small(), **{LOG: 1 << 19})) as store:
+        store.put_messages([Message("T", bytes(1 << 16), queue_id=0)] * 10)
+    (tmp_path / "config" / "rocketstore.json").unlink()
+    assert rocketstore.recover(tmp_path, config=StoreConfig(**SIZES_WITHOUT_LOG)).assumptions == ()
+    assert saved_settings(tmp_path)[LOG] == 1 << 19
+
+
+def test_a_rebuild_does_not_save_an_assumed_size(tmp_path):
+    make_without_settings(tmp_path, **{LOG: 1 << 19})
+    rocketstore.rebuild(tmp_path, config=StoreConfig(**SIZES_WITHOUT_LOG))
+    saved = saved_settings(tmp_path)
+    assert LOG not in saved
+    assert saved.items() >= SIZES_WITHOUT_LOG.items()
 
 
 def test_an_opening_says_that_the_log_was_shortened_after_a_clean_stop(tmp_path):
