@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 # What is imported is compiled then; most of these packages' 1.5 GB never is.
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
 
-# Images of containers often forbid it. Then each process of the tests would compile all modules that it imports.
+# Container images often set this variable. Then each process of the tests would compile all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 EXTENSIONS := setup.py $(wildcard csrc/*.[ch] rocketstore/kernels/*.p[yx][xd])

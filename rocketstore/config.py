@@ -184,7 +184,7 @@ class StoreConfig:
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
         try:
-            if self.store_host != StoreConfig.store_host:  # the check imports much, and the default is valid
+            if self.store_host != StoreConfig.store_host:  # parse_host imports much, and the default is valid
                 parse_host(self.store_host)
         except ValueError as error:
             raise ValueError(f"store_host: {error}") from None

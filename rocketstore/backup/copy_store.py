@@ -339,7 +339,7 @@ def complete_copy(survey: Survey, new: LocalPlaces, choice: CopyChoice, state: S
     elif not recover_surveyed(begin_entry("recover dry run", new.root, config), dry_run=True).actions:
         return ()  # sizes of files need not be known
     report = recover_surveyed(begin_entry("recover", new.root, config))
-    # A file of the copy has the length of the copied file: nothing depends on the size that its length shows.
+    # A copied file keeps its length, whatever the size of log files is: a warning of an assumed size would not help.
     warn_of((text for text in report.assumptions if not text.startswith(ASSUMED_LOG_SIZE)), new.root)
     new.abort.unlink(missing_ok=True)
     new.lock.unlink(missing_ok=True)

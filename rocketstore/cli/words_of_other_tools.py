@@ -153,8 +153,8 @@ OPTIONS = (
     ("--where", "--condition --filter --query --sql -w"),
 )  # fmt: skip
 
-# Lines to type in place of a command with an option that it does not have.
 SEPARATED = "rocketstore cat STORE --template '{topic};{keys};{body}' > FILE"
+# Lines to type in place of a command with an option that it does not have.
 LINES = (
     ("cat query get", "--count", "rocketstore count STORE"),
     ("cat query get", "--out --output -o", "rocketstore export STORE TARGET"),

@@ -39,7 +39,7 @@ from rocketstore.survey.sizes import describe_assumed_log_size
 class RecoveryPlan:
     """The plans for the log, the queues and the index of a store, and all their steps in order.
 
-    Attributes: units_end: where the messages end to which units led before the repair, bytes.
+    Attributes: units_end: physical offset at which the last record ends to which a unit led before the repair.
     """
 
     store: StoreFiles
@@ -69,10 +69,11 @@ class RecoveryPlan:
     def _describe_lost_end(self) -> tuple[str, ...]:
         """Return a note if units lead behind the end of a log whose writer stopped cleanly.
 
-        A broker's cut, damage, and a write that is undone are reported by themselves.
+        Without a note if a broker's cut, damage, or an unfinished Spark write explains the end: the steps show these.
         """
-        log, is_told = self.log, self.log.why in (Why.CUT, Why.DAMAGED) or self.log.write is not None
-        if is_told or not self.store.last_exit_ok or self.units_end <= log.end:
+        log = self.log
+        is_explained = log.why in (Why.CUT, Why.DAMAGED) or log.write is not None
+        if is_explained or not self.store.last_exit_ok or self.units_end <= log.end:
             return ()
         return (
             f"units led to messages up to byte {self.units_end}, but the log ends at byte {log.end}. The writer had "

@@ -45,11 +45,12 @@ class RecoveryReport(Previewed, ArrowStream):
 
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
-    dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it, and where old bytes
-    were saved. lost: by topic, the messages that were cut off with damaged bytes before them, or that a broker cuts.
-    assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units or
-    items depend. deleted: messages of deleted topics that have no unit and get none, by topic and queue id. undeclared:
-    topics that topics.json lacks, and whose messages are kept, because the topics may exist.
+    dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it, where old bytes were
+    saved, and whether the log was shortened after a clean stop. lost: by topic, the messages that were cut off with
+    damaged bytes before them, or that a broker cuts. assumptions: the size of log files if only the length of a single
+    file shows it, and the broker's settings that neither ``config`` nor the files state, and on which the bytes of
+    units or items depend. deleted: messages of deleted topics that have no unit and get none, by topic and queue id.
+    undeclared: topics that topics.json lacks, and whose messages are kept, because the topics may exist.
 
     Examples:
     >>> report = rocketstore.recover("demo", dry_run=True)

@@ -35,14 +35,15 @@ from rocketstore.log.dledger import FRAMING
 
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
-MAX_KEPT_FILES = 64  # mappings; the most of a process may be 65,530
+MAX_KEPT_FILES = 64  # Linux lets a process have 65,530 mappings by default
 BEGIN = itemgetter(0)
 
 
 class MappedFiles(Closable):
-    """Maps the files of the log. The mappings of the first files are kept until ``close``.
+    """Maps the files of the log. The mappings of the first MAX_KEPT_FILES files are kept until ``close``.
 
-    A salvage reads each file several times. Each new mapping of 1 GiB would cost 0.1 seconds of page faults.
+    A salvage reads each file several times. Each new mapping of 1 GiB would cost 0.1 seconds of page faults. Several
+    threads may open different files at the same time.
     """
 
     def __init__(self) -> None:

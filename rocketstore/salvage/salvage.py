@@ -228,9 +228,9 @@ def salvage(
             make_directory(Path(name, SALVAGE_WORK))
             with (
                 show_progress(progress, "salvage") as shown,
-                _Salvage(survey, paths, Path(name), shown, deleted=deleted) as salvage,
+                _Salvage(survey, paths, Path(name), shown, deleted=deleted) as call,
             ):
-                return replace(salvage.find_losses(), out=new)
+                return replace(call.find_losses(), out=new)
     with lock_owner_of(new), show_progress(progress, "salvage") as shown:
         report = _salvage_into(survey, paths, new, shown, deleted=deleted)
     warn_of(report.assumptions, root)
@@ -240,8 +240,8 @@ def salvage(
 def _salvage_into(survey: Survey, paths: list[Path], new: Path, progress: Report, *, deleted: bool) -> SalvageReport:
     """Write the new store. After an error, remove everything that was written."""
     mode = stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777
-    with new_root(new, SALVAGE_WORK, mode), _Salvage(survey, paths, new, progress, deleted=deleted) as salvage:
-        return salvage.run()
+    with new_root(new, SALVAGE_WORK, mode), _Salvage(survey, paths, new, progress, deleted=deleted) as call:
+        return call.run()
 
 
 def _log_files(survey: Survey) -> list[Path]:

@@ -177,9 +177,9 @@ class MessageStore(MessageTables, Previewed, Closable):
 
     Attributes: path: the root. mode. config. leftovers: whether old records and units behind the ends of log and queues
     are read too. tiered: whether messages that are only in tiered storage are read too. compacted: whether scans and
-    queries give the messages of compacted topics that consumers get, instead of those of the log. opening_notes: what
-    the repr says about the opening for writing: sizes that the store keeps in place of those of small(), the notes of
-    the recovery, and its assumptions.
+    queries give the messages of compacted topics that consumers get, instead of those of the log. opening_notes: texts
+    about the opening for writing, which the repr shows too: sizes that the store keeps in place of those of
+    ``StoreConfig.small()``, the notes of the recovery, and its assumptions.
     Source: DefaultMessageStore.
 
     Examples:

@@ -71,7 +71,7 @@ class StoreWriter:
         """Continue a recovered store.
 
         Parameters: places, place: of the root. phy_offset: the end of the log, bytes. busy: the threads that are in a
-        call of this writer. opening_notes: of the store's opening, as those of ``MessageStore``.
+        call of this writer. opening_notes: as of ``MessageStore``.
         """
         self.opening_notes = opening_notes
         self.busy = busy
