@@ -36,7 +36,7 @@ def test_salvage_of_one_damaged_place(speeds, damaged, scratch, synced):
     new = scratch / "salvaged-of-one"
     report = salvage(root, new)
     assert (report.records, report.moved, len(report.lost)) == (count, count, 1)
-    # As it is, the new store is brought to the disk before the call returns.
+    # Without the patch, salvage flushes the new store to the disk before it returns.
     context = nullcontext() if synced else patch("rocketstore.disk.durable.os.fsync", lambda fd: None)
     name = f"salvage of one damaged place, {LOG_SIZE / (1 << 30):g} GiB" + (", brought to the disk" if synced else "")
     with context:

@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Let Python look for garbage without the tests themselves, half a million objects."""
+    """Exclude the collected tests from garbage collections: they are half a million objects."""
     gc.freeze()
 
 

@@ -239,7 +239,7 @@ def _copy_parts(
     progress: Report,
     rounds: tuple[int, int],
 ) -> dict[str, NewLog]:
-    """Return the new logs of some parts, with all their records.
+    """Return the new logs of some parts. They have all their records, and are closed.
 
     Parameters: rounds: the number of this round, from 0 on, and the number of all rounds. Each reads the old log.
     """

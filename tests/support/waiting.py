@@ -16,7 +16,7 @@ def wait_for(condition, what="it never came"):
 
 
 def wait_for_no_thread(name):
-    """Wait until no thread is left whose name begins so. A thread that has done its work needs a moment to end."""
+    """Wait until no thread has a name that begins with ``name``. A thread that was joined needs a moment to end."""
     wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(name)], "it still runs")
 
 
