@@ -46,7 +46,7 @@ class ServiceThread:
     """A daemon thread that runs a function once. Source: org.apache.rocketmq.common.ServiceThread."""
 
     def __init__(self, name: str, run: Callable[[], object], busy: BusyThreads | None = None) -> None:
-        """Parameters: busy: of the writer that waits for the thread. The thread cannot call this writer.."""
+        """Parameters: busy: of the writer that waits for the thread. The thread cannot call this writer."""
         self._name = name
         self._run = run
         self._busy = busy
@@ -72,6 +72,7 @@ class ServiceThread:
             raise
 
     def _run_to_end(self) -> None:
+        self._pid = os.getpid()  # Ctrl-C may end ``start`` before it sets this
         try:
             with contextlib.nullcontext() if self._busy is None else self._busy.during(f"the thread {self._name}"):
                 self._run()

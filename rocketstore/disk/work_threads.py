@@ -96,7 +96,9 @@ class WorkThreads:
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
-            thread.join()
+            # Python's garbage collector may close an iterator in a thread of this very iterator.
+            if not thread.is_current:
+                thread.join()
 
 
 @contextlib.contextmanager

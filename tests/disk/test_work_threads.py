@@ -1,5 +1,6 @@
 """Threads that do tasks, and Ctrl-C at any statement of the thread that waits for them."""
 
+import gc
 import subprocess
 import sys
 import threading
@@ -8,6 +9,9 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from support.waiting import wait_for_no_thread
+
+from rocketstore.disk.ahead import iterate_ahead
 from rocketstore.disk.work_threads import WorkThreads, work_threads
 
 
@@ -62,6 +66,51 @@ def test_a_task_that_was_cancelled_before_it_began_is_not_done():
     go_on.set()
     threads.end(cancels=False)
     assert made == []
+
+
+def test_an_iterator_that_its_own_thread_collects_as_garbage_ends_the_thread():
+    is_lost, collected = threading.Event(), []
+
+    def items():
+        yield from range(2)
+        is_lost.wait(10)
+        gc.collect()
+        collected.append(True)
+        yield 2
+
+    def lose_iterator():
+        iterator = iterate_ahead(items())
+        assert [next(iterator), next(iterator)] == [0, 1]
+        cycle = [iterator]
+        cycle.append(cycle)
+
+    gc.disable()
+    try:
+        lose_iterator()
+        is_lost.set()
+        wait_for_no_thread("rocketstore-ahead")
+    finally:
+        gc.enable()
+    assert collected == [True]
+
+
+def test_work_that_ctrl_c_meets_at_the_start_of_its_thread_is_waited_for(monkeypatch):
+    begun, ended = threading.Event(), []
+
+    def work():
+        begun.set()
+        time.sleep(0.05)
+        ended.append(True)
+
+    def start_and_interrupt(thread, start=threading.Thread.start):
+        start(thread)
+        begun.wait(10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt), work_threads(1, "rocketstore-test") as threads:
+        threads.submit(work)
+    assert ended == [True]
 
 
 INTERRUPTED = """
