@@ -8,7 +8,6 @@ import time
 from concurrent.futures import CancelledError
 
 import pytest
-
 from support.waiting import wait_for_no_thread
 
 from rocketstore.disk.ahead import iterate_ahead
