@@ -67,7 +67,7 @@ class Survey:
         Other programs have a directory ``index`` too, or one with a name like ``dledger-src``. Such a directory counts
         if it has a file of an index, or a part of DLedger's log.
         """
-        if any(directory.is_dir() for directory in self.places.log_directories):
+        if any(map(is_known_directory, self.places.log_directories)):
             return True
         if any(map(names_in, find_dledger_logs(self.places, self.names))):
             return True
@@ -160,7 +160,15 @@ def survey_store(
     return Survey(places, config, now, find_identity(place), names, checkpoint, files, bool(found))
 
 
+def is_known_directory(path: StorePath) -> bool:
+    """Return whether a path is a directory; False if that cannot be known, as without a permission."""
+    with contextlib.suppress(OSError):
+        return path.is_dir()
+    return False
+
+
 def list_all_files(places: StorePlaces[StorePath]) -> FileLists:
+    """List the files of a store that a repair changes."""
     log = tuple(map(list_files, places.log_directories))
     return FileLists(log, None if is_remote(places.root) else list_files(places.index))
 

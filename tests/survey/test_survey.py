@@ -56,6 +56,11 @@ def test_directories_of_other_programs_are_no_parts_of_a_store(tmp_path):
     assert survey_store(tmp_path).has_store
 
 
+def test_queues_are_a_store_also_if_the_system_refuses_the_path_of_the_log(tmp_path):
+    make(tmp_path)
+    assert survey_store(tmp_path, StoreConfig(store_path_commit_log=str(tmp_path / ("x" * 300)))).has_store
+
+
 def test_a_store_beside_a_directory_named_like_dledgers_has_its_own_log(tmp_path):
     root = make(tmp_path / "store")
     (root / "dledger-src").mkdir()
