@@ -242,6 +242,13 @@ def test_verify_names_the_bad_sector_of_a_queue_or_an_index_file(part, root, dis
     assert report.records == MESSAGES
 
 
+def test_verify_counts_the_messages_of_queues_beside_one_with_a_bad_sector(root, disk):
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        store.put_messages([Message("U", b"x")] * 7)
+    disk.add(min((root / "consumequeue/T/0").iterdir()), 2)  # the last page with units
+    assert rocketstore.verify(root, config=CONFIG).messages == 7
+
+
 def put_some(store, acknowledged):
     for i in range(60):
         store.put_message(Message("T", b"%03d" % i + b"x" * 500))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -298,12 +299,18 @@ class QueueVerifier:
         return {*self.queues, *(() if self.database is None else self.database.queues)}
 
     def count_covered_messages(self, log_end: int) -> dict[QueueId, int]:
-        """Return the number of messages of each queue that has units of records before ``log_end`` only.
+        """Return the numbers of messages of the queues whose units all belong to records before ``log_end``.
 
-        Parameters: log_end: a physical offset. No reader hides records before it.
+        Queues that cannot be read are left out. Parameters: log_end: a physical offset. No reader hides records before
+        it.
         """
-        counts = ((queue, files.count_covered_messages(log_end)) for queue, files in self.queues.items())
-        return {queue: count for queue, count in counts if count is not None}
+        counts = {}
+        for queue, files in self.queues.items():
+            with contextlib.suppress(OSError):
+                count = files.count_covered_messages(log_end)
+                if count is not None:
+                    counts[queue] = count
+        return counts
 
     # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
 
