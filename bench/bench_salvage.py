@@ -1,4 +1,4 @@
-"""Salvaging a store with one damaged place in the middle of its log, which RocketMQ cannot do: against a speed.
+"""The speed of salvage for a store with one damaged place in the middle of its log. RocketMQ has no salvage to compare.
 
 The damage costs one message. All earlier messages of its queue get another queue offset. Since the log begins at 0, the
 new log begins with the second file, and all records get another physical offset: no record is copied unchanged.
@@ -20,7 +20,7 @@ BODY_SIZE = 1024
 
 @pytest.fixture(scope="module")
 def damaged(scratch):
-    """A store of one log file and queues; and the number of messages that are left."""
+    """A store with one log file and queues, and the number of its messages that are not damaged."""
     root = scratch / "damaged"
     count = write_store(root, BODY_SIZE, LOG_SIZE)
     with (root / "commitlog" / f"{0:020}").open("r+b") as file:

@@ -342,7 +342,10 @@ def measure_runs(arguments: argparse.Namespace, scratch: Path) -> Measured:
                 pool.submit(run_work, name, roots[fit[1]], scratch / f"out-{tasks}").result()
         for _ in range(arguments.rounds):
             for name, tasks, size, in_memory in plan:
-                (touch_pages if in_memory else drop_from_memory)(roots[size])
+                if in_memory:
+                    touch_pages(roots[size])
+                else:
+                    drop_from_memory(roots[size])
                 found = pools[tasks].submit(run_work, name, roots[size], scratch / f"out-{tasks}").result()
                 runs[name, tasks, size, in_memory].append(found)
                 print(f"{name} {tasks} tasks {size / GIB:g} GiB {'' if in_memory else 'cold '}{found}", flush=True)

@@ -54,8 +54,8 @@ def find_run_files(
 ) -> Iterator[RunFile]:
     """Yield the files of a run among the entries of a directory, in the order of the entries.
 
-    Parameters: known: files of the directory that were found before, by offset. To make a path takes longer than all
-    else of a file.
+    Parameters: known: files of the directory that were found before, by offset. Their paths are used again, since
+    making a path takes longer than all other steps.
     """
     for entry in entries:
         if is_offset_name(entry.name) and entry.is_file():
@@ -70,7 +70,7 @@ def find_run_files(
 
 
 def has_gap(files: Sequence[RunFile]) -> bool:
-    """Return whether a file seems to be missing, or to be short, before another file of a run."""
+    """Return whether a file of a run, except the last, does not end where the next file begins."""
     return any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
 
 
@@ -178,10 +178,10 @@ class FileRunReader:
 
     @contextlib.contextmanager
     def hold_list(self) -> Iterator[None]:
-        """Use the list of files until the end of a ``with`` block, so that a plan does not list a directory again.
+        """Use the present list of files until the end of a ``with`` block, so that a plan lists no directory again.
 
-        If a file differs from the list, the directories are listed, and the list is not held any longer. Remote
-        directories are held by ``held_lists``.
+        If a file differs from the list, the directories are listed again, from then on as usual. For the lists of
+        remote directories, use ``held_lists``.
         """
         self._is_held = True
         try:
@@ -192,7 +192,7 @@ class FileRunReader:
     def refresh(self) -> None:
         """List the directories again if they changed. A broker adds, extends and deletes files while it runs.
 
-        A list of files that was given is kept, and one that is held.
+        A list that was given, and a list in ``hold_list``, are kept.
         """
         if self.is_planned or self._is_held:
             return

@@ -66,7 +66,7 @@ class ServiceThread:
             self._pid = os.getpid()
         except BaseException as error:
             stop()
-            # Thread.start waits by a Condition, which Ctrl-C can leave with an error of its own.
+            # Thread.start waits for a Condition. If Ctrl-C ends this wait, the Condition may raise RuntimeError.
             if isinstance(error, RuntimeError) and isinstance(error.__context__, KeyboardInterrupt):
                 raise error.__context__ from None
             raise

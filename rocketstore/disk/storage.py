@@ -17,7 +17,7 @@ from rocketstore.disk.store_path import StorePath
 from rocketstore.extras import import_extra
 
 LOCAL_PATH = type(Path())
-WITH_VERSION = (RemotePath, ListedEntry)
+TYPES_WITH_VERSION = (RemotePath, ListedEntry)  # made once: identity() is called for each listed file
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
 
@@ -121,4 +121,4 @@ def identity(path: Any) -> object:
 
     Parameters: path: a path, or an entry of ``scandir``. A remote file that changed counts as another file.
     """
-    return path.version() if isinstance(path, WITH_VERSION) else path.stat().st_ino
+    return path.version() if isinstance(path, TYPES_WITH_VERSION) else path.stat().st_ino

@@ -1,7 +1,7 @@
 """Threads that work through tasks. Ctrl-C may end the wait for a task at any statement.
 
-``concurrent.futures`` waits by threading.Condition and Semaphore, which are Python code: Ctrl-C in the middle of them
-leaves a lock held, for which a thread of the pool then waits forever, and the process for the thread.
+``concurrent.futures`` uses threading.Condition and Semaphore, which are Python code. Ctrl-C in the middle of them
+leaves a lock held. A thread of the pool then waits forever for the lock, and the process waits for the thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Task(Generic[Result]):
                 raise CancelledError
             self._result = self._work()
         except BaseException as error:
-            # Without this frame, whose task leads to the error: the error would live until Python looks for garbage.
+            # Leave out this frame: it refers to the task, and the task to the error. Only the garbage collector would
+            # free this cycle.
             self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
         finally:
             del self._work
@@ -54,13 +55,13 @@ class Task(Generic[Result]):
     def result(self) -> Result:
         """Wait for the end of the work. Return its result, or raise its error."""
         while not self._has_ended:
-            self._ended.wait(ASK_SECONDS)  # wakes one thread that waits
+            self._ended.wait(ASK_SECONDS)  # the end wakes only one of several threads: each asks again
         if self._error is None:
             return self._result  # type: ignore[return-value]
         try:
             raise self._error
         finally:
-            del self  # the error leads to this frame, which must not lead to the error
+            del self  # the error refers to this frame, which must not refer to the error
 
 
 class WorkThreads:
@@ -88,7 +89,7 @@ class WorkThreads:
             if self._is_cancelled:
                 task.cancel()
             task.run()
-            del task  # its result is the caller's alone while this thread waits
+            del task  # while this thread waits, it must not keep the result in memory
 
     def end(self, *, cancels: bool) -> None:
         """End the threads, and return when they have ended. Parameters: cancels: leave out work that has not begun."""

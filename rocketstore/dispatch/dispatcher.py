@@ -135,7 +135,7 @@ class Dispatcher:
     def dispatch(self, begin: int, end: int, *, report: Callable[[int], object] = lambda phy_offset: None) -> None:
         """Dispatch the records between two physical offsets in order. The log must be sound there.
 
-        Parameters: report: is called with the physical offset behind each part that was dispatched.
+        Parameters: report: is called after each dispatched chunk, with the physical offset at which the chunk ends.
         Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
         were put before are not repeated.
         """
@@ -193,7 +193,8 @@ class Dispatcher:
         columns, ends = by_queue(requests, len(queues))
         count = 0
         numbers = np.flatnonzero(np.diff(ends, prepend=0)).tolist()
-        # Queues with an open file come first. In another order, each of them would be released before its turn.
+        # Queues with open files come first. If others were opened before them, these files would be closed, and opened
+        # again.
         for number in sorted(numbers, key=lambda number: queues[number] not in self._used):
             queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):

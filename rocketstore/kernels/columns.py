@@ -64,7 +64,10 @@ def int32_column(column: Any, name: str, n: int) -> np.ndarray:
 
 
 def is_masked(column: Any) -> bool:
-    """Return whether a column is a NumPy array that can mask rows. ``numpy.ma`` takes long to import, so ask here."""
+    """Return whether a column is a NumPy array that can mask rows.
+
+    This does not import ``numpy.ma``, which takes long.
+    """
     return isinstance(column, np.ndarray) and hasattr(column, "mask")
 
 
@@ -75,7 +78,7 @@ def masked_rows(column: np.ndarray) -> np.ndarray:
 
 
 def unmasked_values(column: np.ndarray) -> np.ndarray:
-    """Return the values of a column as an array that masks no row."""
+    """Return the values of a column as an ordinary array, with those below masked rows."""
     values: np.ndarray = np.ma.getdata(column) if is_masked(column) else column
     return values
 

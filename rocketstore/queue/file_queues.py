@@ -32,10 +32,11 @@ class FileQueues:
 
     def queues(self) -> Iterator[QueueId]:
         """Return the ids of all queues, sorted. Raises: OSError."""
-        topics = (
-            (directory / topic, topic) for directory in self.directories.values() for topic in topics_in(directory)
-        )
-        return iter(sorted({QueueId(topic, number) for path, topic in topics for number in queue_ids_in(path)}))
+        found: set[QueueId] = set()
+        for directory in self.directories.values():
+            for topic in topics_in(directory):
+                found.update(QueueId(topic, number) for number in queue_ids_in(directory / topic))
+        return iter(sorted(found))
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the sorted queue ids of a topic, none for an unknown topic. Raises: OSError."""

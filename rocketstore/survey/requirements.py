@@ -266,7 +266,7 @@ ENTRIES: dict[str, Entry] = {
     "spark stream": READER,
     "spark table": READER,
     "spark query_messages": READER,
-    # also of an index file, or an empty index directory
+    # the path may also be that of an index file, or of an empty index directory
     "spark select_phy_offset": Entry((descriptors_to_read,), lists_files=False),
     "spark sink": Entry(PUT_ANYWHERE, (known_sizes,)),
     "spark build_index": Entry(BUILD),

@@ -145,8 +145,8 @@ def survey_store(
     """Look at the directory of a store, which may be missing, empty or remote. Nothing is changed or kept open.
 
     Parameters: config: the caller's configuration; None for the settings that the store was last written with. Its
-    sizes that are only for a new store are left out. lists_files: whether the survey has the files of log and index,
-    which a plan needs that changes the store.
+    sizes that are only for a new store are left out. lists_files: also list the files of log and index, which a plan
+    that changes the store needs.
     """
     place = to_path(root)
     config = None if config is None else config.without_new_store_sizes()

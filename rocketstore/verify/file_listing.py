@@ -33,7 +33,7 @@ ENTRY_NAME: Callable[[os.DirEntry[str]], str] = operator.attrgetter("name")
 
 
 class ListedQueue(NamedTuple):
-    """What was listed of a queue: its directory, its files, and its ext files; None without any."""
+    """The directory of a queue, the files that were listed in it, and its ext files; None for a queue without them."""
 
     directory: Path
     files: list[RunFile]

@@ -51,14 +51,14 @@ def can_be_opened(path: Path) -> bool:
 
 
 def stray_files(directory: Path) -> Iterator[Stray]:
-    """Yield the entries of a directory whose names or types are wrong, as ``stray_entries`` does."""
+    """List a directory, and yield the entries that ``stray_entries`` finds."""
     return stray_entries(_scan(directory))
 
 
 def stray_entries(entries: Sequence[os.DirEntry[str]]) -> Iterator[Stray]:
     """Yield those entries of a directory whose names or types are wrong, where RocketMQ loads every file.
 
-    Parameters: entries: all of the directory, by name.
+    Parameters: entries: all entries of the directory, sorted by name.
     Yields: "" for a directory, which is ignored; "-empty" for the last entry, if it has no bytes; else "-fatal".
     Source: MappedFileQueue.load.
     """

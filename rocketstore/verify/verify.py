@@ -324,7 +324,7 @@ class Verification:
         """Count the queues that can be read, and their messages.
 
         A queue is not opened again if its messages are known from the comparison of its units with the log.
-        Parameters: compared: the queues after the comparison; None without it, and if a process is writing them.
+        Parameters: compared: the queues after the comparison; None if they were not compared, or are being written.
         """
         with contextlib.suppress(StoreError, OSError), MessageStore(self.places, self.config) as store:
             queues, known = list(store.queues()), dict[QueueId, int]()

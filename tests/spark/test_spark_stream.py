@@ -620,7 +620,7 @@ def test_spark_streams_a_store_that_is_written_meanwhile(spark, writer, tmp_path
 
 
 @pytest.mark.spark
-@pytest.mark.slow  # the tests of what expired have the error of the reader
+@pytest.mark.slow  # other tests of expired messages check the same error without Spark
 def test_spark_fails_a_stream_whose_messages_expired(spark, writer, tmp_path):
     register(spark)
     query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, startingOffsets="earliest")

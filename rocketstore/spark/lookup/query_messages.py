@@ -39,7 +39,7 @@ from rocketstore.text_values import Time, Zone, begin_ms, end_ms, find_time_zone
 
 MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 ROWS_OF_OTHER_LOGS = 256  # keys whose messages in other logs are in memory at once
-FIRST_ROWS = 1 << 13  # keys that are looked up before it is known how many messages a key has
+FIRST_ROWS = 1 << 13  # keys of the first lookup, which shows how many messages a key has
 MESSAGE, COMPLETE = "message", "complete"
 
 
@@ -155,7 +155,10 @@ def query_messages(
 
 
 def join_batches(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Join batches of Spark, so that more keys are looked up together. Parameters: names: of the columns."""
+    """Yield batches of Spark joined to larger ones, so that more keys are looked up together.
+
+    Parameters: names: of the columns.
+    """
     for group in group_batches((tuple(batch.columns) for batch in batches), ROWS_TOGETHER):
         yield pa.RecordBatch.from_arrays([*join_group(group)], names)
 
@@ -167,16 +170,16 @@ def find_batch(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None
     """
     bad_bodies = BadBodies() if bad_bodies is None else bad_bodies
     check_buffers(batch, pa, full=False)
-    begin, most = 0, FIRST_ROWS if query.plan.others is None else ROWS_OF_OTHER_LOGS
+    begin, rows_together = 0, FIRST_ROWS if query.plan.others is None else ROWS_OF_OTHER_LOGS
     while begin < batch.num_rows:
-        count = yield from find_rows(query, batch.slice(begin, most), bad_bodies)
-        begin += most
+        count = yield from find_rows(query, batch.slice(begin, rows_together), bad_bodies)
+        begin += rows_together
         if query.plan.others is None:
-            most = max(1, min(ROWS_TOGETHER, OFFSETS_TOGETHER * most // max(count, 1)))
+            rows_together = max(1, min(ROWS_TOGETHER, OFFSETS_TOGETHER * rows_together // max(count, 1)))
 
 
 def find_rows(query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies) -> Generator[pa.RecordBatch, None, int]:
-    """Find the messages of all rows of a batch together. Return how many there are."""
+    """Find the messages of all rows of a batch together, and yield them. Return the number of messages."""
     count = 0
     for is_wanted, part in split_nulls(batch):
         if not is_wanted:

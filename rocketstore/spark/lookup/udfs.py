@@ -232,7 +232,7 @@ def group_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterato
 
 
 def join_group(group: list[tuple[pa.Array, ...]]) -> tuple[pa.Array, ...]:
-    """Return the columns of several batches as those of one."""
+    """Join the columns of several batches. Return the columns of one batch with all rows."""
     return group[0] if len(group) == 1 else tuple(map(pa.concat_arrays, zip(*group, strict=True)))
 
 

@@ -117,7 +117,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
 
     def plan(self, store: MessageStore, options: ReadOptions) -> Sequence[LogPart | KeysPart]:
         view = find_committed_view(store, again=True)
-        with held_log(store):  # files that are made from now on are behind the end of the view
+        with held_log(store):  # files that are created from now on begin after the end of the view
             return self.plan_view(store, options, view)
 
     def plan_view(self, store: MessageStore, options: ReadOptions, view: LogView) -> Sequence[LogPart | KeysPart]:

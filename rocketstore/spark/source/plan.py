@@ -57,9 +57,10 @@ def planning(store: MessageStore) -> Iterator[None]:
 
 
 def held_log(store: MessageStore) -> AbstractContextManager[None]:
-    """Use the list of a local log's files until the end of a ``with`` block. ``planning`` holds those of remote files.
+    """Use one list of a local log's files until the end of a ``with`` block. ``planning`` does so for a remote store.
 
-    A plan asks where the log ends for each queue and index file. The files of a log may be thousands, too.
+    A plan asks for the end of the log once for each queue and index file. Without this, each of these questions could
+    list the log again, which may have thousands of files.
     """
     log = None if is_remote(store.path) else store.find_commit_log()
     return contextlib.nullcontext() if log is None else log.file_run.hold_list()

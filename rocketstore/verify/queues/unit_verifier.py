@@ -104,7 +104,7 @@ class UnitVerifier(NamedTuple):
         last = files.spans[-1][2]
         if last.size and files.find_written_bytes(len(files.spans) - 1) == 0:
             self.findings.add("queue-file-zeros", last.path, 0, f"{last.size} bytes of zeros")
-        if files.has_only_covered_units():
+        if files.has_only_covered_units():  # no unit is left to check, as in most queues
             return
         ranges = files.covered.sorted()
         first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
