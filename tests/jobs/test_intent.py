@@ -419,14 +419,15 @@ def test_an_undoing_that_was_killed_is_finished_by_the_next_opening(base, tmp_pa
             break
 
 
-def test_what_a_loss_of_power_leaves_is_undone_too(base, tmp_path, parts, seed):
+@pytest.mark.parametrize("losses", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_what_a_loss_of_power_leaves_is_undone_too(base, tmp_path, parts, losses, seed):
     """Only some of the job's pages reach the disk."""
     rng = random.Random(seed)
     before = contents(base)
     made = shutil.copytree(base, tmp_path / "made")
     kill_at_append(made, make_pieces(made, parts), 8)
     begin = WriteIntent.read(made).begin
-    for turn in range(8):
+    for turn in range(losses):
         root = shutil.copytree(made, tmp_path / f"store-{turn}")
         log = sorted((root / "commitlog").iterdir())
         for path in log:

@@ -87,7 +87,8 @@ def test_a_process_forked_in_the_middle_of_a_dispatch_continues_nothing_and_does
 
 
 @needs_fork
-def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(tmp_path):
+@pytest.mark.parametrize("forks", [10, pytest.param(25, marks=pytest.mark.slow)])
+def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(forks, tmp_path):
     with open_store(tmp_path / "store") as store:
         stop = threading.Event()
 
@@ -98,7 +99,7 @@ def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(tm
         thread = threading.Thread(target=put)
         thread.start()
         try:
-            for _ in range(10):
+            for _ in range(forks):
                 assert "another process" in in_child(lambda: store.put_message(Message("T", b"")))
                 assert in_child(store.close) == "None"
         finally:
