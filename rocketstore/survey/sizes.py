@@ -226,8 +226,8 @@ def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: 
         return None
     return (
         f"{ASSUMED_LOG_SIZE}{known.value} is assumed: {written[0].path} is the only file of the log, and a "
-        f"larger file that was cut off there has this length too. Give {LOG} if it is right; otherwise copy the file "
-        "again"
+        f"larger file that was cut off there has this length too. If the size is right, give {LOG}, or the broker's "
+        "properties file that states it; otherwise copy the file again"
     )
 
 
