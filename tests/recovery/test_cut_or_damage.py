@@ -64,7 +64,10 @@ def everything(root):
 
 
 def offsets_of(store, **options):
-    return [offset for batch in store.scan(columns=["phy_offset"], **options) for offset in batch.phy_offset.tolist()]
+    """Return the offset of each record once. The messages of an inner batch all have the offset of their record."""
+    batches = store.scan(columns=["phy_offset"], **options)
+    of_messages = [offset for batch in batches for offset in batch.phy_offset.tolist()]
+    return [offset for offset, _ in itertools.groupby(of_messages)]
 
 
 def offsets(records):
