@@ -406,7 +406,7 @@ def measure_driver(scratch: Path, rounds: int) -> Driver:
     requests = Line.through(files[0], first.requests, files[1], second.requests)
     cpu = Line.through(files[0], first.cpu, files[1], second.cpu)
     sizes = Line.through(files[0], first.size, files[1], second.size)
-    bytes_of = 16 << 20, 48 << 20, 192 << 20
+    bytes_of = 64 << 20, 192 << 20, 512 << 20  # a commit of less takes no longer than what disturbs it
     commits = [least(lambda size=size: commit(scratch / "sink", size), rounds) for size in bytes_of]
     renames = [least(lambda count=count: rename(scratch / "names", count), rounds) for count in (500, 1000, 5000)]
     of_commit = Line.through(bytes_of[0], commits[0], bytes_of[1], commits[1])
