@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 
@@ -82,8 +83,8 @@ class ServiceThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread was started in this process and has not ended."""
-        return not self._has_ended and self._pid == os.getpid()
+        """Whether the thread was started in this process and has not ended. Python ends daemon threads at its exit."""
+        return not self._has_ended and self._pid == os.getpid() and not sys.is_finalizing()
 
     @property
     def is_current(self) -> bool:

@@ -7,6 +7,7 @@ leaves a lock held. A thread of the pool then waits forever for the lock, and th
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from functools import partial
@@ -53,8 +54,13 @@ class Task(Generic[Result]):
         return self._has_ended
 
     def result(self) -> Result:
-        """Wait for the end of the work. Return its result, or raise its error."""
+        """Wait for the end of the work. Return its result, or raise its error.
+
+        Raises: CancelledError if the work did not begin, or if Python's exit ended the thread.
+        """
         while not self._has_ended:
+            if sys.is_finalizing():
+                raise CancelledError
             self._ended.wait(ASK_SECONDS)  # the end wakes only one of several threads: each asks again
         if self._error is None:
             return self._result  # type: ignore[return-value]

@@ -112,6 +112,27 @@ def test_work_that_ctrl_c_meets_at_the_start_of_its_thread_is_waited_for(monkeyp
     assert ended == [True]
 
 
+LEFT_OPEN = """
+from rocketstore.disk.ahead import read_ahead
+from rocketstore.disk.work_threads import work_threads
+
+def results():
+    with work_threads(2, "rocketstore-test") as threads:
+        with read_ahead(threads, 2, divmod, ((number, 3) for number in range(9))) as found:
+            for _, task in found:
+                yield task.result()
+
+iterator = results()
+print(next(iterator))
+"""
+
+
+def test_a_program_ends_although_its_iterator_has_not_ended():
+    """Python ends daemon threads before it deletes the iterator, which waits for its threads."""
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(0, 0)\n", "")
+
+
 INTERRUPTED = """
 import dis, functools, sys
 from rocketstore.disk.ahead import iterate_ahead, read_ahead
