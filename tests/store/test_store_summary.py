@@ -366,7 +366,7 @@ def test_a_store_and_its_files_stay_where_they_were_opened_when_the_process_goes
     small_store(tmp_path / "store")
     monkeypatch.chdir(tmp_path)
     (name,) = (tmp_path / "store/index").iterdir()
-    config = rocketstore.StoreConfig(max_hash_slot_num=97, max_index_num=400)
+    config = rocketstore.StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=97, max_index_num=400)
     with (
         rocketstore.open("store") as store,
         rocketstore.CommitLog.open("store/commitlog") as log,
