@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from rocketstore.messages.message import Message
 
 CRC_PROPERTY = b"__CRC32#\x01"  # the last property of a record, if the store has such properties
 CRC_PROPERTY_SIZE = 20  # bytes, with ten digits and the separator
-NEAR = 1 << 16  # bytes before an offset that are searched first for the record that ends there
+DISTANCES = 1 << 10, 1 << 13, 1 << 16, 1 << 22  # bytes before an offset from where the record before it is searched
 
 
 class BadRange(NamedTuple):
@@ -48,10 +49,7 @@ class SoundRecords:
         if file is None:
             return 0
         left = file.end_offset - offset
-        head = self.log.file_run.pread(offset, BLANK_HEAD.itemsize)
-        if len(head) < BLANK_HEAD.itemsize:
-            return 0
-        size, magic = read_field(head, BLANK_HEAD, "size"), read_field(head, BLANK_HEAD, "magic")
+        size, magic = self._head(offset)
         if magic == MAGIC_BLANK:
             return file.end_offset if size == left else 0
         if magic not in RECORD_MAGICS or not MIN_RECORD <= size <= left:
@@ -92,13 +90,34 @@ class SoundRecords:
         file = self.log.file_run.find(offset - 1) if offset > 0 else None
         if file is None:
             return None
-        for place in (max(file.file_from_offset, offset - NEAR), file.file_from_offset):
-            while (found := self.log.reader.find_later(place, offset)) is not None:
-                scanner = self.log.reader.scanner(())
-                if self.log.reader.walk(scanner, found, offset) >= offset:
-                    return int(scanner.last_phy_offset)
-                place = found + 1
+        distances = itertools.takewhile(lambda distance: offset - distance > file.file_from_offset, DISTANCES)
+        for place in (*(offset - distance for distance in distances), file.file_from_offset):
+            found = self._find_last_before(place, offset)
+            if found is not None:
+                return found
         return None
+
+    def _find_last_before(self, place: int, offset: int) -> int | None:
+        """Return the physical offset of the record from ``place`` on after which ``offset`` comes; None without one."""
+        found = self.log.reader.find_later(place, offset)
+        while found is not None and not self._is_last_before(found, offset):
+            found = self.log.reader.find_later(found + 1, offset)
+        return found
+
+    def _is_last_before(self, record: int, offset: int) -> bool:
+        """Return whether a sound record ends at ``offset``, or a blank is between them."""
+        end = record + self._head(record)[0]
+        if end == offset:
+            return self.find_end(record) == end
+        is_before_blank = record < end < offset and self._head(end)[1] == MAGIC_BLANK and self.find_end(end) == offset
+        return is_before_blank and self.find_end(record) == end
+
+    def _head(self, offset: int) -> tuple[int, int]:
+        """Return the size and the magic at a physical offset; zeros where the file ends."""
+        head = self.log.file_run.pread(offset, BLANK_HEAD.itemsize)
+        if len(head) < BLANK_HEAD.itemsize:
+            return 0, 0
+        return read_field(head, BLANK_HEAD, "size"), read_field(head, BLANK_HEAD, "magic")
 
 
 def has_crc_property(record: bytes) -> bool:

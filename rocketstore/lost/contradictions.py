@@ -23,23 +23,39 @@ def extend_ranges(
     Bytes behind the body of a record have a CRC in some stores alone. Parameters: units, key_hashes: also those that
     lead to the records before the ranges.
     """
+    ranges = list(ranges)
+    bad_ends = {bad.end for bad in ranges}
     found = []
     for bad in ranges:
         message = bad.before
-        if message is not None and _is_damaged(sound, message, units, key_hashes.get(message.phy_offset, ())):
-            at = sound.find_before(message.phy_offset)
-            found.append(bad._replace(begin=message.phy_offset, before=None if at is None else sound.read(at)))
-        else:
+        if message is None:
             found.append(bad)
+            continue
+        before = None if message.phy_offset in bad_ends else _read_before(sound, message)
+        if _is_damaged(sound, message, before, units, key_hashes.get(message.phy_offset, ())):
+            bad = bad._replace(begin=message.phy_offset, before=before)
+        found.append(bad)
     return found
 
 
-def _is_damaged(sound: SoundRecords, message: Message, units: Sequence[LostUnit], key_hashes: Collection[int]) -> bool:
+def _read_before(sound: SoundRecords, message: Message) -> Message | None:
+    at = sound.find_before(message.phy_offset)
+    return None if at is None else sound.read(at)
+
+
+def _is_damaged(
+    sound: SoundRecords,
+    message: Message,
+    before: Message | None,
+    units: Sequence[LostUnit],
+    key_hashes: Collection[int],
+) -> bool:
+    """Return whether a record is contradicted. Parameters: before: the sound record before it."""
     if message.flag == DAMAGED_FLAG:  # queues and index know more of a lost message than the record in its place
         return False
     own = [unit for unit in units if unit.phy_offset == message.phy_offset and not unit.is_light]
     is_contradicted = any(_differs(message, unit) for unit in own) or not set(key_hashes) <= hashes_of(message)
-    return is_contradicted or _lacks_crc(sound, message)
+    return is_contradicted or _lacks_crc(sound, message, before)
 
 
 def _differs(message: Message, unit: LostUnit) -> bool:
@@ -58,13 +74,11 @@ def hashes_of(message: Message) -> set[int]:
     return set(hash_keys(keys, topic=message.topic).tolist()) if keys else set()
 
 
-def _lacks_crc(sound: SoundRecords, message: Message) -> bool:
+def _lacks_crc(sound: SoundRecords, message: Message, before: Message | None) -> bool:
     """Return whether a record lacks the property of its CRC, although the record before it has one.
 
     If that is damaged, the first sound record of the file decides.
     """
-    at = sound.find_before(message.phy_offset)
-    before = None if at is None else sound.read(at)
     file = sound.log.file_run.find(message.phy_offset)
     if before is None and file is not None:
         first = sound.find_next(file.file_from_offset)

@@ -305,6 +305,7 @@ ONCE_QUADRATIC = [  # with the smallest size at which the square was seen
     (query, index_files_that_are_none, 40),
     (verify, damaged_units, 40),
     (verify, items_that_lead_behind_the_log, 40),
+    (verify, damaged_records, 80),
 ]
 ONCE_QUADRATIC_WITH_MORE = [(read_one_by_one, damaged_units, 250), (recover("complete"), damaged_units, 120)]
 LIKELY = [(open_to_write, many_topics, 40), (salvage, damaged_records, 40), (rebuild, many_queues_of_a_topic, 20)]
