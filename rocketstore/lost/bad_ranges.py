@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rocketstore.disk.file_run_reader import RunFile
 from rocketstore.disk.ranges import merge_ranges
 from rocketstore.kernels.layout import BLANK_HEAD, MAGIC_BLANK, MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.record import check_message_and_return_size
@@ -42,6 +43,7 @@ class SoundRecords:
     def __init__(self, log: CommitLog, message_delay_level: str) -> None:
         self.log = log
         self._delays = message_delay_level
+        self._firsts: dict[int, int | None] = {}  # by the physical offset of the file
 
     def find_end(self, offset: int) -> int:
         """Return where the sound record, or the blank, that begins at a physical offset ends; 0 without one."""
@@ -81,6 +83,13 @@ class SoundRecords:
         while found is not None and not self.find_end(found):
             found = self.log.reader.find_later(found + 1, LONG_MAX)
         return found
+
+    def find_first(self, file: RunFile) -> int | None:
+        """Return ``find_next`` of the begin of a log file, which is searched once."""
+        begin = file.file_from_offset
+        if begin not in self._firsts:
+            self._firsts[begin] = self.find_next(begin)
+        return self._firsts[begin]
 
     def find_before(self, offset: int) -> int | None:
         """Return the physical offset of the record that ends at ``offset``, or that is the last before the file there.

@@ -25,6 +25,9 @@ def extend_ranges(
     """
     ranges = list(ranges)
     bad_ends = {bad.end for bad in ranges}
+    units_at: dict[int, list[LostUnit]] = {}
+    for unit in units:
+        units_at.setdefault(unit.phy_offset, []).append(unit)
     found = []
     for bad in ranges:
         message = bad.before
@@ -32,7 +35,8 @@ def extend_ranges(
             found.append(bad)
             continue
         before = None if message.phy_offset in bad_ends else _read_before(sound, message)
-        if _is_damaged(sound, message, before, units, key_hashes.get(message.phy_offset, ())):
+        own = units_at.get(message.phy_offset, [])
+        if _is_damaged(sound, message, before, own, key_hashes.get(message.phy_offset, ())):
             bad = bad._replace(begin=message.phy_offset, before=before)
         found.append(bad)
     return found
@@ -50,11 +54,14 @@ def _is_damaged(
     units: Sequence[LostUnit],
     key_hashes: Collection[int],
 ) -> bool:
-    """Return whether a record is contradicted. Parameters: before: the sound record before it."""
+    """Return whether a record is contradicted.
+
+    Parameters: before: the sound record before it. units, key_hashes: those that lead to it.
+    """
     if message.flag == DAMAGED_FLAG:  # queues and index know more of a lost message than the record in its place
         return False
-    own = [unit for unit in units if unit.phy_offset == message.phy_offset and not unit.is_light]
-    is_contradicted = any(_differs(message, unit) for unit in own) or not set(key_hashes) <= hashes_of(message)
+    differs = any(_differs(message, unit) for unit in units if not unit.is_light)
+    is_contradicted = differs or not set(key_hashes) <= hashes_of(message)
     return is_contradicted or _lacks_crc(sound, message, before)
 
 
@@ -81,7 +88,7 @@ def _lacks_crc(sound: SoundRecords, message: Message, before: Message | None) ->
     """
     file = sound.log.file_run.find(message.phy_offset)
     if before is None and file is not None:
-        first = sound.find_next(file.file_from_offset)
+        first = sound.find_first(file)
         before = None if first is None else sound.read(first)
     return before is not None and _has_crc(sound, before) and not _has_crc(sound, message)
 
