@@ -322,7 +322,7 @@ class Rebuilder:
         Parameters: log_end: physical offset at which the log ends.
         """
         log_size = describe_assumed_log_size(self.survey.sizes, store.log.file_run.files, log_end)
-        known = without_assumed_log_size(with_default_sizes(self.known), () if log_size is None else (log_size,))
+        known = without_assumed_log_size(with_default_sizes(self.known), log_size)
         save_settings(self.survey.local_places, known)
 
     def build_and_swap(self) -> RebuildReport:

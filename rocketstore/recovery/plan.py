@@ -80,10 +80,6 @@ class RecoveryPlan:
             "stopped cleanly: the log was shortened after that, or these units are damaged",
         )
 
-    def describe_assumed_log_size(self) -> str | None:
-        """Return the assumption about the size of log files; None if the size is known."""
-        return describe_assumed_log_size(self.store.survey.sizes, self.store.log.file_run.files, self.log.end)
-
     def count_unreadable(self, begin: int = 0) -> UnreadableRecords:
         """Count the records from a physical offset on that the release of the configuration cannot read."""
         log = self.store.log
@@ -101,9 +97,8 @@ class RecoveryPlan:
         assumed.add_log(log, index_begin, end)
         is_noticed = not assumed.settings.has_index or (self.store.last_exit_ok and index_begin < self.queues.begin)
         notes = assumed.index_notes() if is_noticed else ()
-        size = self.describe_assumed_log_size()
-        texts = (*(() if size is None else (size,)), *assumed.texts())
-        return replace(report, notes=(*report.notes, *notes), assumptions=texts)
+        size = describe_assumed_log_size(self.store.survey.sizes, self.store.log.file_run.files, self.log.end)
+        return replace(report, notes=(*report.notes, *notes), assumptions=(*size, *assumed.texts()))
 
 
 def plan_recovery(

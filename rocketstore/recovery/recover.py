@@ -181,5 +181,4 @@ def _with_assumptions(report: RecoveryReport, survey: Survey, settings: BrokerSe
                 if action.what == "dispatch":
                     assumed.add_log(log, action.offset, min(action.offset + action.size, log.max_phy_offset))
     notes = () if settings.has_index else assumed.index_notes()
-    texts = (*(() if log_size is None else (log_size,)), *assumed.texts())
-    return replace(report, notes=(*report.notes, *notes), assumptions=texts)
+    return replace(report, notes=(*report.notes, *notes), assumptions=(*log_size, *assumed.texts()))

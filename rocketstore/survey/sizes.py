@@ -210,8 +210,8 @@ def describe_kept_sizes(given: StoreConfig | None, config: StoreConfig) -> str |
     return f"the store keeps its own sizes, which are not those of StoreConfig.small(): {sizes}"
 
 
-def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: int) -> str | None:
-    """Return the assumption that the length of the log's only file is the size of log files; None if the size is known.
+def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: int) -> tuple[str, ...]:
+    """Return the assumption that the length of the log's only file is the size of log files; none if the size is known.
 
     A file that was cut off at a power of two looks like a file of that size. A log that fills its file shows the size.
     RocketMQ's default, and a size of ``StoreConfig.small()`` that the caller gives, are not doubted.
@@ -220,14 +220,14 @@ def describe_assumed_log_size(sizes: StoreSizes, files: Sequence[RunFile], end: 
     """
     known, written = sizes.known.get(LOG), [file for file in files if file.size]
     if known is None or known.source != SizeSource.FILES or len(written) != 1 or end >= written[0].end_offset:
-        return None
+        return ()
     usual = sizes.settings.new_store_sizes.get(LOG) if sizes.settings.small_if_new else None
     if known.value in (DEFAULT_SIZES[LOG], usual):
-        return None
+        return ()
     return (
         f"{ASSUMED_LOG_SIZE}{known.value} is assumed: {written[0].path} is the only file of the log, and a "
         f"larger file that was cut off there has this length too. If the size is right, give {LOG}, or the broker's "
-        "properties file that states it; otherwise copy the file again"
+        "properties file that states it; otherwise copy the file again",
     )
 
 
