@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 Report: TypeAlias = Callable[[int, int], object]  # is called with what is done, and the total
+OffsetReport: TypeAlias = Callable[[int], object]  # is called with the physical offset that was reached
 # The argument ``progress`` of public functions. False reports nothing. True shows a bar on standard error, if that is a
 # terminal or a notebook. A function is called with what is done and the total, in the unit that each function says.
 Progress: TypeAlias = bool | Report
@@ -42,6 +43,10 @@ def checked_progress(progress: Progress) -> Progress:
 
 def report_nothing(done: int, total: int) -> None:
     """Ignore the progress."""
+
+
+def ignore_offset(phy_offset: int) -> None:
+    """Ignore the physical offset that a walk through the log reached."""
 
 
 def may_show_bar() -> bool:

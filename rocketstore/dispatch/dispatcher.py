@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.logger import logger
 from rocketstore.messages.topics import is_file_name
+from rocketstore.progress import OffsetReport, ignore_offset
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -132,7 +133,7 @@ class Dispatcher:
 
     # ---- dispatch ------------------------------------------------------------------------------------------
 
-    def dispatch(self, begin: int, end: int, *, report: Callable[[int], object] = lambda phy_offset: None) -> None:
+    def dispatch(self, begin: int, end: int, *, report: OffsetReport = ignore_offset) -> None:
         """Dispatch the records between two physical offsets in order. The log must be sound there.
 
         Parameters: report: is called after each dispatched chunk, with the physical offset at which the chunk ends.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from rocketstore.log.record_heads import BYTES_BEHIND_RECORD, find_record_end, i
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError, decompress
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
+from rocketstore.progress import OffsetReport, ignore_offset
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
@@ -368,7 +369,7 @@ class RecordReader:
         end: int = LONG_MAX,
         *,
         passes_zeros: bool = False,
-        report: Callable[[int], object] = lambda phy_offset: None,
+        report: OffsetReport = ignore_offset,
     ) -> int:
         """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends.
 
@@ -393,7 +394,7 @@ class RecordReader:
         *,
         verify_crc: bool = False,
         passes_zeros: bool = False,
-        report: Callable[[int], object] = lambda phy_offset: None,
+        report: OffsetReport = ignore_offset,
     ) -> SoundEnd:
         """Find where the sound records end that begin from ``begin`` to before ``stop``, physical offsets.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import EndCandidate, SoundEnd, Why
 from rocketstore.log.tail import Tail, find_tails
+from rocketstore.progress import OffsetReport, ignore_offset
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.lost import LostMessages, count_lost
 from rocketstore.recovery.recovery_report import RecoveryAction
@@ -163,7 +164,7 @@ def _find_sound_end(
     stop: int = LONG_MAX,
     *,
     verify_crc: bool = False,
-    report: Callable[[int], object] = lambda phy_offset: None,
+    report: OffsetReport = ignore_offset,
 ) -> SoundEnd:
     """Find where the sound records from ``begin`` on end, before ``stop``. Begin earlier if there is no record."""
     found = log.reader.find_sound_end(begin, stop, verify_crc=verify_crc, passes_zeros=True, report=report)
