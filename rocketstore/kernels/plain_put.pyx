@@ -47,7 +47,6 @@ cdef class PlainPut:
     - The record has 32 KiB or more: system calls write it without the GIL.
     - The file has no room for the record, its memory is closed, or the disk cannot read a part of it.
     - ``close`` was called, because the writer is closed or has failed.
-    - ``open`` was not called, because each put waits for the disk.
     - The store belongs to the process that forked this process.
     - Another call has the log's lock.
 

@@ -95,7 +95,6 @@ class FlushService:
         try:
             while not self._is_stopped:
                 self._wake.wait(self._interval)
-                self._log_files.check_file()
                 now = time.monotonic()
                 self._is_busy = True
                 with contextlib.suppress(IndexError):  # the callers take each other from it too
@@ -106,6 +105,8 @@ class FlushService:
                 if callers or self._log_files.phy_offset - self._log_files.flushed_where >= least:
                     self._parts.flush_log(has_waiting_puts=bool(callers))
                     last_log = now
+                else:
+                    self._log_files.check_file()  # as a flush does
                 self._flushed.extend(callers)
                 self._wake_next()
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:

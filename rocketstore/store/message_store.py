@@ -213,7 +213,9 @@ class MessageStore(MessageTables, Previewed, Closable):
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
-        self._put_plain = put_nothing if writer is None else writer.put_plain  # None after ``close`` too
+        self._put_plain = put_nothing
+        if writer is not None and not writer.waits_for_disk:
+            self._put_plain = writer.put_plain  # returns None after ``close`` too
         self._log = OpenedLog(places, config, writer, leftovers=leftovers)
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)

@@ -49,6 +49,8 @@ from rocketstore.text_values import format_count
 class StoreWriter:
     """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.
 
+    Attributes: waits_for_disk: whether a put returns when its messages are on the disk. put_plain: appends a plain
+    message, and does not wait; returns None for another one.
     Source: DefaultMessageStore, CommitLog.asyncPutMessage, ReputMessageService, FlushRealTimeService,
     FlushConsumeQueueService.
     """
@@ -106,9 +108,9 @@ class StoreWriter:
             self._parts = PartsFlush(self._log, self.reput, dispatcher, self._queue_ids, checkpoint, self._compat)
             self._flusher = FlushService(self._log.files, config, self._parts, self._failure, busy)
             stack.pop_all()
+        self.waits_for_disk = self._log.is_sync
         self.put_plain = self._log.plain_put.put
-        if not self._log.is_sync:
-            self._log.plain_put.open(self.lock_file, self.reput.waiting)
+        self._log.plain_put.open(self.lock_file, self.reput.waiting)
 
     @property
     def phy_offset(self) -> int:
@@ -131,17 +133,12 @@ class StoreWriter:
             calls.pop(thread, None)
 
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        log = self._log
+        is_sync = self.waits_for_disk
         try:
-            with log.lock:
-                if self._closed:
-                    self._require_open()
-                if is_incomplete(message):
-                    result = self._complete_and_append(message, store_timestamp)
-                else:
-                    result = log.append(message, store_timestamp)
-            self.reput.waiting.count_records(1)
-            if log.is_sync:
+            result = self.put_plain(message) if is_sync and store_timestamp is None else None
+            if result is None:
+                result = self._append_one(message, store_timestamp)
+            if is_sync:
                 self._wait_for_disk(result.phy_offset + result.size)
             return result
         except PutMessageError as error:
@@ -150,6 +147,17 @@ class StoreWriter:
         except OSError as error:
             self._fail(error)
             raise
+
+    def _append_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        with self._log.lock:
+            if self._closed:
+                self._require_open()
+            if is_incomplete(message):
+                result = self._complete_and_append(message, store_timestamp)
+            else:
+                result = self._log.append(message, store_timestamp)
+        self.reput.waiting.count_records(1)
+        return result
 
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp | list[int]
@@ -211,7 +219,7 @@ class StoreWriter:
             return PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
         if result:
             self.reput.waiting.count_records(len(result))
-            if self._log.is_sync:
+            if self.waits_for_disk:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
