@@ -20,6 +20,6 @@ cdef struct Fields:
 
 
 cdef bint has_slots(message) noexcept
-cdef int set_slot(message, Py_ssize_t i, value) except -1
+cdef void fill_slots(message, PyObject **values) noexcept
 cdef int hold_fields(message, Fields *fields) except -1
 cdef void release_fields(Fields *fields) noexcept

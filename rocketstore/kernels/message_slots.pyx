@@ -172,6 +172,14 @@ cdef int set_slot(message, Py_ssize_t i, value) except -1:
     return 0
 
 
+cdef void fill_slots(message, PyObject **values) noexcept:
+    """Set all slots of a new object, which are empty. No other thread knows the object."""
+    cdef Py_ssize_t i
+    for i in range(N_SLOTS):
+        Py_XINCREF(values[i])
+        rs_slot(message, PLACES[i])[0] = values[i]
+
+
 def set_fields(message, dict fields not None):
     """Set fields of a message by their names, without a call of ``__setattr__`` or of properties of its class."""
     cdef dict others = None

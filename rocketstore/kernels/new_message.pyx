@@ -12,7 +12,7 @@ from cpython.unicode cimport PyUnicode_Count, PyUnicode_FindChar, PyUnicode_GET_
 from libc.string cimport memcpy
 
 from rocketstore.kernels.appender cimport now
-from rocketstore.kernels.message_slots cimport set_slot
+from rocketstore.kernels.message_slots cimport fill_slots
 
 from rocketstore.kernels.message_slots import SLOTS
 
@@ -31,14 +31,14 @@ cdef extern from *:
     /* An attribute that a class itself defines: a borrowed reference, or NULL. Half the time of a look-up of it. */
     static PyObject *rs_own_attribute(PyObject *type, PyObject *name)
     {
-        return PyDict_GetItem(((PyTypeObject *)type)->tp_dict, name);
+        return PyDict_GetItemWithError(((PyTypeObject *)type)->tp_dict, name);
     }
     """
     ctypedef object (*rs_type_call)(object, PyObject *const *, size_t, PyObject *)
     void rs_set_type_call(object message_class, rs_type_call call)
     object rs_alloc(object message_class)
     object rs_call_type(object message_class, tuple args, dict named)
-    PyObject *rs_own_attribute(object message_class, object name)
+    PyObject *rs_own_attribute(object message_class, object name) except? NULL
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n) nogil
@@ -187,13 +187,11 @@ cdef bint are_plain(PyObject **values) except -1:
 
 cdef object make_message(PyObject **values):
     """Make a message of arguments that need no conversion."""
-    cdef Py_ssize_t i
     given = <object>values[PROPERTIES]
     cdef dict properties = {} if given is None else PyDict_Copy(given)
     add_properties(properties, <object>values[KEYS], <object>values[TAGS], <object>values[UNIQ_KEY])
     cdef object born_timestamp = now()
     values[PROPERTIES], values[BORN_TIMESTAMP] = <PyObject *>properties, <PyObject *>born_timestamp
     message = rs_alloc(message_type)
-    for i in range(N_IN_SLOTS):
-        set_slot(message, i, <object>values[i])
+    fill_slots(message, values)
     return message

@@ -1,5 +1,6 @@
 """PlainPut: append a plain message in one call."""
 
+cimport cython
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -84,6 +85,9 @@ cdef class PlainPut:
 
     def put(self, message):
         """Append a message. Return its PutMessageResult, or None if ``StoreWriter.put_message`` must append it."""
+        return self.put_fields(message)
+
+    cdef object put_fields(self, message):
         cdef Fields own
         if self.is_closed or self.owner is None or not has_slots(message):
             return None
@@ -138,3 +142,19 @@ cdef class PlainPut:
         appender.position += parts.size
         return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found,
                              time, records.store_host)
+
+
+@cython.auto_pickle(False)
+cdef class PlainPutter:
+    """Base class of MessageStore: has its PlainPut where C code finds it without a look-up."""
+
+    cdef PlainPut plain_put  # None for a store that is only read, or whose puts wait for the disk
+
+    def set_plain_put(self, PlainPut plain_put):
+        """Let ``put_plain`` append the messages of this store from now on."""
+        self.plain_put = plain_put
+
+
+def put_plain(PlainPutter store, message):
+    """Append a message to a store, as ``PlainPut.put`` does. Return None for a store without ``set_plain_put``."""
+    return None if store.plain_put is None else store.plain_put.put_fields(message)

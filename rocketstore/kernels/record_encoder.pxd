@@ -1,3 +1,4 @@
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.message_slots cimport Fields
@@ -66,12 +67,16 @@ cdef class RecordEncoder:
     cdef int64_t mapped_file_size
     cdef object store_host
     cdef dict hosts
+    cdef str plain_born_host  # of the last plain message
+    cdef bytes plain_born_bytes  # the same in stored form
+    cdef bytes plain_store_bytes  # ``store_host`` in stored form; None before it was encoded
     cdef list kept
     cdef object find_queue_id
 
     cdef int32_t[MAX_RECENT] recent  # numbers of the queues of ``topic`` by queue id, -1 for an unknown queue
 
     cdef bint find_plain_parts(self, const Fields *own, Parts *parts) except -1
+    cdef bint find_plain_hosts(self, PyObject *born_host) except -1
     cdef bint add_plain_properties(self, dict properties) except -1
     cdef object lay_out(self, Parts *parts)
     cdef Slice utf8_of(self, text) except *

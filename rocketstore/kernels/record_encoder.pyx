@@ -5,7 +5,7 @@ Four fields are set later, when the records are appended: queue offset, physical
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Next
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact, PyUnicode_FromObject
@@ -292,13 +292,7 @@ cdef class RecordEncoder:
         method runs neither Python code nor the garbage collector, and nothing changes meanwhile. If the message has no
         queue id, the caller chooses the queue.
         """
-        cdef PyObject *born
-        cdef PyObject *store
-        if not are_plain(own):
-            return False
-        born = PyDict_GetItem(self.hosts, <object>own.born_host)
-        store = PyDict_GetItem(self.hosts, self.store_host)
-        if born == NULL or store == NULL:
+        if not are_plain(own) or not self.find_plain_hosts(own.born_host):
             return False
         parts.queue_id = 0
         if not (own.queue_id == <PyObject *>None or find_int32(own.queue_id, &parts.queue_id)):
@@ -310,10 +304,25 @@ cdef class RecordEncoder:
             return False
         parts.reconsume_times = 0
         parts.store_timestamp = parts.prepared_transaction_offset = 0
-        parts.born_host = bytes_of(born)
-        parts.store_host = bytes_of(store)
+        parts.born_host = bytes_of(<PyObject *>self.plain_born_bytes)
+        parts.store_host = bytes_of(<PyObject *>self.plain_store_bytes)
         parts.body = bytes_of(own.raw_body)
         return self.add_plain_properties(<dict>own.properties)
+
+    cdef bint find_plain_hosts(self, PyObject *born_host) except -1:
+        """Set the hosts of a plain message in stored form. Return False if one of them was not encoded before.
+
+        Most messages have the same hosts as the message before them, which need no look-up.
+        """
+        cdef PyObject *found
+        if self.plain_store_bytes is None:
+            self.plain_store_bytes = self.hosts.get(self.store_host)
+        if born_host != <PyObject *>self.plain_born_host:
+            found = PyDict_GetItemWithError(self.hosts, <object>born_host)
+            if found == NULL:
+                return False
+            self.plain_born_host, self.plain_born_bytes = <str>born_host, <bytes>found
+        return self.plain_store_bytes is not None
 
     cdef bint add_plain_properties(self, dict properties) except -1:
         """Add properties. Return False if one of them is not a str, has no UTF-8, or needs a check."""

@@ -26,6 +26,7 @@ from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
 from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.column_names import Names
+from rocketstore.kernels.plain_put import PlainPutter, put_plain
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -142,11 +143,6 @@ P = ParamSpec("P")
 Found = TypeVar("Found", bound=FoundMessages)
 
 
-def put_nothing(message: Message) -> PutMessageResult | None:
-    """Return None, as ``StoreWriter.put_plain`` does for a message that it does not append."""
-    return None
-
-
 def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
     """Make a method of a store that calls a method of its log, with the same parameters and documentation.
 
@@ -161,7 +157,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
 
 
 @made_by("rocketstore.open(path)")
-class MessageStore(MessageTables, Previewed, Closable):
+class MessageStore(MessageTables, Previewed, Closable, PlainPutter):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
@@ -213,9 +209,8 @@ class MessageStore(MessageTables, Previewed, Closable):
         # A writer changes its store, and the stamp does not see the tier and the compaction.
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
-        self._put_plain = put_nothing
         if writer is not None and not writer.waits_for_disk:
-            self._put_plain = writer.put_plain  # returns None after ``close`` too
+            self.set_plain_put(writer.plain_put)
         self._log = OpenedLog(places, config, writer, leftovers=leftovers)
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
@@ -305,9 +300,11 @@ class MessageStore(MessageTables, Previewed, Closable):
         >>> put.phy_offset, put.queue_offset
         (0, 0)
         """
-        # Hot path: a class with ``__getattr__`` has slow attributes, so this call reads one alone.
-        if store_timestamp is None and (result := self._put_plain(message)) is not None:
-            return result
+        # Hot path: a class with ``__getattr__`` has slow attributes, so this call reads none.
+        if store_timestamp is None:
+            result: PutMessageResult | None = put_plain(self, message)
+            if result is not None:
+                return result
         return self._writing().put_message(message, put_time(store_timestamp))
 
     def put_messages(

@@ -49,8 +49,8 @@ from rocketstore.text_values import format_count
 class StoreWriter:
     """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.
 
-    Attributes: waits_for_disk: whether a put returns when its messages are on the disk. put_plain: appends a plain
-    message, and does not wait; returns None for another one.
+    Attributes: waits_for_disk: whether a put returns when its messages are on the disk. plain_put: appends plain
+    messages, and does not wait.
     Source: DefaultMessageStore, CommitLog.asyncPutMessage, ReputMessageService, FlushRealTimeService,
     FlushConsumeQueueService.
     """
@@ -96,7 +96,8 @@ class StoreWriter:
         self._log = LogWriter(directories, config, phy_offset, numbers, read_only, checkpoint, busy, place)
         self._read_log = log
         self._close_lock = threading.Lock()
-        self._failure = WriterFailure(place, self._log.plain_put)
+        self.plain_put = self._log.plain_put
+        self._failure = WriterFailure(place, self.plain_put)
         self._closed = False  # the user's dispatchers may still put until the writer is sealed
         self._is_sealed = False
         with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
@@ -109,8 +110,7 @@ class StoreWriter:
             self._flusher = FlushService(self._log.files, config, self._parts, self._failure, busy)
             stack.pop_all()
         self.waits_for_disk = self._log.is_sync
-        self.put_plain = self._log.plain_put.put
-        self._log.plain_put.open(self.lock_file, self.reput.waiting)
+        self.plain_put.open(self.lock_file, self.reput.waiting)
 
     @property
     def phy_offset(self) -> int:
@@ -135,7 +135,7 @@ class StoreWriter:
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         is_sync = self.waits_for_disk
         try:
-            result = self.put_plain(message) if is_sync and store_timestamp is None else None
+            result = self.plain_put.put(message) if is_sync and store_timestamp is None else None
             if result is None:
                 result = self._append_one(message, store_timestamp)
             if is_sync:
@@ -402,7 +402,7 @@ class StoreWriter:
             try:
                 with self._log.lock:
                     self._closed = True  # from now on, only the user's dispatchers may put
-                    self._log.plain_put.close()
+                    self.plain_put.close()
                 self._seal()
                 if not self._failure.is_raised:
                     self._flush_all()

@@ -14,6 +14,7 @@ from support.puts import BEGIN, COMMIT, INNER_BATCH, PARTS, PREPARED, files_unde
 import rocketstore
 from rocketstore import Message, StoreClosedError, StoreError
 from rocketstore.kernels.message_slots import has_fields, own_fields
+from rocketstore.kernels.plain_put import put_plain
 
 HOST = "10.0.0.1:10911"
 FILE_SIZE = 1 << 17  # large bodies fit, and a log has several files
@@ -152,10 +153,10 @@ def test_put_plain_and_put_message_write_the_same_files(options, seed, tmp_path)
     options = {"store_host": HOST, "mapped_file_size_commit_log": FILE_SIZE, **options}
     plain = 0
     with open_store(tmp_path / "plain", **options) as store, open_store(tmp_path / "other", **options) as other:
-        other._writer._log.plain_put.close()
+        other._writer.plain_put.close()
         for _ in range(400):
             message = draw_message(rng)
-            result = store._writer.put_plain(message)
+            result = store._writer.plain_put.put(message)
             plain += result is not None
             if result is None:
                 result = outcome(store.put_message, message)
@@ -189,13 +190,13 @@ def put_first_messages(store):
     """Put one message into each queue: later messages of these queues and their host are plain."""
     for number in range(4):
         store.put_message(plain_message(number))
-    assert store._writer.put_plain(plain_message()) is not None
+    assert store._writer.plain_put.put(plain_message()) is not None
     return store
 
 
 def test_a_plain_message_is_put_by_one_call(tmp_path):
     with put_first_messages(open_store(tmp_path / "store")) as store:
-        result = store._writer.put_plain(plain_message(1))
+        result = store._writer.plain_put.put(plain_message(1))
         assert type(result) is type(store.put_message(plain_message(1)))
         assert store.get_message("T", 1, result.queue_offset).messages[0].body == b"1"
 
@@ -205,14 +206,14 @@ def test_a_plain_message_waits_for_the_disk(tmp_path):
         for _ in range(3):
             end = store.put_message(plain_message())
             assert store._writer._log.files.flushed_where >= end.phy_offset + end.size
-        assert store._put_plain(plain_message()) is None  # it would not wait
+        assert put_plain(store, plain_message()) is None  # it would not wait
 
 
 def test_a_closed_store_takes_no_plain_message(tmp_path):
     store = put_first_messages(open_store(tmp_path / "store"))
     writer = store._writer
     store.close()
-    assert writer.put_plain(plain_message()) is None
+    assert writer.plain_put.put(plain_message()) is None
     with pytest.raises(StoreClosedError):
         store.put_message(plain_message())
 
@@ -220,7 +221,7 @@ def test_a_closed_store_takes_no_plain_message(tmp_path):
 def test_a_store_that_failed_takes_no_plain_message(tmp_path):
     store = put_first_messages(open_store(tmp_path / "store"))
     store._writer._failure.set_error(OSError(5, "a failure"), is_raised=True)
-    assert store._writer.put_plain(plain_message()) is None
+    assert store._writer.plain_put.put(plain_message()) is None
     with pytest.raises(StoreError, match="takes no more messages after"):
         store.put_message(plain_message())
     store.close()
@@ -239,7 +240,7 @@ def test_a_plain_message_is_put_without_python_code_of_an_earlier_host(tmp_path)
     with put_first_messages(open_store(tmp_path / "store")) as store:
         store.put_message(plain_message(born_host=Host("1.2.3.4:5")))
         called.clear()
-        assert store._writer.put_plain(plain_message(born_host="".join(["1.2.3.4", ":5"]))) is not None
+        assert store._writer.plain_put.put(plain_message(born_host="".join(["1.2.3.4", ":5"]))) is not None
         assert not called
 
 
@@ -252,7 +253,7 @@ def test_a_forked_process_takes_no_plain_message(tmp_path):
             try:
                 store.put_message(plain_message())
             except StoreError:
-                os._exit(0 if store._writer.put_plain(plain_message()) is None else 2)
+                os._exit(0 if store._writer.plain_put.put(plain_message()) is None else 2)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert store.put_message(plain_message()).queue_offset == 2
@@ -262,7 +263,7 @@ def test_a_put_waits_while_another_call_has_the_lock(tmp_path):
     with put_first_messages(open_store(tmp_path / "store")) as store:
         results = []
         with store._writer._log.lock:
-            assert store._writer.put_plain(plain_message()) is None
+            assert store._writer.plain_put.put(plain_message()) is None
             thread = threading.Thread(target=lambda: results.append(store.put_message(plain_message())))
             thread.start()
             thread.join(0.05)
