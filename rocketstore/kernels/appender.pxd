@@ -10,6 +10,13 @@ cdef enum:
     MAX_HEADS = 4096  # records that are written together
 
 
+cdef class QueueOffset:
+    """The queue offset of the next message of a queue."""
+    cdef object topic  # a str; the object that the last plain message had
+    cdef int64_t queue_id
+    cdef int64_t following
+
+
 cdef class Appender:
     cdef Buffer buffer
     cdef int fd
@@ -18,7 +25,7 @@ cdef class Appender:
     cdef int64_t prepared  # up to this position the pages of the file are in the cache
     cdef readonly int64_t from_offset
     cdef readonly int64_t position
-    cdef readonly dict queue_offsets
+    cdef dict offsets  # QueueOffset by (topic, queueId)
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t last_store_timestamp
     cdef int64_t completed_phy_offset  # of the last unpublished record

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, KeysView, Sequence
 from typing import Any
 
 from numpy import int64
@@ -12,12 +12,14 @@ ILLEGAL: str
 class Appender:
     from_offset: int
     position: int
-    queue_offsets: dict[tuple[str, int], int]
     last_phy_offset: int
     last_store_timestamp: int
     def __init__(self) -> None: ...
     @property
     def phy_offset(self) -> int: ...
+    def queues(self) -> KeysView[tuple[str, int]]: ...
+    def queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def set_queue_offset(self, topic: str, queue_id: int, following: int) -> None: ...
     @property
     def is_full(self) -> bool: ...
     def set_file(

@@ -1,5 +1,6 @@
 """Appending encoded records to the last file of a commit log: their offsets, their time, and the copy into the file."""
 
+cimport cython
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -30,23 +31,47 @@ cdef enum:
 cdef uint8_t ZEROS[AHEAD]
 
 
+@cython.auto_pickle(False)
+cdef class QueueOffset:
+    pass
+
+
 cdef class Appender:
     """The place in a commit log where the next record is written, and the next queue offset of each queue.
 
-    Attributes: from_offset: of the file, bytes. position: in the file, where the next record goes. queue_offsets: the
-    next queue offset by (topic, queueId). The caller adds the queues of the messages, before it appends or when an
-    append stops because a queue is missing here. last_phy_offset, last_store_timestamp: of the last appended record, -1 before the first.
+    The caller sets the queue offsets of the messages' queues, before it appends or when an append stops because a queue
+    is missing.
+
+    Attributes: from_offset: of the file, bytes. position: in the file, where the next record goes. last_phy_offset,
+    last_store_timestamp: of the last appended record, -1 before the first.
     Source: CommitLog.asyncPutMessage, CommitLog.DefaultAppendMessageCallback.
     """
 
     def __init__(self):
-        self.queue_offsets = {}
+        self.offsets = {}
         self.last_phy_offset = self.last_store_timestamp = -1
 
     @property
     def phy_offset(self):
         """The physical offset of the next record."""
         return self.from_offset + self.position
+
+    def queues(self):
+        """Return (topic, queueId) of the queues whose offsets were set, as a view."""
+        return self.offsets.keys()
+
+    def queue_offset(self, topic, int64_t queue_id):
+        """Return the queue offset of the next message of a queue. Raises: KeyError if it was not set."""
+        return (<QueueOffset>self.offsets[topic, queue_id]).following
+
+    def set_queue_offset(self, topic, int64_t queue_id, int64_t following):
+        """Set the queue offset of the next message of a queue."""
+        cdef QueueOffset offset = self.offsets.get((topic, queue_id))
+        if offset is None:
+            offset = QueueOffset()
+            offset.topic, offset.queue_id = topic, queue_id
+            self.offsets[topic, queue_id] = offset
+        offset.following = following
 
     @property
     def is_full(self):
@@ -77,14 +102,14 @@ cdef class Appender:
         queue offsets the message occupies. max_size: of its record, bytes. is_completed: its properties are complete.
         light_queues: their next queue offsets, which the caller has found, are increased by one too.
         Returns: the fields of a PutMessageResult. None if nothing is appended: if the appender ``is_full``, because the
-        file had no room and is now closed by a blank, or because there is none; otherwise because ``queue_offsets``
-        lacks the message's queue. Raises: as ``RecordEncoder.add``; ValueError if the message must be completed first;
+        file had no room and is now closed by a blank, or because there is none; otherwise because the queue offset
+        of the message's queue was not set. Raises: as ``RecordEncoder.add``; ValueError if the message must be completed first;
         PutMessageError if it fits no file; StoreClosedError.
         """
         cdef const Encoded *record
         cdef int64_t queue_offset, time
         cdef bint is_given
-        cdef tuple queue
+        cdef QueueOffset offset
         if message is not None:
             records.clear_all()
             records.add_message(message, message_num, None, host is None)
@@ -98,11 +123,10 @@ cdef class Appender:
         if self.buffer is None:
             return None  # the log has no file yet
         self.require_fitting(records, record.size)
-        queue = <tuple>records.queues[0]
-        found = self.queue_offsets.get(queue)
-        if found is None:
+        offset = self.offsets.get(records.queues[0])
+        if offset is None:
             return None
-        queue_offset = found
+        queue_offset = offset.following
         is_given = store_timestamp is None and host is None
         time = 0 if is_given else now() if store_timestamp is None else store_timestamp
         self.buffer.enter()
@@ -114,10 +138,10 @@ cdef class Appender:
                 queue_offset = 0
             self.complete(records, record, queue_offset, self.position, is_given, time)
             self.publish(records, 0, 1, record.size)
-            if record.message_num:
-                self.queue_offsets[queue] = queue_offset + record.message_num
+            offset.following += record.message_num
             for queue in light_queues:  # here, where Ctrl-C cannot interrupt
-                self.queue_offsets[queue] += 1
+                offset = self.offsets[queue]
+                offset.following += 1
         finally:
             self.buffer.leave()
         return (self.last_phy_offset, record.size, record.queue_id, queue_offset, self.last_store_timestamp,
@@ -130,13 +154,15 @@ cdef class Appender:
         Parameters: store_timestamp: of all records, epoch ms; None for the times in the records. is_batch: append all
         records or none. phy_offsets, queue_offsets: int64[n], filled for each appended record.
         Returns: the number of the first record that was not appended: because the appender ``is_full``, or because
-        ``queue_offsets`` lacks a queue; then no record was appended.
+        the queue offset of a queue was not set; then no record was appended.
         Raises: PutMessageError if a record, or the batch, fits no file; StoreClosedError; OSError.
         """
         cdef Py_ssize_t n = len(records), i = first, stop = first
         cdef int64_t at, time = 0 if store_timestamp is None else store_timestamp
         cdef bint is_given = store_timestamp is None
         cdef int64_t[::1] following
+        cdef QueueOffset offset
+        cdef Py_ssize_t number
         cdef const Encoded *record
         if first < 0 or phy_offsets.shape[0] < n or queue_offsets.shape[0] < n:
             raise ValueError(f"{n} records, and columns of {phy_offsets.shape[0]} and {queue_offsets.shape[0]}")
@@ -144,9 +170,10 @@ cdef class Appender:
             return i  # the log has no file yet
         self.buffer.check_file_size()
         self.require_fitting(records, records.data.size if is_batch else records.largest)
-        if not self.queue_offsets.keys() >= set(records.queues):
+        if not self.offsets.keys() >= set(records.queues):
             return i
-        following = np.array([self.queue_offsets[queue] for queue in records.queues], np.int64)
+        offsets = [self.offsets[queue] for queue in records.queues]
+        following = np.array([(<QueueOffset>offset).following for offset in offsets], np.int64)
         self.buffer.enter()
         try:
             if is_batch and not self.has_room(records.data.size):
@@ -173,7 +200,8 @@ cdef class Appender:
             while stop > i:  # not published
                 stop -= 1
                 following[records.at(stop).queue] -= records.at(stop).message_num
-            self.queue_offsets.update(zip(records.queues, following.base.tolist()))
+            for number, offset in enumerate(offsets):
+                offset.following = following[number]
         return i
 
     cdef int require_fitting(self, RecordEncoder records, int64_t size) except -1:

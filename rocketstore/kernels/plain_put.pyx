@@ -1,10 +1,13 @@
 """PlainPut: append a plain message in one call."""
 
 cimport cython
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyTypeObject
+from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from rocketstore.kernels.appender cimport LARGE_WRITE, Appender, now
+from rocketstore.kernels.appender cimport LARGE_WRITE, Appender, QueueOffset, now
 from rocketstore.kernels.buffer cimport RS_HAS_GIL
 from rocketstore.kernels.csrc cimport rs_release_fence, rs_store_be64
 from rocketstore.kernels.message_slots cimport Fields, has_slots, hold_fields, release_fields
@@ -16,7 +19,7 @@ cdef extern from *:
     """
     /* Make a PutMessageResult. The type's own __new__ takes twice the time. */
     static PyObject *rs_put_result(PyTypeObject *type, long long phy_offset, int size, PyObject *queue_id,
-                                   PyObject *queue_offset, long long store_timestamp, PyObject *store_host)
+                                   long long queue_offset, long long store_timestamp, PyObject *store_host)
     {
         PyObject *result = type->tp_alloc(type, 6);
         if (result == NULL)
@@ -24,7 +27,7 @@ cdef extern from *:
         PyTuple_SET_ITEM(result, 0, PyLong_FromLongLong(phy_offset));
         PyTuple_SET_ITEM(result, 1, PyLong_FromLong(size));
         PyTuple_SET_ITEM(result, 2, Py_NewRef(queue_id));
-        PyTuple_SET_ITEM(result, 3, Py_NewRef(queue_offset));
+        PyTuple_SET_ITEM(result, 3, PyLong_FromLongLong(queue_offset));
         PyTuple_SET_ITEM(result, 4, PyLong_FromLongLong(store_timestamp));
         PyTuple_SET_ITEM(result, 5, Py_NewRef(store_host));
         if (PyErr_Occurred())
@@ -32,8 +35,14 @@ cdef extern from *:
         return result;
     }
     """
-    object rs_put_result(PyTypeObject *type, long long phy_offset, int size, queue_id, queue_offset,
-                         long long store_timestamp, store_host)
+    object rs_put_result(PyTypeObject *type, long long phy_offset, int size, queue_id,
+                         long long queue_offset, long long store_timestamp, store_host)
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(value, int *overflow) noexcept
+
+cdef enum:
+    N_RECENT = 16
 
 
 cdef class PlainPut:
@@ -67,10 +76,12 @@ cdef class PlainPut:
     cdef WaitingRecords waiting
     cdef type result_type
     cdef bint is_closed
+    cdef list recent  # of the last queues: a QueueOffset or None at the place queue_id % N_RECENT
 
     def __init__(self, Appender appender, RecordEncoder records, lock, type result_type):
         self.appender, self.records, self.lock, self.is_locked = appender, records, lock, lock.locked
         self.result_type = result_type
+        self.recent = [None] * N_RECENT
 
     def open(self, owner, WaitingRecords waiting):
         """Accept messages, unless ``close`` was called.
@@ -95,12 +106,12 @@ cdef class PlainPut:
             hold_fields(message, &own)
             if own.topic == NULL or own.queue_id == NULL:
                 return None
-            queue = <object>own.topic, <object>own.queue_id  # may run the garbage collector: before the lock is checked
             if RS_HAS_GIL:
-                result = None if self.is_locked() else self.append(&own, queue)
+                offset = self.find_offset(&own)  # may run the garbage collector: before the lock is checked
+                result = None if self.is_locked() else self.append(&own, offset)
             elif self.lock.acquire(False):
                 try:
-                    result = self.append(&own, queue)
+                    result = self.append(&own, self.find_offset(&own))
                 finally:
                     self.lock.release()
             else:
@@ -111,22 +122,38 @@ cdef class PlainPut:
         finally:
             release_fields(&own)
 
-    cdef object append(self, const Fields *own, tuple queue):
+    cdef QueueOffset find_offset(self, const Fields *own):
+        """Return the next queue offset of the message's queue; None for a new queue, or one that is not plain."""
+        cdef QueueOffset found
+        cdef int is_beyond = 0
+        cdef int64_t queue_id
+        if not (PyUnicode_CheckExact(<object>own.topic) and PyLong_CheckExact(<object>own.queue_id)):
+            return None
+        queue_id = PyLong_AsLongLongAndOverflow(<object>own.queue_id, &is_beyond)
+        if is_beyond:
+            return None
+        found = self.recent[queue_id & (N_RECENT - 1)]
+        if found is None or <PyObject *>found.topic != own.topic or found.queue_id != queue_id:
+            found = self.appender.offsets.get((<object>own.topic, <object>own.queue_id))
+            if found is not None:
+                found.topic = <object>own.topic  # so that a message with the same object needs no look-up
+                self.recent[queue_id & (N_RECENT - 1)] = found
+        return found
+
+    cdef object append(self, const Fields *own, QueueOffset offset):
         """Append a message if it is plain. With a GIL, nothing else runs from here until its offsets are stored."""
         cdef Appender appender = self.appender
         cdef RecordEncoder records = self.records
         cdef Parts parts
         cdef int64_t queue_offset, time, phy_offset
         cdef uint8_t *into
-        if (self.is_closed or appender.buffer is None or appender.buffer.closing or records.append_prop_crc
+        if (offset is None or self.is_closed or appender.buffer is None or appender.buffer.closing or records.append_prop_crc
                 or not self.owner.owned or not records.find_plain_parts(own, &parts)
                 or records.lay_out(&parts) is not None):
             return None
-        found = appender.queue_offsets.get(queue)
-        if found is None or parts.size >= LARGE_WRITE or not appender.has_room(parts.size) or not appender.is_reserved(parts.size):
+        if parts.size >= LARGE_WRITE or not appender.has_room(parts.size) or not appender.is_reserved(parts.size):
             return None
-        queue_offset, time, phy_offset = found, now(), appender.from_offset + appender.position
-        following = queue_offset + 1  # made here: no error may come after the record is written
+        queue_offset, time, phy_offset = offset.following, now(), appender.from_offset + appender.position
         appender.prepare(parts.size)
         into = appender.buffer.data + appender.position
         encode(into, &parts)
@@ -137,10 +164,10 @@ cdef class PlainPut:
         encode_head(into, &parts)
         if appender.buffer.is_faulty():
             return None  # ``StoreWriter.put_message`` raises the error
-        appender.queue_offsets[queue] = following
+        offset.following = queue_offset + 1
         appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
         appender.position += parts.size
-        return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found,
+        return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, queue_offset,
                              time, records.store_host)
 
 

@@ -116,15 +116,14 @@ class LogWriter:
 
     def queues(self) -> Collection[tuple[str, int]]:
         """Return (topic, queue id) of the queues that were appended to, or whose next offset was asked for."""
-        return self._appender.queue_offsets.keys()
+        return self._appender.queues()
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the next message of a queue. It is found if the queue is new here."""
-        offsets, queue = self._appender.queue_offsets, (topic, queue_id)
-        if queue not in offsets:
+        if (topic, queue_id) not in self._appender.queues():
             check_queue(topic, queue_id)
-            offsets[queue] = self._queues.find_queue_offset(topic, queue_id)
-        return offsets[queue]
+            self._appender.set_queue_offset(topic, queue_id, self._queues.find_queue_offset(topic, queue_id))
+        return self._appender.queue_offset(topic, queue_id)
 
     def _go_on(self) -> None:
         """Do what the appender needs to append the encoded messages: a new file, or the offsets of their queues."""
@@ -307,7 +306,7 @@ class LogWriter:
     def _check_new_queues(self) -> None:
         """Raise PutMessageError for an invalid new queue, before the appender registers any new queue."""
         for queue in self._encoder.queues:
-            if queue not in self._appender.queue_offsets:
+            if queue not in self._appender.queues():
                 check_queue(*queue)
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:

@@ -102,7 +102,7 @@ class RecordMaker:
         data = bytearray(new.size + BLANK_HEAD.itemsize)  # an appender leaves room for a blank
         with Buffer(data, writable=True) as buffer:
             appender = Appender()
-            appender.queue_offsets[new.topic, new.queue_id] = new.queue_offset
+            appender.set_queue_offset(new.topic, new.queue_id, new.queue_offset)
             appender.set_file(buffer, new.phy_offset, 0)
             appender.append_message(self._encoder, self._message_of(new), None, None, is_completed=True)
         if int.from_bytes(data[:4], "big") != new.size:

@@ -37,7 +37,8 @@ class Log:
     def append(self, first=0, store_timestamp=BEGIN, is_batch=False):
         n = len(self.encoder)
         for queue in self.encoder.queues:
-            self.appender.queue_offsets.setdefault(queue, self.starts.get(queue, 0))
+            if queue not in self.appender.queues():
+                self.appender.set_queue_offset(*queue, self.starts.get(queue, 0))
         self.phy_offsets, self.queue_offsets = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
         return self.appender.append(
             self.encoder, first, store_timestamp, is_batch, self.phy_offsets, self.queue_offsets
@@ -46,6 +47,10 @@ class Log:
     @property
     def data(self):
         return bytes(self.file.view())
+
+    @property
+    def next_offsets(self):
+        return {queue: self.appender.queue_offset(*queue) for queue in self.appender.queues()}
 
 
 def body(size):
@@ -68,7 +73,7 @@ def test_records_follow_each_other_byte_for_byte(seed, tmp_path):
         counts[queue] = counts.get(queue, 0) + 1
         expected += record
     assert log.data.startswith(bytes(expected))
-    assert dict(log.appender.queue_offsets).items() >= counts.items()
+    assert log.next_offsets.items() >= counts.items()
 
 
 def test_queue_offsets_go_on_where_they_were_set(tmp_path):
@@ -77,12 +82,24 @@ def test_queue_offsets_go_on_where_they_were_set(tmp_path):
         log.encoder.clear()
         log.add(body(92), Message("Other", b"", queue_id=3), body(92)).append()
     assert log.queue_offsets.tolist() == [42, 41, 43]
-    assert log.appender.queue_offsets == {("T", 0): 44, ("Other", 3): 42}
+    assert log.next_offsets == {("T", 0): 44, ("Other", 3): 42}
+
+
+def test_a_queue_offset_can_be_set_again(tmp_path):
+    log = Log(tmp_path)
+    with pytest.raises(KeyError):
+        log.appender.queue_offset("T", 0)
+    for following in (7, 3):
+        log.appender.set_queue_offset("T", 0, following)
+        assert log.next_offsets == {("T", 0): following}
+    with pytest.raises(OverflowError):
+        log.appender.set_queue_offset("T", 0, 2**63)
+    assert log.next_offsets == {("T", 0): 3}
 
 
 def test_nothing_is_appended_while_a_queue_is_unknown(tmp_path):
     log = Log(tmp_path)
-    log.appender.queue_offsets["T", 0] = 0
+    log.appender.set_queue_offset("T", 0, 0)
     log.add(body(100), Message("Other", b"", queue_id=0), body(100))
     offsets = np.zeros((2, 3), np.int64)
     for is_batch in (False, True):
@@ -105,7 +122,7 @@ def test_a_message_may_take_several_queue_offsets(tmp_path):
     log = Log(tmp_path)
     log.add(body(92), message_num=1).add(body(92), message_num=7).add(body(92), message_num=1).append()
     assert log.queue_offsets.tolist() == [0, 1, 8]
-    assert log.appender.queue_offsets == {("T", 0): 9}
+    assert log.next_offsets == {("T", 0): 9}
 
 
 def test_a_time_is_given_or_the_record_s_own(tmp_path):
@@ -172,7 +189,7 @@ def test_a_batch_goes_whole_or_not_at_all(tmp_path):
     log.add(*(body(198) for _ in range(3)))
     assert log.append(is_batch=True) == 0
     assert log.data[400:] == blank(600)
-    assert log.appender.queue_offsets.get(("T", 0), 0) == 0
+    assert log.next_offsets.get(("T", 0), 0) == 0
     log.set_file(SIZE, 398)
     assert log.append(is_batch=True) == 3
     assert log.phy_offsets.tolist() == [1398, 1596, 1794]

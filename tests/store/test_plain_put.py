@@ -201,6 +201,26 @@ def test_a_plain_message_is_put_by_one_call(tmp_path):
         assert store.get_message("T", 1, result.queue_offset).messages[0].body == b"1"
 
 
+def test_plain_messages_of_many_queues_get_the_next_queue_offset_of_each(tmp_path):
+    queues = [(topic, queue_id) for topic in ("T", "Other") for queue_id in (0, 1, 16, 17, 33, 2000)]
+    with open_store(tmp_path / "store") as store:
+        for queue_offset in (0, 2, 4):
+            for topic, queue_id in queues:
+                equal_topic = "".join([*topic])  # a new object
+                for following in (queue_offset, queue_offset + 1):
+                    result = store.put_message(message_of_queue(equal_topic, queue_id))
+                    assert (result.queue_id, result.queue_offset) == (queue_id, following)
+        assert store._writer.plain_put.put(message_of_queue("T", 16 + 2**64)) is None
+        assert store._writer.plain_put.put(message_of_queue("New", 16)) is None
+        for topic, queue_id in queues:
+            messages = store.get_message(topic, queue_id, 0, max_msg_nums=10).messages
+            assert [(message.topic, message.queue_offset) for message in messages] == [(topic, i) for i in range(6)]
+
+
+def message_of_queue(topic, queue_id):
+    return Message(topic, b"1", queue_id=queue_id)
+
+
 def test_a_plain_message_waits_for_the_disk(tmp_path):
     with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH") as store:
         for _ in range(3):
