@@ -208,6 +208,7 @@ def _convert(
         assumptions=finished.report.assumptions,
         deleted=finished.report.deleted,
         undeclared=finished.report.undeclared,
+        doubtful=finished.report.doubtful,
     )
 
 

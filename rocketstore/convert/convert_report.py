@@ -22,7 +22,7 @@ class ConvertReport(Previewed, ArrowStream):
     records: of the log. moved: records that have another physical offset now. prepared: commits and rollbacks that name
     the new physical offset of their half message. queues: their number. index_items: their number. stale_ids: the
     messages with an id in a property that no longer leads to its message, by topic and property. notes: what is not
-    copied, and sizes that were assumed. assumptions, deleted, undeclared: as of ``RebuildReport``.
+    copied, and sizes that were assumed. assumptions, deleted, undeclared, doubtful: as of ``RebuildReport``.
 
     Examples:
     >>> rocketstore.convert("demo", "other-sizes", mapped_file_size_consume_queue=6000).stale_ids
@@ -42,6 +42,7 @@ class ConvertReport(Previewed, ArrowStream):
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def _preview(self) -> Preview:
         title = (

@@ -228,6 +228,7 @@ def _split(
         assumptions=tuple(dict.fromkeys(text for report in reports for text in report.assumptions)),
         deleted={queue: count for report in reports for queue, count in report.deleted.items()},
         undeclared=tuple(sorted({name for report in reports for name in report.undeclared})),
+        doubtful=tuple(sorted({queue for report in reports for queue in report.doubtful})),
     )
 
 

@@ -59,7 +59,8 @@ class SplitReport(Previewed, ArrowStream):
     """The result of a split. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of ``parts``.
 
     Attributes: out: the directory of the new stores. parts: sorted by name. stale_ids, assumptions, deleted,
-    undeclared: as of ``ConvertReport``, of all parts. notes: what no part has, and queues whose offsets moved.
+    undeclared, doubtful: as of ``ConvertReport``, of all parts. notes: what no part has, and queues whose offsets
+    moved.
 
     Examples:
     >>> [(part.part, part.records) for part in rocketstore.split("demo", "topics").parts]
@@ -73,6 +74,7 @@ class SplitReport(Previewed, ArrowStream):
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def _preview(self) -> Preview:
         records = format_count(sum(part.records for part in self.parts), "record")

@@ -19,6 +19,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import MAX_QUEUE_OFFSET
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.lazy import lazy_property
+from rocketstore.limits import LONG_MAX
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_ids_in
@@ -61,6 +62,7 @@ class Restarts:
 
     def __init__(self) -> None:
         self._tails: dict[QueueId, QueueTail] = {}
+        self._firsts: dict[QueueId, tuple[int, int]] = {}  # physical offset and queue offset of the first record
         # Physical offset and queue offset of the records with which the offsets began again; both ascend.
         self._restarts: dict[QueueId, list[tuple[int, int]]] = {}
 
@@ -79,6 +81,7 @@ class Restarts:
         added = QueueTail(phy_offsets[is_new], queue_offsets[is_new], counts[is_new])
         if len(added.phy_offsets) == 0:
             return
+        self._firsts.setdefault(queue, (int(added.phy_offsets[0]), int(added.queue_offsets[0])))
         records = QueueTail(*map(np.concatenate, zip(tail, added, strict=True)))
         offsets = records.queue_offsets
         for row in (np.flatnonzero(np.diff(offsets) <= 0) + 1).tolist():
@@ -122,9 +125,24 @@ class Restarts:
         tail = self._tails.get(queue)
         return -1 if tail is None else int(tail.phy_offsets[-1])
 
-    def last_restarts(self) -> dict[QueueId, int]:
-        """Return the physical offset of the last record with which the offsets of a queue began again, by queue."""
-        return {queue: restarts[-1][0] for queue, restarts in self._restarts.items()}
+    def created_again_at(self, queue: QueueId) -> int:
+        """Return the physical offset of the record with which a queue began again at queue offset 0, -1 without one.
+
+        A topic that is created again begins at 0. At another offset, a broker assigned the last offsets again.
+        """
+        restarts = self.of_queue(queue)
+        return restarts[0][0] if restarts and restarts[0][1] == 0 else -1  # the first restart is the lowest
+
+    def life_begin(self, queue: QueueId) -> int:
+        """Return the physical offset of the first record of a queue's last life, -1 if this is older than the log.
+
+        Parameters: queue: one of ``queues()``.
+        """
+        phy_offset, queue_offset = self._firsts[queue]
+        created_again_at = self.created_again_at(queue)
+        if created_again_at >= 0:
+            return created_again_at
+        return phy_offset if queue_offset == 0 else -1
 
 
 def are_earlier(restarts: Sequence[tuple[int, int]], phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
@@ -192,7 +210,7 @@ class KnownTopics:
 
     def is_undeclared(self, topic: str) -> bool:
         """Return whether topics.json lacks a topic. A broker creates its own topics without an entry there."""
-        return bool(self.declared) and topic not in self.declared and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+        return bool(self.declared) and topic not in self.declared and is_deletable(topic)
 
     def was_deleted(self, topic: str) -> bool:
         """Return whether a topic was deleted: topics.json lacks it, and it has no queue."""
@@ -206,6 +224,10 @@ class KnownTopics:
             return False
         return find_formats(places, self.config).queue_database is None
 
+    def has_directory(self, queue: QueueId) -> bool:
+        """Return whether a queue has a directory."""
+        return queue.queue_id in self.queue_ids(queue.topic)
+
     def queue_ids(self, topic: str) -> frozenset[int]:
         """Return the ids of the queues of a topic that have a directory. Each topic is listed once."""
         if topic not in self._queue_ids:
@@ -216,19 +238,41 @@ class KnownTopics:
 
 @dataclass(frozen=True)
 class DeletedTopics:
-    """The messages of deleted topics that were left out, and the topics that were kept because they may exist.
+    """The messages of deleted topics that were left out, and the topics and queues that were kept in doubt.
 
     Attributes: messages: records that got no unit, by topic and queue id. undeclared: topics that topics.json lacks,
-    and whose messages were kept, because they have queues or the store was not stopped cleanly.
+    and whose messages were kept, because they have queues or the store was not stopped cleanly. doubtful: queues
+    without a directory whose messages were kept, though their topic may have been deleted and created again.
     """
 
     messages: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def joined(self, other: DeletedTopics) -> DeletedTopics:
         """Return the messages and topics of both. A queue that is in both has the same messages in both."""
         undeclared = sorted({*self.undeclared, *other.undeclared})
-        return DeletedTopics(dict(sorted({**other.messages, **self.messages}.items())), tuple(undeclared))
+        doubtful = sorted({*self.doubtful, *other.doubtful})
+        messages = dict(sorted({**other.messages, **self.messages}.items()))
+        return DeletedTopics(messages, tuple(undeclared), tuple(doubtful))
+
+
+class LastLife(NamedTuple):
+    """The evidence of the queues with a directory about the last life of their topic, physical offsets.
+
+    A queue without a directory whose last record is older than ``created_again_at`` was deleted with its topic. If its
+    last record is not older than ``known_at``, it belongs to the last life, and its directory was lost.
+
+    Attributes: created_again_at: the last record with which a queue began again at offset 0, -1 without one. known_at:
+    the oldest record that belongs to the last life for certain, -1 if this life is older than the log.
+    """
+
+    created_again_at: int = -1
+    known_at: int = LONG_MAX
+
+    def with_queue(self, created_again_at: int, life_begin: int) -> LastLife:
+        """Return the evidence with that of one more queue."""
+        return LastLife(max(self.created_again_at, created_again_at), min(self.known_at, life_begin))
 
 
 class TopicLives:
@@ -243,7 +287,7 @@ class TopicLives:
         self.known = known
         self.is_finished = False
         self._restarts = Restarts()
-        self._created_again: dict[str, int] = {}  # physical offset of the last restart of a topic
+        self._last_lives: dict[str, LastLife] = {}
 
     @property
     def must_read_again(self) -> bool:
@@ -269,10 +313,18 @@ class TopicLives:
         self._restarts.finish()
         must_read_again = self.must_read_again
         self.is_finished = True
-        for (topic, queue_id), phy_offset in self._restarts.last_restarts().items():
-            if queue_id in self.known.queue_ids(topic):
-                self._created_again[topic] = max(phy_offset, self._created_again.get(topic, 0))
+        self._last_lives = self._find_last_lives() if self.known.shows_missing_queues else {}
         return must_read_again
+
+    def _find_last_lives(self) -> dict[str, LastLife]:
+        """Return the evidence of the queues that have records and a directory, by topic."""
+        lives: dict[str, LastLife] = {}
+        restarts = self._restarts
+        for queue in restarts.queues():
+            if self.known.has_directory(queue):
+                life = lives.get(queue.topic, LastLife())
+                lives[queue.topic] = life.with_queue(restarts.created_again_at(queue), restarts.life_begin(queue))
+        return lives
 
     def are_left_out(self, queue: QueueId, phy_offsets: np.ndarray, queue_offsets: np.ndarray) -> np.ndarray:
         """Return whether records of a queue get no unit, bool[n]. Parameters: int64[n]."""
@@ -304,16 +356,37 @@ class TopicLives:
 
     def _was_not_created_again(self, queue: QueueId) -> bool:
         """Return whether a queue is missing because its topic was deleted and created again without this queue."""
-        created_again = self._created_again.get(queue[0], -1)
-        if self._restarts.last_record(queue) >= created_again or not self.known.shows_missing_queues:
+        life, last_record = self._last_lives.get(queue[0]), self._restarts.last_record(queue)
+        if life is None or not last_record < min(life.created_again_at, life.known_at):
             return False
-        return queue[1] not in self.known.queue_ids(queue[0])
+        return not self.known.has_directory(queue)
+
+    def is_queue_doubtful(self, queue: QueueId) -> bool:
+        """Return whether a queue without a directory is kept, though its topic may have been created again without it.
+
+        The other queues of the topic prove neither that the topic was deleted after the last record of the queue, nor
+        that it was not; or they prove both. Call this after ``finish``.
+        """
+        known = self.known
+        if not known.shows_missing_queues or known.was_deleted(queue[0]) or not is_deletable(queue[0]):
+            return False
+        life, last_record = self._last_lives.get(queue[0], LastLife()), self._restarts.last_record(queue)
+        if (last_record < life.created_again_at) != (life.known_at <= last_record):
+            return False
+        return not known.has_directory(queue)
 
     def result(self, left_out: Mapping[QueueId, int]) -> DeletedTopics:
         """Return what was left out and what was kept. Parameters: left_out: numbers of records by queue."""
-        topics = sorted({topic for topic, _ in self._restarts.queues()})
+        queues = self._restarts.queues()
+        topics = sorted({topic for topic, _ in queues})
         kept = [topic for topic in topics if self.known.is_undeclared(topic) and not self.known.was_deleted(topic)]
-        return DeletedTopics(dict(sorted(left_out.items())), tuple(kept))
+        doubtful = sorted(queue for queue in queues if self.is_queue_doubtful(queue))
+        return DeletedTopics(dict(sorted(left_out.items())), tuple(kept), tuple(doubtful))
+
+
+def is_deletable(topic: str) -> bool:
+    """Return whether a topic can be deleted and created again. A broker keeps its own topics."""
+    return not topic.startswith(SYSTEM_TOPIC_PREFIXES)
 
 
 class LeftOutRecords:
@@ -342,10 +415,15 @@ def rows_by_queue(requests: np.ndarray, queues: Sequence[QueueId]) -> Iterator[t
             yield queues[numbers[first]], order[first:last]
 
 
-def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], option: str = "--deleted") -> list[str]:
+def topic_notes(
+    messages: Mapping[QueueId, int],
+    undeclared: Sequence[str],
+    doubtful: Sequence[QueueId],
+    option: str = "--deleted",
+) -> list[str]:
     """Return notes for users about deleted topics.
 
-    Parameters: messages, undeclared: as in ``DeletedTopics``. option: the option that includes the messages.
+    Parameters: messages, undeclared, doubtful: as in ``DeletedTopics``. option: the option that includes the messages.
     """
     notes = []
     if messages:
@@ -358,6 +436,12 @@ def topic_notes(messages: Mapping[QueueId, int], undeclared: Sequence[str], opti
             "that topics.json lacks: a topic counts as deleted only without queues, in a store that was stopped cleanly"
         )
         notes.append(f"kept {topics} ({first_names(undeclared)}) {reason}")
+    if doubtful:
+        names = (f"{topic}/{queue_id}" for topic, queue_id in doubtful)
+        reason = "a topic may have been deleted and created again without them, or their directories were lost"
+        notes.append(
+            f"kept {format_count(len(doubtful), 'queue')} without a directory ({first_names(names)}): {reason}"
+        )
     return notes
 
 

@@ -465,6 +465,7 @@ class Rebuilder:
             assumptions=self.find_assumptions(),
             deleted=deleted.messages,
             undeclared=deleted.undeclared,
+            doubtful=deleted.doubtful,
         )
 
     def find_assumptions(self) -> tuple[str, ...]:

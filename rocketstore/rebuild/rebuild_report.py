@@ -28,6 +28,8 @@ class RebuildReport(ArrowStream):
     assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units
     depend; and how new units differ from the old ones. deleted: messages of deleted topics that got no unit, by topic
     and queue id. undeclared: topics that topics.json lacks, and whose messages were kept, because the topics may exist.
+    doubtful: queues without a directory whose messages were kept. Their topic may have been deleted and created again
+    without them, or their directories were lost.
 
     Examples:
     >>> report = rocketstore.rebuild("demo", out="rebuilt")
@@ -46,6 +48,7 @@ class RebuildReport(ArrowStream):
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def __repr__(self) -> str:
         return show_fields(self)

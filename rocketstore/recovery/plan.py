@@ -64,6 +64,7 @@ class RecoveryPlan:
             lost=log.lost,
             deleted=deleted.messages,
             undeclared=deleted.undeclared,
+            doubtful=deleted.doubtful,
         )
 
     def _describe_lost_end(self) -> tuple[str, ...]:

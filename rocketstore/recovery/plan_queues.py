@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketstore.disk.holes import nonzero_end
@@ -61,7 +61,8 @@ def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[Recov
     others_begin = find_newest_end(queues)
     lives = TopicLives(store.known_topics)
     missing = _find_missing(store, log.end, log.checked_from, queues, lives, others_begin)
-    return None if missing.wrong else QueueRepair((), missing.first, lives, lives.result(missing.left_out))
+    left_out = replace(lives.result(missing.left_out), doubtful=())  # such queues are not built
+    return None if missing.wrong else QueueRepair((), missing.first, lives, left_out)
 
 
 def find_newest_end(queues: list[RecoveredQueue]) -> int:

@@ -50,7 +50,8 @@ class RecoveryReport(Previewed, ArrowStream):
     damaged bytes before them, or that a broker cuts. assumptions: the size of log files if only the length of a single
     file shows it, and the broker's settings that neither ``config`` nor the files state, and on which the bytes of
     units or items depend. deleted: messages of deleted topics that have no unit and get none, by topic and queue id.
-    undeclared: topics that topics.json lacks, and whose messages are kept, because the topics may exist.
+    undeclared: topics that topics.json lacks, and whose messages are kept, because the topics may exist. doubtful: as
+    of ``RebuildReport``.
 
     Examples:
     >>> report = rocketstore.recover("demo", dry_run=True)
@@ -69,6 +70,7 @@ class RecoveryReport(Previewed, ArrowStream):
     assumptions: Sequence[str] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def _preview(self) -> Preview:
         stop = "stopped cleanly" if self.last_exit_ok else "crashed"

@@ -91,7 +91,7 @@ class SalvageReport(Previewed, ArrowStream):
     queue id. unverified: records that were copied without a CRC property, though other records of their file have one.
     assumptions: the broker's settings that neither ``config`` nor the old store states, and on which the bytes of units
     depend. deleted: messages of deleted topics that got no unit, by topic and queue id. undeclared: topics that
-    topics.json lacks, and whose messages have units, because the topics may exist.
+    topics.json lacks, and whose messages have units, because the topics may exist. doubtful: as of ``RebuildReport``.
     lost_messages: the messages of each topic to which units of queues lead, but of which no intact record is
     left; None if the queues cannot be read. dry_run: whether nothing was written. A dry run knows neither the bounds of
     the new log nor ``moved``, ``renumbered`` and ``misplaced``: they are None.
@@ -117,6 +117,7 @@ class SalvageReport(Previewed, ArrowStream):
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
     lost_messages: tuple[LostMessages, ...] | None = None
     dry_run: bool = False
 
@@ -389,6 +390,7 @@ class _Salvage(Closable):
             (*unreadable, *self.assumed.texts(), *self.settings.conflicts),
             deleted.messages,
             deleted.undeclared,
+            deleted.doubtful,
             lost_messages.result(),
         )
 

@@ -11,6 +11,7 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import make_root
 from rocketstore.disk.held_directory import HeldDirectory
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.topic_lives import topic_notes
 from rocketstore.index.index_service import open_index
 from rocketstore.limits import LONG_MAX
 from rocketstore.logger import logger
@@ -61,7 +62,7 @@ def open_writer(
         report = complete_store(now, stated, settings)
         warn_of(report.assumptions, root, stacklevel=4)
         kept = describe_kept_sizes(given, settings.config.as_store_config())
-        notes = (*(() if kept is None else (kept,)), *report.notes)
+        notes = (*(() if kept is None else (kept,)), *report.notes, *topic_notes({}, (), report.doubtful))
         for note in notes:
             logger.warning("%s: %s", root, note)
         config, end = settings.config, report.max_phy_offset

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.cli import run
-from support.deleted import LIVE, OLD, bodies, store_with_deleted_topic
+from support.deleted import LIVE, OLD, bodies, put, store_with_deleted_topic
 
 LEFT_OUT = (
     f"{2 * OLD} messages of deleted topics left out (Orders/0: {OLD}, Orders/1: {OLD}); --deleted brings them back"
@@ -43,6 +43,18 @@ def test_a_topic_in_doubt_is_named(tmp_path):
     assert len(exported(tmp_path / "out.jsonl")) == 2 * OLD
     assert KEPT in run("salvage", store, "--out", tmp_path / "new").stderr
     assert KEPT in run("rebuild", store).stderr
+
+
+def test_queues_in_doubt_are_named(tmp_path):
+    store = store_with_deleted_topic(tmp_path / "store", is_made_again=False)
+    put(store, "Orders", b"live", LIVE, [2])
+    kept = "kept 2 queues without a directory (Orders/0, Orders/1): a topic may have been deleted"
+    assert kept in run("export", store, tmp_path / "out.jsonl", "--topic", "Orders").stderr
+    assert len(exported(tmp_path / "out.jsonl")) == 2 * OLD + LIVE
+    assert kept in run("salvage", store, "--out", tmp_path / "new").stderr
+    assert kept in run("recover", store, "--dry-run").stderr
+    assert kept in run("convert", store, tmp_path / "converted", "--queue-file-size", "6000").stderr
+    assert kept in run("rebuild", store).stderr
 
 
 def test_export_by_topic_leaves_out_earlier_lives(store, tmp_path):

@@ -97,9 +97,52 @@ def test_a_queue_without_which_the_topic_was_made_again_is_left_out(tmp_path):
     assert not lives.is_queue_left_out(QueueId("T", 2))  # it has a newer record: its directory was lost
 
 
+# The queue offsets of queues with a directory, and of queue 9 without one, in the order of the log: (queue id, offset).
+ALONE = {
+    "created again, and a queue began again at 0": ([(9, 0), (0, 0), (0, 0)], "left out"),
+    "created again, and no other queue has messages of both lives": ([(9, 0), (2, 0), (2, 1)], "doubtful"),
+    "created again, and a queue that began again has no message": ([(9, 0), (9, 1)], "doubtful"),
+    "a queue that is older than the last record": ([(0, 0), (9, 0), (0, 1)], "kept"),
+    "a queue that is older than the log": ([(9, 0), (0, 7), (0, 8)], "kept"),
+    "a newer record than the last creation": ([(0, 0), (0, 0), (9, 0)], "kept"),
+    "the last offsets of another queue assigned again": ([(0, 0), (0, 1), (9, 0), (0, 1), (0, 2)], "kept"),
+    "a queue began again at 0, but another one did not": ([(0, 0), (1, 0), (9, 0), (0, 0), (1, 1)], "doubtful"),
+    "a queue began again, and then its last offset": ([(0, 0), (9, 0), (0, 0), (0, 1), (0, 1), (0, 2)], "left out"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_queue_without_a_directory_is_left_out_only_with_proof(tmp_path, name):
+    records, expected = ALONE[name]
+    lives = TopicLives(known(tmp_path, ["T"], queues=("T/0", "T/1", "T/2")))
+    for place, (queue_id, offset) in enumerate(records):
+        lives.add(QueueId("T", queue_id), np.array([100 * place]), np.array([offset]), np.ones(1, int))
+    lives.finish()
+    queue = QueueId("T", 9)
+    assert lives.is_queue_left_out(queue) == (expected == "left out")
+    assert lives.result({}).doubtful == ((queue,) if expected == "doubtful" else ())
+
+
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%LMQ%light"])
+def test_a_topic_that_no_user_deletes_is_not_in_doubt(tmp_path, topic):
+    lives = TopicLives(known(tmp_path, ["Kept"]))
+    lives.add(QueueId(topic, 1), np.array([0]), np.array([0]), np.ones(1, int))
+    lives.finish()
+    assert lives.result({}).doubtful == ()
+
+
+@pytest.mark.parametrize("doubt", [{"is_stopped": False}, {"queues": ()}], ids=["crash", "no queues"])
+def test_queues_are_not_in_doubt_where_a_missing_directory_shows_nothing(tmp_path, doubt):
+    lives = TopicLives(known(tmp_path, ["T"], **{"queues": ("T/2",)} | doubt))
+    lives.add(QUEUE, np.array([0]), np.array([0]), np.ones(1, int))
+    lives.finish()
+    assert lives.result({}).doubtful == ()
+
+
 def test_notes_name_some_queues_and_the_number_of_the_others():
     messages = {QueueId("T", i): 2 for i in range(12)}
-    (note,) = topic_notes(messages, ())
+    (note,) = topic_notes(messages, (), ())
     assert note.startswith("24 messages of deleted topics left out (T/0: 2, ")
     assert note.endswith(" and 2 more); --deleted brings them back")
-    assert topic_notes({}, ["A", "B"])[0].startswith("kept 2 topics (A, B) that topics.json lacks")
+    assert topic_notes({}, ["A", "B"], ())[0].startswith("kept 2 topics (A, B) that topics.json lacks")
+    assert topic_notes({}, (), [*messages])[0].startswith("kept 12 queues without a directory (T/0, T/1, ")

@@ -6,7 +6,7 @@ import pytest
 from support.deleted import LIVE, OLD, bodies, delete_topic, put, store_with_deleted_topic
 
 import rocketstore
-from rocketstore import rebuild, recover, verify
+from rocketstore import StoreConfig, rebuild, recover, verify
 
 OTHER = {("Other", 0): [(b"other", 3)]}
 LEFT_OUT = {("Orders", 0): OLD, ("Orders", 1): OLD}
@@ -103,3 +103,48 @@ def test_after_a_second_deletion_only_the_last_life_is_left(store):
     assert rebuild(store).deleted == {("Orders", 0): OLD + LIVE, ("Orders", 1): OLD}
     assert bodies(store) == OTHER | {("Orders", 0): [(b"last", 1)]}
     assert {finding.kind for finding in verify(store).findings} == {"topic-deleted"}
+
+
+@pytest.fixture
+def doubtful_store(tmp_path):
+    """Orders was deleted, and made again with queue 2 alone. In its first life, it had queues 0 and 1 alone."""
+    store = store_with_deleted_topic(tmp_path / "store", is_made_again=False)
+    put(store, "Orders", b"live", LIVE, [2])
+    return store
+
+
+@pytest.mark.parametrize("function", [rebuild, recover])
+def test_queues_that_may_be_of_a_deleted_topic_are_kept_and_named(doubtful_store, function):
+    """No file shows whether the topic was deleted, or the directories of its queues 0 and 1 were lost."""
+    report = function(doubtful_store)
+    assert (report.deleted, report.undeclared, report.doubtful) == ({}, (), (("Orders", 0), ("Orders", 1)))
+    kept = {("Orders", queue_id): [(b"deleted", OLD)] for queue_id in (0, 1)}
+    assert bodies(doubtful_store) == OTHER | kept | {("Orders", 2): [(b"live", LIVE)]}
+    assert function(doubtful_store).doubtful == ()
+
+
+def test_opening_for_writing_names_the_queues_in_doubt_that_it_builds(doubtful_store):
+    with rocketstore.open(doubtful_store, "a") as store:
+        assert store.opening_notes == ()
+    assert ("Orders", 0) not in bodies(doubtful_store)  # after a clean stop, nobody looks for missing queues
+    shutil.rmtree(doubtful_store / "index")
+    with rocketstore.open(doubtful_store, "a") as store:
+        (note,) = (note for note in store.opening_notes if "kept" in note)
+    assert note.startswith("kept 2 queues without a directory (Orders/0, Orders/1)")
+    assert bodies(doubtful_store)["Orders", 1] == [(b"deleted", OLD)]
+
+
+def test_verify_says_that_a_missing_queue_may_be_of_a_deleted_topic(doubtful_store):
+    findings = verify(doubtful_store).findings
+    assert [finding.kind for finding in findings] == ["queue-missing"] * 2
+    assert all(
+        finding.detail.endswith("the topic was deleted, and created again without this queue") for finding in findings
+    )
+
+
+def test_a_lost_queue_of_a_topic_that_was_not_made_again_is_built_without_doubt(tmp_path):
+    put(tmp_path / "store", "Orders", b"kept", OLD, [0, 1], StoreConfig.small())
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / "Orders" / "1")
+    report = rebuild(tmp_path / "store")
+    assert (report.deleted, report.doubtful) == ({}, ())
+    assert bodies(tmp_path / "store")["Orders", 1] == [(b"kept", OLD)]

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 
 import pandas as pd
 from pyspark import cloudpickle
-from support.deleted import LIVE, OLD, store_with_deleted_topic
+from support.deleted import LIVE, OLD, put, store_with_deleted_topic
 from support.puts import files_under
 from support.rebuilt import (
     CONFIG,
@@ -162,6 +162,15 @@ def test_deleted_topics_are_left_out_as_in_rebuild(spark, tmp_path, is_made_agai
     found, report = built(spark, root, None, deleted=True)
     assert found == files_under(rebuilt_beside(root, None, index=False, deleted=True), *QUEUE_PARTS)
     assert report.deleted == {}
+
+
+def test_queues_that_may_be_of_a_deleted_topic_are_kept_and_named(spark, tmp_path):
+    root = store_with_deleted_topic(tmp_path / "store", is_made_again=False)
+    put(root, "Orders", b"live", LIVE, [2])
+    found, report = built(spark, root, None)
+    assert found == serial(root, None)
+    assert (report.deleted, report.doubtful) == ({}, (("Orders", 0), ("Orders", 1)))
+    assert report.items == 3 + 2 * OLD + LIVE
 
 
 # Formats of one release: what differs between releases is tested without Spark, by the serial build.

@@ -56,7 +56,7 @@ def run(
         "backups": [str(path) for path in report.backups],
     }
     write_rows([row], view)
-    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared, report.doubtful)]:
         note(text)
     parts = StorePlaces.of(report.out).queue_parts
     missing = (name for name in topic if not any((part / name).exists() for part in parts))

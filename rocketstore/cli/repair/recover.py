@@ -45,7 +45,7 @@ def run(
     steps = ((action.what, str(action.path), action.offset, size_of(action)) for action in report.actions)
     write_list(RECOVERY_STEPS, steps, view, paths_below(store))
     note(summary_of(report))
-    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared, report.doubtful)]:
         note(text)
     show_lost_messages(report.lost, view, is_dry_run=report.dry_run)
     if any(action.what in ("save", "undo") for action in report.actions):

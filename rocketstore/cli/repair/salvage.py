@@ -34,7 +34,7 @@ def run(
     report = salvage_store(store, out, config=config, dry_run=dry_run, deleted=deleted, progress=True)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(LOST_RANGES, lost, view, paths_below(store))
-    for text in [summary(report), *topic_notes(report.deleted, report.undeclared)]:
+    for text in [summary(report), *topic_notes(report.deleted, report.undeclared, report.doubtful)]:
         note(text)
     for part in report.unverified[:MOST_NOTES]:
         records = format_count(part.records, "record")

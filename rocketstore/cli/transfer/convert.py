@@ -32,5 +32,5 @@ def run(
         f"{format_count(report.moved, 'record')} at other physical offsets; {format_count(report.queues, 'queue')}; "
         f"{format_count(report.index_items, 'index item')}"
     )
-    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared, report.doubtful)]:
         note(text)

@@ -520,7 +520,7 @@ def note_deleted_topics(lives: TopicLives | None, results: Collection[Result]) -
         left_out.update({QueueId(topic, queue_id): count for topic, queue_id, count in result["deleted"]})
     if lives is not None:
         deleted = lives.result(left_out)
-        for text in topic_notes(deleted.messages, deleted.undeclared):
+        for text in topic_notes(deleted.messages, deleted.undeclared, deleted.doubtful):
             note(text)
 
 

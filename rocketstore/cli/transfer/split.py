@@ -28,7 +28,7 @@ def run(
     report = split_store(store, new, topic=topic or None, config=config, progress=True, **options)
     rows = ((part.part, str(part.path), list(part.topics), *part[3:]) for part in report.parts)
     write_list(SPLIT_PARTS, rows, view)
-    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared)]:
+    for text in [*report.notes, *topic_notes(report.deleted, report.undeclared, report.doubtful)]:
         note(text)
     written = {name for part in report.parts for name in part.topics}
     named = {*topic} or {name for names in (options["parts"] or {}).values() for name in names}

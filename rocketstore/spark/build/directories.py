@@ -27,7 +27,7 @@ class BuildReport:
 
     Attributes: files: paths, oldest first. items: the number of items or units in them. seconds: the time of the build.
     assumptions: the broker's settings that nothing states, and on which the bytes of the files depend.
-    deleted, undeclared: of a build of queues, as in ``RebuildReport``.
+    deleted, undeclared, doubtful: of a build of queues, as in ``RebuildReport``.
     """
 
     files: list[Path]
@@ -36,6 +36,7 @@ class BuildReport:
     assumptions: tuple[str, ...] = ()
     deleted: Mapping[QueueId, int] = field(default_factory=dict)
     undeclared: Sequence[str] = ()
+    doubtful: Sequence[QueueId] = ()
 
     def __repr__(self) -> str:
         where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""

@@ -25,7 +25,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
-from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives, are_earlier, topic_notes
+from rocketstore.dispatch.topic_lives import DeletedTopics, TopicLives, are_earlier, are_valid, topic_notes
 from rocketstore.kernels.dispatch import INNER_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.logger import logger
@@ -158,10 +158,10 @@ def rebuild_consume_queue(
         publish(directories.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
     assumptions = warn_of(rebuilder.find_assumptions(), rebuilder.root)
-    for text in topic_notes(left_out.messages, left_out.undeclared, "deleted=True"):
+    for text in topic_notes(left_out.messages, left_out.undeclared, left_out.doubtful, "deleted=True"):
         logger.warning("%s", text)
     seconds = time.perf_counter() - started
-    return BuildReport(files, count, seconds, assumptions, left_out.messages, left_out.undeclared)
+    return BuildReport(files, count, seconds, assumptions, left_out.messages, left_out.undeclared, left_out.doubtful)
 
 
 # ---- first pass: spill -----------------------------------------------------------------------------------
@@ -280,13 +280,16 @@ def whole_queue(queue: QueueId, rows: np.ndarray, paths: list[str]) -> QueuePart
 
 
 def add_records(lives: TopicLives, part: QueuePart, rows: np.ndarray) -> None:
-    """Add the records of a whole queue. If their queue offsets only rise, the last record suffices."""
-    if rows["falls"].any() or (rows["first_offset"][1:] <= rows["last_offset"][:-1]).any():
+    """Add the records of a whole queue. If their queue offsets only rise, the first and the last record suffice."""
+    first, last = rows[0], rows[-1]
+    offsets = np.array([first["first_offset"], last["last_offset"]])
+    is_rising = not rows["falls"].any() and (rows["first_offset"][1:] > rows["last_offset"][:-1]).all()
+    if not is_rising or not are_valid(offsets).all():
         for requests in part.blocks():
             lives.add(part.queue, *(requests[name] for name in ("phy_offset", "msg_base_offset", "batch_size")))
     else:
-        last = rows[-1:]
-        lives.add(part.queue, last["last_end"] - 1, last["last_offset"], np.ones(1, np.int64))
+        within = np.array([first["first_end"], last["last_end"]]) - 1  # physical offsets in the two records
+        lives.add(part.queue, within, offsets, np.ones(2, np.int64))
 
 
 def bounds_of(queue: QueueId, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:

@@ -81,7 +81,10 @@ class UnitVerifier(NamedTuple):
             path = places.queue(queue_kind, topic, queue_id)
             if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
                 kind = "queue-no-directory"
-            self.findings.add(kind, path, 0, f"{format_count(count, 'record')}, the first at {first}")
+            detail = f"{format_count(count, 'record')}, the first at {first}"
+            if kind == "queue-missing" and self.queues.lives.is_queue_doubtful(QueueId(topic, queue_id)):
+                detail += ". Or the topic was deleted, and created again without this queue"
+            self.findings.add(kind, path, 0, detail)
 
     def _compared_log(self) -> ComparedLog:
         return ComparedLog(self.begin, self.end, self.is_live, self.queues.offset_in)
