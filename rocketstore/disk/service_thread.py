@@ -60,9 +60,11 @@ class ServiceThread:
         """Start the thread.
 
         Parameters: stop: makes the thread end. It is called if an error, for example Ctrl-C, leaves it unknown whether
-        the thread runs. Raises: RuntimeError if the system has no more threads.
+        the thread runs. Raises: RuntimeError if the system has no more threads, or if Python is ending.
         """
         try:
+            if sys.is_finalizing():  # Python 3.11 would wait forever for the thread to begin
+                raise RuntimeError(f"the thread {self._name} cannot start: Python is ending")
             self._thread.start()
             self._pid = os.getpid()
         except BaseException as error:

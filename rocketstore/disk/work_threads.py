@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from queue import SimpleQueue
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
@@ -34,7 +35,7 @@ class Task(Generic[Result]):
         self._is_cancelled = True
 
     def run(self) -> None:
-        """Do the work. Only a thread of WorkThreads calls this."""
+        """Do the work. Only the thread that does the task calls this: Ctrl-C never interrupts it."""
         try:
             if self._is_cancelled:
                 raise CancelledError
@@ -53,15 +54,22 @@ class Task(Generic[Result]):
         """Whether the work has ended, also with an error."""
         return self._has_ended
 
-    def result(self) -> Result:
-        """Wait for the end of the work. Return its result, or raise its error.
+    def wait(self) -> None:
+        """Wait for the end of the work, also with an error.
 
-        Raises: CancelledError if the work did not begin, or if Python's exit ended the thread.
+        Raises: CancelledError if Python's exit ended the thread.
         """
         while not self._has_ended:
             if sys.is_finalizing():
                 raise CancelledError
             self._ended.wait(ASK_SECONDS)  # the end wakes only one of several threads: each asks again
+
+    def result(self) -> Result:
+        """Wait for the end of the work. Return its result, or raise its error.
+
+        Raises: CancelledError if the work did not begin, or if Python's exit ended the thread.
+        """
+        self.wait()
         if self._error is None:
             return self._result  # type: ignore[return-value]
         try:
@@ -81,14 +89,27 @@ class WorkThreads:
         self._is_cancelled = False
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
-        """Let a thread call ``work(*arguments)``. Return the task."""
+        """Let a thread call ``work(*arguments)``. Return the task.
+
+        After an error the work is not done, unless it has begun.
+        Raises: RuntimeError if the system has no more threads.
+        """
         task = Task(partial(work, *arguments))
-        self._tasks.put(task)
-        if len(self._threads) < self._count:
-            thread = ServiceThread(f"{self._name}_{len(self._threads)}", self._work)
-            self._threads.append(thread)
-            thread.start()
-        return task
+        try:
+            self._tasks.put(task)
+            if sum(thread.is_alive for thread in self._threads) < self._count:  # some may have failed to start
+                thread = ServiceThread(f"{self._name}_{len(self._threads)}", self._work)
+                self._threads.append(thread)
+                thread.start()
+            return task
+        except BaseException:
+            task.cancel()
+            raise
+
+    @property
+    def are_cancelled(self) -> bool:
+        """Whether the threads shall end soon, after an error or Ctrl-C. Work that takes long asks again and again."""
+        return self._is_cancelled
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -121,3 +142,15 @@ def work_threads(count: int, name: str) -> Iterator[WorkThreads]:
     except BaseException:
         threads.end(cancels=True)
         raise
+
+
+def run_in_threads(work: Callable[[Part, WorkThreads | None], Result], parts: Sequence[Part]) -> list[Result]:
+    """Call ``work(part, threads)`` for each part, each in a thread of its own. Return the results in order.
+
+    A single part needs no thread: ``threads`` is None then.
+    """
+    if len(parts) == 1:
+        return [work(parts[0], None)]
+    with work_threads(len(parts), "rocketstore-part") as threads:
+        tasks = [threads.submit(work, part, threads) for part in parts]
+        return [task.result() for task in tasks]

@@ -8,9 +8,11 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Self, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
@@ -19,6 +21,7 @@ from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.mapped_file import MappedFile, Mode
 from rocketstore.disk.storage import local_path
 from rocketstore.disk.store_path import StorePath
+from rocketstore.disk.work_threads import WorkThreads, run_in_threads
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
     HEADER_SIZE,
@@ -32,13 +35,18 @@ from rocketstore.index.geometry import (
 )
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.index.key_lookup import KeySpan
-from rocketstore.kernels.columns import require_int64
+from rocketstore.kernels.columns import checked_hashes, require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
+from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
+from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.kernels.verify import check_chains
+from rocketstore.limits import LONG_MAX
 from rocketstore.made_by import made_by
 from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.text_values import Time, time_as_long
+
+HASHES_PER_THREAD = 65536  # at least: fewer are found before a second thread has started
 
 
 @made_by("IndexFile.open(path)")
@@ -196,6 +204,64 @@ class IndexFile(IndexFileKernel, Closable):
         end = time_as_long(end_timestamp, "end_timestamp")
         first, last = self.header[:2]
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def select_phy_offsets(
+        self,
+        keys: Any,
+        *,
+        topic: Any = None,
+        max_num: int = 32,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = LONG_MAX,
+        threads: int = 1,
+    ) -> PhyOffsets:
+        """Find the offsets of a batch of keys.
+
+        Parameters: keys, topic: as for ``hash_keys``, n strings, or one key. threads: how many run at once. The others
+        as for ``select_phy_offset``.
+        Returns: PhyOffsets of n keys.
+        Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
+        Source: IndexFile.selectPhyOffset, for each key.
+        """
+        return self.select_phy_offsets_by_hash(
+            hash_keys([keys] if isinstance(keys, str) else keys, topic=topic),
+            max_num=max_num,
+            begin_timestamp=begin_timestamp,
+            end_timestamp=end_timestamp,
+            threads=threads,
+        )
+
+    def select_phy_offsets_by_hash(
+        self,
+        key_hashes: ArrayLike,
+        *,
+        max_num: int = 32,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = LONG_MAX,
+        threads: int = 1,
+    ) -> PhyOffsets:
+        """Find the offsets of a batch of keys by their hashes.
+
+        Parameters: key_hashes: int32[n] from ``hash_keys``. The others; returns; raises: as for ``select_phy_offsets``.
+        Source: IndexFile.selectPhyOffset, for each key.
+        """
+        if threads < 1:
+            raise ValueError(f"threads={threads}: must be at least 1")
+        hashes = checked_hashes(key_hashes)
+        self._check_file_size()
+        count = max(1, min(threads, len(hashes) // HASHES_PER_THREAD))
+        offsets = np.empty(len(hashes) + 1, np.int64)
+        offsets[0] = 0
+        bounds = [len(hashes) * i // count for i in range(count + 1)]
+        parts = [slice(*pair) for pair in pairwise(bounds)]
+
+        def select(part: slice, others: WorkThreads | None) -> np.ndarray:
+            return self._select_range(hashes[part], offsets[1:][part], max_num, begin_timestamp, end_timestamp, others)
+
+        values = run_in_threads(select, parts)
+        for part in parts[1:]:
+            offsets[1:][part] += offsets[part.start]
+        return PhyOffsets(values[0] if count == 1 else np.concatenate(values), offsets)
 
     def items(self, start: int, stop: int) -> np.ndarray:
         """Return the items of ordinals from ``start`` to before ``stop``, INDEX_ITEM[n], without a copy.

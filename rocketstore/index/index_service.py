@@ -398,9 +398,11 @@ class IndexService(Closable):
 
     def _abandon(self) -> None:
         self._files.closed = True
-        if self._writer is not None:
-            self._writer.shutdown()
-        self._files.close()
+        try:
+            if self._writer is not None:
+                self._writer.shutdown()
+        finally:
+            self._files.close()
 
     def _require_open(self) -> None:
         if self._files.closed:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from rocketstore.disk.busy_threads import BusyThreads
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.held_directory import HeldDirectory, unlink_path
 from rocketstore.disk.storage import local_path
+from rocketstore.disk.work_threads import Task, WorkThreads
 from rocketstore.errors import NestedCallError, StoreError
 from rocketstore.index.geometry import default_geometry
 from rocketstore.index.index_directory import IndexDirectory, index_file_name
@@ -43,9 +43,11 @@ class IndexWriter:
         self._files, self._checkpoint, self._busy = files, checkpoint, busy
         self.held = HeldDirectory(local_path(files.path))
         self._space: IndexSpace | None = None  # of the newest file
-        self._flushes: list[Future[None]] = []
+        self._flushes: list[Task[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
-        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
+        self._flusher = WorkThreads(1, "rocketstore-index-flush")
+        # For a writer that is not closed, also at Python's exit.
+        self._end_flusher = weakref.finalize(self, self._flusher.end, cancels=False)
 
     def put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, *, messages_after: bool) -> None:
         """Append items to the newest file, and to new files when it is full.
@@ -74,30 +76,25 @@ class IndexWriter:
         if last is not None and not last.is_write_full:
             return last
         if len(self._flushes) >= MAX_UNFLUSHED:
-            self._flushes[-MAX_UNFLUSHED].exception()
+            self._flushes[-MAX_UNFLUSHED].wait()
         file = self._create_file(last)
         files = self._files
         files.live.add(file)
         files.listed.append(ListedIndexFile(file.path, file.identity, file))
         files.written = [listed for listed in files.written if listed.file is not None] + [files.listed[-1]]
         if last is not None:
-            self._flushes.append(self._flush_soon(files.listed[-2], last, self._flushes[-1:]))
+            self._flush_soon(files.listed[-2], last)
         return file
 
-    def _flush_soon(self, *full: Any) -> Future[None]:
-        """Flush a full file in another thread, or in this one if the interpreter is ending."""
+    def _flush_soon(self, listed: ListedIndexFile, file: IndexFile) -> None:
+        """Flush a full file in another thread, or in this one if the system has no more threads."""
+        before = self._flushes[-1:]
         try:
-            return self._flusher.submit(self._flush_full, *full)
+            self._flushes.append(self._flusher.submit(self._flush_full, listed, file, before))
         except NestedCallError:  # of a signal handler, which runs here
             raise
         except RuntimeError:
-            done: Future[None] = Future()
-            try:
-                self._flush_full(*full)
-                done.set_result(None)
-            except Exception as error:
-                done.set_exception(error)
-            return done
+            self._flush_full(listed, file, before)
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
         self.held.check()
@@ -130,7 +127,7 @@ class IndexWriter:
                 time.sleep(CREATE_RETRY_SECONDS)
         raise AssertionError("unreachable")
 
-    def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
+    def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Task[None]]) -> None:
         """Flush a full file after the files before it, then the checkpoint. Source: IndexService.flush."""
         with contextlib.ExitStack() as stack:
             for busy in self._busy:
@@ -183,5 +180,8 @@ class IndexWriter:
 
     def shutdown(self) -> None:
         """End the thread that flushes, and close the directory."""
-        self._flusher.shutdown()
-        self.held.close()
+        try:
+            self._flusher.end(cancels=False)
+            self._end_flusher.detach()  # Python ignores Ctrl-C in a finalizer
+        finally:
+            self.held.close()

@@ -1,11 +1,15 @@
-from typing import Self
+from typing import Protocol, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.keys import _Strings
-from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.text_values import Time
+
+class _Threads(Protocol):
+    @property
+    def are_cancelled(self) -> bool: ...
 
 class IndexFileKernel:
     def __new__(
@@ -41,22 +45,12 @@ class IndexFileKernel:
     def select_phy_offset(
         self, index_key: str, max_num: int = 32, begin_timestamp: Time = 0, end_timestamp: Time = ...
     ) -> list[int]: ...
-    def select_phy_offsets(
+    def _select_range(
         self,
-        keys: _Strings,
-        *,
-        topic: str | _Strings | None = None,
-        max_num: int = 32,
-        begin_timestamp: Time = 0,
-        end_timestamp: Time = ...,
-        threads: int = 1,
-    ) -> PhyOffsets: ...
-    def select_phy_offsets_by_hash(
-        self,
-        key_hashes: ArrayLike,
-        *,
-        max_num: int = 32,
-        begin_timestamp: Time = 0,
-        end_timestamp: Time = ...,
-        threads: int = 1,
-    ) -> PhyOffsets: ...
+        hashes: NDArray[np.int32],
+        ends: NDArray[np.int64],
+        max_num: int,
+        begin_timestamp: Time,
+        end_timestamp: Time,
+        threads: _Threads | None,
+    ) -> NDArray[np.int64]: ...

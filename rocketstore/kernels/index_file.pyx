@@ -74,7 +74,6 @@ import numpy as np
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
 from rocketstore.kernels.keys import hash_keys
-from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
 from rocketstore.limits import LONG_MAX
 from rocketstore.text_values import epoch_ms
 
@@ -431,62 +430,22 @@ cdef class IndexFileKernel:
         finally:
             free_found(&found)
 
-    def select_phy_offsets(self, keys, *, topic=None, max_num=32, begin_timestamp=0, end_timestamp=LONG_MAX,
-                           int threads=1):
-        """Find the offsets of a batch of keys.
+    def _select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, max_num, begin_timestamp, end_timestamp,
+                      threads):
+        """Find the offsets of hashes, int32[n]. Return them, int64[m]; ``ends``, int64[n], gets where each list ends.
 
-        Parameters: keys, topic: as for ``hash_keys``, n strings, or one key. threads: how many run at once. The others
-        as for ``select_phy_offset``.
-        Returns: PhyOffsets of n keys.
-        Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
-        Source: IndexFile.selectPhyOffset, for each key.
+        Parameters: threads: those that search at once; the search ends when they are cancelled. None: no others.
+        The other parameters as of ``select_phy_offset``.
         """
-        return self.select_phy_offsets_by_hash(
-            hash_keys([keys] if isinstance(keys, str) else keys, topic=topic), max_num=max_num, begin_timestamp=begin_timestamp,
-            end_timestamp=end_timestamp, threads=threads,
-        )
-
-    def select_phy_offsets_by_hash(self, key_hashes, *, max_num=32, begin_timestamp=0,
-                                   end_timestamp=LONG_MAX, int threads=1):
-        """Find the offsets of a batch of keys by their hashes.
-
-        Parameters: key_hashes: int32[n] from ``hash_keys``. The others; returns; raises: as for ``select_phy_offsets``.
-        Source: IndexFile.selectPhyOffset, for each key.
-        """
-        if threads < 1:
-            raise ValueError(f"threads={threads}: must be at least 1")
-        hashes = checked_hashes(key_hashes)
-        cdef Query query
-        asked = max_num, begin_timestamp, end_timestamp
-        make_query(&query, max_num, begin_timestamp, end_timestamp)
-        self.buffer.check_file_size()
-        stop = threading.Event()
-        n = len(hashes)
-        offsets = np.empty(n + 1, np.int64)
-        offsets[0] = 0
-        count = max(1, min(threads, n // PIECE))
-        bounds = [n * i // count for i in range(count + 1)]
-        parts = [(hashes[low:high], offsets[low + 1:high + 1]) for low, high in zip(bounds, bounds[1:])]
-        if count == 1:
-            return PhyOffsets(self.select_range(parts[0][0], parts[0][1], asked, stop), offsets)
-        values = in_threads(lambda part: self.select_range(part[0], part[1], asked, stop), parts, stop)
-        before = 0
-        for (_, ends), found in zip(parts, values):
-            ends += before
-            before += len(found)
-        return PhyOffsets(np.concatenate(values), offsets)
-
-    cdef select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
-        """Find the offsets of hashes until ``stop`` is set. Return the offsets; ``ends`` gets where each list ends."""
         cdef Query query
         cdef Py_ssize_t n = hashes.shape[0]
         cdef FoundValues found = FoundValues(n)
         cdef Walk *walk
         cdef bint ended = n == 0
-        make_query(&query, asked[0], asked[1], asked[2])
+        make_query(&query, max_num, begin_timestamp, end_timestamp)
         walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &found.found, &ends[0] if n else NULL)
         try:
-            while not ended and not stop.is_set():
+            while not ended and (threads is None or not threads.are_cancelled):
                 self.buffer.enter()
                 with nogil:
                     ended = walk_on(walk, HOPS)

@@ -1,12 +1,8 @@
-from collections.abc import Callable, Sequence
-from threading import Event
-from typing import Self, TypeVar
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-
-_Part = TypeVar("_Part")
-_Result = TypeVar("_Result")
 
 class PhyOffsets:
     values: NDArray[np.int64]
@@ -22,4 +18,3 @@ class FoundValues:
 
 def join_newest_first(parts: Sequence[PhyOffsets], n: int, max_num: int) -> PhyOffsets: ...
 def key_numbers(offsets: NDArray[np.int64]) -> NDArray[np.int64]: ...
-def in_threads(work: Callable[[_Part], _Result], parts: Sequence[_Part], stop: Event) -> list[_Result]: ...

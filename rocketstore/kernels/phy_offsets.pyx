@@ -91,19 +91,6 @@ def key_numbers(const int64_t[::1] offsets):
     return numbers
 
 
-def in_threads(work, parts, stop):
-    """Run all parts at once. The first error, Ctrl-C included, sets ``stop`` for the others."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(parts)) as pool:
-        futures = [pool.submit(work, part) for part in parts]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            raise
-
-
 cdef class FoundValues:
     """The offsets of a batch of n keys: in an array with room for one each, then outside Python's memory."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from rocketstore.disk.store_path import StorePath
+from rocketstore.disk.work_threads import WorkThreads, run_in_threads
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_service import index_key_prefix
 from rocketstore.index.key_lookup import IndexPart
@@ -18,7 +18,7 @@ from rocketstore.index.rocks_index import RocksIndex
 from rocketstore.kernels.columns import unmasked_values
 from rocketstore.kernels.commit_log import END, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
-from rocketstore.kernels.phy_offsets import in_threads, key_numbers
+from rocketstore.kernels.phy_offsets import key_numbers
 from rocketstore.kernels.record_match import ANY_KEY, HALF_HIT, HIT, MISS, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -36,7 +36,6 @@ from rocketstore.query.coverage import IndexView
 from rocketstore.query.read_few import FEW, OnWrongCrc, read_batch, read_few
 from rocketstore.text_values import format_count
 
-Found = TypeVar("Found")
 MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
@@ -376,7 +375,9 @@ def query_messages(
     if has_more.any():
         complete &= ~has_more
         reasons.append(limit_reason(limit))
-    phy_offsets, counts = map(join_arrays, zip(*run_searches(searches, _Search.result), strict=True))
+    phy_offsets, counts = map(
+        join_arrays, zip(*run_in_threads(lambda search, _: search.result(), searches), strict=True)
+    )
     offsets = np.zeros(len(hashes) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return QueryMessagesResult(view.log, phy_offsets, offsets, complete, has_more, reasons, on_wrong_crc=on_wrong_crc)
@@ -389,27 +390,14 @@ def join_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def search_files(searches: Sequence[_Search], files: Sequence[IndexPart]) -> None:
     """Search files, newest first, for the keys of all searches."""
-    stop = threading.Event()
 
-    def look_into_files(search: _Search) -> None:
+    def look_into_files(search: _Search, threads: WorkThreads | None) -> None:
         for file in files:
-            if stop.is_set():
+            if threads is not None and threads.are_cancelled:
                 return
             search.look_into(file)
 
-    run_searches(searches, look_into_files, stop)
-
-
-def run_searches(
-    searches: Sequence[_Search], work: Callable[[_Search], Found], stop: threading.Event | None = None
-) -> list[Found]:
-    """Call a function once for each search, each call in a thread of its own. Return the results in order.
-
-    Parameters: stop: an event that is set after an error.
-    """
-    if len(searches) == 1:
-        return [work(searches[0])]
-    return in_threads(work, searches, stop or threading.Event())
+    run_in_threads(look_into_files, searches)
 
 
 class _Asked(NamedTuple):

@@ -10,7 +10,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -670,26 +669,6 @@ def test_a_read_ahead_that_fails_is_made_again(tmp_path, monkeypatch):
         path.fs.fails = fail_once
         assert [at for b in store.scan(columns=["phy_offset"]) for at in b.phy_offset.tolist()] == offsets
         assert failed.is_set()
-
-
-def test_nobody_waits_for_a_block_whose_reader_was_interrupted_before_it_read(tmp_path):
-    """By Ctrl-C just as the block was kept for others."""
-
-    class Interrupted(OrderedDict):
-        def __setitem__(self, key, value):
-            super().__setitem__(key, value)
-            if not interrupted:
-                interrupted.append(key)
-                raise KeyboardInterrupt
-
-    interrupted = []
-    (tmp_path / "file").write_bytes(b"data")
-    path = counted(tmp_path) / "file"
-    path.blocks._kept = Interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        path.blocks.get(path, 4, 0)
-    assert not path.blocks._kept
-    assert path.blocks.get(path, 4, 0) == b"data"
 
 
 def test_many_threads_read_at_once(tmp_path):

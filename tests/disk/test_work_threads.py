@@ -8,10 +8,12 @@ import time
 from concurrent.futures import CancelledError
 
 import pytest
-from support.waiting import wait_for_no_thread
+from support.interrupted import interrupt_everywhere
+from support.subprocesses import in_subprocess
+from support.waiting import wait_for, wait_for_no_thread
 
-from rocketstore.disk.ahead import iterate_ahead
-from rocketstore.disk.work_threads import WorkThreads, work_threads
+from rocketstore.disk.ahead import iterate_ahead, read_ahead
+from rocketstore.disk.work_threads import WorkThreads, run_in_threads, work_threads
 
 
 def test_threads_finish_all_work_without_an_error():
@@ -133,66 +135,46 @@ def test_a_program_ends_although_its_iterator_has_not_ended():
     assert (done.returncode, done.stdout, done.stderr) == (0, "(0, 0)\n", "")
 
 
-INTERRUPTED = """
-import dis, functools, sys
-from rocketstore.disk.ahead import iterate_ahead, read_ahead
-from rocketstore.disk.work_threads import work_threads
+def interrupt_tasks():
+    def work():
+        with work_threads(2, "rocketstore-test") as threads:
+            chunks = [(number, 3) for number in range(5)]
+            with read_ahead(threads, 2, divmod, chunks) as results:
+                found = [task.result() for _, task in results]
+        return found, list(iterate_ahead(range(3))), run_in_threads(lambda part, _: -part, [1, 2])
 
-OURS = "ahead.py", "work_threads.py", "service_thread.py", "contextlib.py", "threading.py"
-
-def work():
-    with work_threads(2, "rocketstore-test") as threads:
-        chunks = [(number, 3) for number in range(5)]
-        with read_ahead(threads, 2, divmod, chunks) as results:
-            found = [task.result() for _, task in results]
-    return found, list(iterate_ahead(range(3)))
-
-@functools.cache
-def places(code):
-    # Python calls the handler of a signal behind a call, where a function begins, and where a loop goes back.
-    found, before = set(), ""
-    for instruction in dis.get_instructions(code):
-        if before.startswith(("CALL", "RESUME")):
-            found.add(instruction.offset)
-        before = instruction.opname
-        if before.startswith("JUMP_BACKWARD"):
-            found.add(instruction.argval)
-    return found
-
-def interrupt_at(number):
-    left = number
-    def at_instruction(frame, event, argument):
-        nonlocal left
-        left -= event == "opcode" and frame.f_lasti in places(frame.f_code)
-        if left == 0:
-            sys.settrace(None)
-            left = -1
-            raise KeyboardInterrupt
-        return at_instruction
-    def at_call(frame, event, argument):
-        if not frame.f_code.co_filename.endswith(OURS):
-            return None
-        frame.f_trace_opcodes = True
-        return at_instruction
-    sys.settrace(at_call)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(None)
-    return False
-
-assert work() == ([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)], [0, 1, 2])
-number = 1
-while interrupt_at(number):
-    number += 1
-print(number)
-"""
+    assert work() == ([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)], [0, 1, 2], [-1, -2])
+    interrupt_everywhere(work, "ahead.py", "work_threads.py", "service_thread.py", "contextlib.py", "threading.py")
 
 
 def test_ctrl_c_at_any_instruction_ends_the_wait_for_tasks():
     """With the futures of Python it left a lock held, for which the threads waited, and raised RuntimeError."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stderr == ""
-    assert int(done.stdout) > 200
+    assert int(in_subprocess(interrupt_tasks)) > 300
+
+
+def test_threads_that_could_not_start_are_replaced(monkeypatch):
+    def fail(thread):
+        raise RuntimeError("can't start new thread")
+
+    threads, made = WorkThreads(1, "rocketstore-test"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            threads.submit(made.append, 1)
+    threads.submit(made.append, 2).result()
+    threads.end(cancels=False)
+    assert made == [2]
+
+
+def test_an_error_in_one_thread_ends_the_others():
+    def work(part, threads):
+        if part == 0:
+            raise OSError("damaged")
+        wait_for(lambda: threads.are_cancelled)
+
+    with pytest.raises(OSError, match="damaged"):
+        run_in_threads(work, range(3))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -2,7 +2,9 @@
 
 import contextlib
 import faulthandler
+import gc
 import itertools
+import shutil
 import signal
 import sys
 import threading
@@ -11,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.interrupted import interrupt_everywhere
 from support.subprocesses import in_subprocess
+from support.waiting import wait_for
 
-from rocketstore import IndexFile, StoreClosedError, hash_keys
+from rocketstore import IndexFile, IndexService, StoreClosedError, hash_keys
+from rocketstore.index.index_file import HASHES_PER_THREAD
 
 ANSWER = 0.4  # seconds until KeyboardInterrupt; a tenth of that is usual, but the machine may be busy
 SLOTS = 200_003
@@ -135,6 +140,22 @@ def interrupt_select(directory, threads):
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_while_keys_are_looked_up_is_answered_at_once(threads, tmp_path):
     in_subprocess(interrupt_select, tmp_path, threads)
+
+
+def interrupt_select_everywhere(directory):
+    with IndexFile.create(Path(directory, "index"), hash_slot_num=1000, index_num=1000) as file:
+        file.put_key_hashes(*columns(1, 1))
+        asked = np.full(2 * HASHES_PER_THREAD, 7, np.int32)
+        asked[-1] = 1
+
+        def select():
+            assert file.select_phy_offsets_by_hash(asked, threads=2).values.tolist() == [1]
+
+        interrupt_everywhere(select, "index_file.py", "work_threads.py", "service_thread.py", "threading.py")
+
+
+def test_ctrl_c_at_any_instruction_ends_a_lookup_in_threads(tmp_path):
+    assert int(in_subprocess(interrupt_select_everywhere, tmp_path)) > 100
 
 
 def hot_slot(directory):
@@ -266,6 +287,62 @@ def close_the_file_in_a_handler_while_it_is_flushed(directory):
 @pytest.mark.parametrize("work", [use_the_file_in_a_handler, close_the_file_in_a_handler_while_it_is_flushed])
 def test_a_signal_handler_may_use_the_file_that_is_being_written(work, tmp_path):
     in_subprocess(work, tmp_path)
+
+
+# ---- flushes of full files ---------------------------------------------------------------------------------
+
+
+def six_requests():
+    """Requests whose items fill three files of two items."""
+    return {
+        "topic": ["T"] * 6,
+        "keys": [f"k{number}" for number in range(6)],
+        "phy_offset": np.arange(6),
+        "store_timestamp": BEGIN + np.arange(6),
+        "sys_flag": np.zeros(6, np.int32),
+        **dict.fromkeys(("uniq_key", "tags"), [None] * 6),
+    }
+
+
+def count_threads():
+    """Count as the system does: ``threading`` also lists a thread that Ctrl-C met just before it was started."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def interrupt_flushes_everywhere(directory):
+    """Fill three files, which a thread flushes, and close the index."""
+    before = count_threads()
+
+    def fill():
+        shutil.rmtree(Path(directory, "index"), ignore_errors=True)
+        with IndexService.open(Path(directory, "index"), "a", hash_slot_num=2, index_num=3) as index:
+            index.build_indexes(six_requests())
+            index.flush()
+
+    interrupt_everywhere(fill, "index_writer.py", "work_threads.py", "service_thread.py", "threading.py")
+    gc.collect()
+    # Ctrl-C in the Condition of Thread.start leaves a thread that never begins.
+    wait_for(lambda: count_threads() <= before + 1, "a thread still runs")
+
+
+def test_ctrl_c_at_any_instruction_ends_the_wait_for_flushes_of_full_files(tmp_path):
+    """With the futures of Python it left a lock held, for which ``close`` waited forever, and raised RuntimeError."""
+    assert int(in_subprocess(interrupt_flushes_everywhere, tmp_path)) > 200
+
+
+def test_full_files_are_flushed_though_no_thread_can_be_started(tmp_path, monkeypatch):
+    def fail(thread):
+        raise RuntimeError("can't start new thread")
+
+    flushed = []
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    monkeypatch.setattr(
+        IndexFile, "flush", lambda file, flush=IndexFile.flush: (flush(file), flushed.append(file.path))
+    )
+    with IndexService.open(tmp_path, "a", hash_slot_num=2, index_num=3) as index:
+        index.build_indexes(six_requests())
+        assert len(flushed) == 2
+        assert flushed == sorted(tmp_path.iterdir())[:2]
 
 
 if __name__ == "__main__":

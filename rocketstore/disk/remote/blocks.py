@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, InvalidStateError
-from typing import Any, Protocol, cast
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
+
+from rocketstore.disk.service_thread import ServiceThread
+from rocketstore.disk.work_threads import Task
 
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
@@ -41,7 +43,7 @@ class Blocks:
         ALL_BLOCKS.add(self)
         self._sparing = 0  # the number of blocks of code that ask for sparing reads, in all threads
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], Task[bytes]] = OrderedDict()
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
@@ -64,16 +66,19 @@ class Blocks:
 
         Parameters: number: of the block. origin: the position of block 0 in the file. Raises: as ``RemotePath.pread``.
         """
-        return self._read(path, size, number, origin, lambda read: read()).result()
+        begin = origin + number * BLOCK
+        end = min(begin + BLOCK, size)
+        try:
+            block = self._find_or_start(path, begin, end)
+        except RuntimeError:  # the system has no more threads
+            return path.pread(begin, end)
+        return block.result()
 
     def read_ahead(self, path: BlockSource, size: int, number: int, origin: int = 0) -> None:
-        """Start a thread that reads a block, if the system has threads."""
+        """Start a thread that reads a block, if the system has threads. Parameters: as of ``get``."""
+        begin = origin + number * BLOCK
         with contextlib.suppress(RuntimeError):
-            self._read(path, size, number, origin, self._start_thread)
-
-    @staticmethod
-    def _start_thread(read: Callable[[], None]) -> None:
-        threading.Thread(target=read, daemon=True).start()
+            self._find_or_start(path, begin, min(begin + BLOCK, size))
 
     def renew(self) -> None:
         """Forget all blocks in a forked process."""
@@ -85,33 +90,29 @@ class Blocks:
         with self._lock:
             self._kept.clear()
 
-    def _read(self, path: BlockSource, size: int, number: int, origin: int, run: Any) -> Future[bytes]:
-        begin = origin + number * BLOCK
-        end = min(begin + BLOCK, size)
+    def _find_or_start(self, path: BlockSource, begin: int, end: int) -> Task[bytes]:
+        """Return the task of a block that is kept, or start a thread that reads the block.
+
+        Only a block whose thread runs is kept: Ctrl-C leaves no block for which others would wait forever.
+        Raises: RuntimeError if the system has no more threads.
+        """
         key = *path.content_version(), begin, end
-        new: Future[bytes] = Future()
-        try:  # begins before the block is kept: Ctrl-C may come at once
-            with self._lock:
-                block = self._kept.pop(key, new)
-                self._kept[key] = block
-                while len(self._kept) > MAX_BLOCKS:
-                    self._kept.popitem(last=False)
-            if block is new:
-                run(functools.partial(self._fill, new, key, path, begin, end))
-        except BaseException as error:
-            self._fail(new, key, error)
-            raise
+        with self._lock:
+            block = self._kept.get(key)
+            if block is None:
+                block = Task(partial(self._read, key, path, begin, end))
+                ServiceThread("rocketstore-block", block.run).start()
+            self._kept[key] = block
+            self._kept.move_to_end(key)
+            while len(self._kept) > MAX_BLOCKS:
+                self._kept.popitem(last=False)
         return block
 
-    def _fill(self, block: Future[bytes], key: object, path: BlockSource, begin: int, end: int) -> None:
+    def _read(self, key: tuple[object, ...], path: BlockSource, begin: int, end: int) -> bytes:
+        """Return a block. After an error forget it, so that the next reader reads it again."""
         try:
-            block.set_result(path.pread(begin, end))
-        except BaseException as error:
-            self._fail(block, key, error)
-
-    def _fail(self, block: Future[bytes], key: object, error: BaseException) -> None:
-        """Fail all waiting readers of a block, and drop it so that the next reader reads it again."""
-        with self._lock:
-            self._kept.pop(cast("tuple[object, ...]", key), None)
-        with contextlib.suppress(InvalidStateError):
-            block.set_exception(error)
+            return path.pread(begin, end)
+        except BaseException:
+            with self._lock:
+                self._kept.pop(key, None)
+            raise
