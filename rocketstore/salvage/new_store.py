@@ -11,7 +11,7 @@ import numpy as np
 from rocketstore.config import SizedConfig, StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
-from rocketstore.disk.work_threads import WorkThreads
+from rocketstore.disk.work_threads import WorkThreads, work_threads
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.topic_lives import LeftOutRecords
 from rocketstore.index.index_service import open_index
@@ -44,33 +44,44 @@ class NewStore:
     """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(
-        self, places: LocalPlaces, config: SizedConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+        self,
+        places: LocalPlaces,
+        config: SizedConfig,
+        copy: LogCopy,
+        log: CommitLog,
+        queues: Sequence[QueueId],
+        checkpoint: StoreCheckpoint,
+        dispatcher: Dispatcher,
+        threads: WorkThreads,
     ) -> None:
-        """Parameters: queues: by the numbers in requests."""
+        """Parameters: queues: by the numbers in requests. checkpoint: of the new index. threads: two."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
-        self.places = places
-        self.checkpoint = StoreCheckpoint.open(places.checkpoint)
-        index = open_index(places.index, config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(places, config, log, index, batch_topics(open_tables(places).read_topics()))
+        self.places, self.checkpoint, self.dispatcher, self.threads = places, checkpoint, dispatcher, threads
         self.built = copy.phy_offset
-        self.threads = WorkThreads(2, "rocketstore-salvage")
-        self.building = self.syncing = self.threads.submit(lambda: None)
+        self.building = self.syncing = threads.submit(lambda: None)
 
     @classmethod
     @contextlib.contextmanager
     def open(
         cls, places: LocalPlaces, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
-        """Parameters: stated: ``config`` without the settings that are assumed, which are not saved."""
+        """Open the parts of the new store, and close them at the end, those that are open also after an error.
+
+        Parameters: stated: ``config`` without the settings that are assumed, which are not saved.
+        """
         save_settings(places, stated)
-        with open_log(places, config, whole_to=LONG_MAX) as log:  # only records that were copied are read
-            self = cls(places, config, copy, log, queues)
-            try:
-                yield self
-            finally:
-                self.threads.end(cancels=False)
-                copy.close()
-                self.dispatcher.close()
+        with contextlib.ExitStack() as stack:
+            stack.callback(copy.close)
+            log = stack.enter_context(open_log(places, config, whole_to=LONG_MAX))  # only copied records are read
+            checkpoint = StoreCheckpoint.open(places.checkpoint)
+            batches = batch_topics(open_tables(places).read_topics())
+            index = None
+            if config.message_index_enable:
+                index = stack.enter_context(open_index(places.index, config, checkpoint))
+            dispatcher = Dispatcher(places, config, log, index, batches)
+            stack.callback(dispatcher.close)
+            threads = stack.enter_context(work_threads(2, "rocketstore-salvage"))
+            yield cls(places, config, copy, log, queues, checkpoint, dispatcher, threads)
 
     def read_and_build(self, left_out: Mapping[QueueId, np.ndarray]) -> None:
         """Build up to the present end of the log, from its records: an INNER_BASE may have been changed.
