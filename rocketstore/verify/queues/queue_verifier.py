@@ -301,13 +301,14 @@ class QueueVerifier:
     def count_covered_messages(self, log_end: int) -> dict[QueueId, int]:
         """Return the numbers of messages of the queues whose units all belong to records before ``log_end``.
 
-        Queues that cannot be read are left out. Parameters: log_end: a physical offset. No reader hides records before
-        it.
+        After a quick verification, those whose sampled units do. Queues that cannot be read are left out.
+        Parameters: log_end: a physical offset. No reader hides records before it.
         """
         counts = {}
         for queue, files in self.queues.items():
             with contextlib.suppress(OSError):
                 count = files.count_covered_messages(log_end)
+                count = files.count_sampled_messages(log_end) if count is None else count
                 if count is not None:
                     counts[queue] = count
         return counts

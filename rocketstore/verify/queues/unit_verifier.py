@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.holes import nonzero_end
+from rocketstore.errors import StoreError
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -30,7 +30,18 @@ from rocketstore.verify.unit_records import choose_samples
 
 BLOCK = 8192  # units to read at once
 MAX_PLACES = 16  # findings of one kind that get a place
+SAMPLES_AT_ONCE = 500  # samples of some units each
+SAMPLED_COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code"]
 COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
+
+
+class UnitSample(NamedTuple):
+    """Some units of a file of a queue. Attributes: units: UNIT[n] or BATCH_UNIT[n]. numbers: of the units, int64[n]."""
+
+    queue: QueueId
+    files: QueueFiles
+    units: np.ndarray
+    numbers: np.ndarray
 
 
 class UnitVerifier(NamedTuple):
@@ -235,34 +246,66 @@ class UnitVerifier(NamedTuple):
         """Check the first, the last and some other units of each queue."""
         if (database := self.queues.database) is not None:
             database.sample(self._compared_log())
+        samples: list[UnitSample] = []
         for queue, files in sorted(self.queues.queues.items()):
             with self.findings.reporting_errors(files.directory):
                 self._check_behind(files)
-                self._sample_queue(queue, files)
+                samples += read_samples(queue, files)
+        for begin in range(0, len(samples), SAMPLES_AT_ONCE):
+            self._compare_samples(samples[begin : begin + SAMPLES_AT_ONCE])
 
-    def _sample_queue(self, queue: QueueId, files: QueueFiles) -> None:
-        if not files.spans:
-            return
-        size = files.unit.itemsize
-        last_two = files.spans[-2:]
-        ends = [first + nonzero_end(file.path, 0, (last - first) * size) // size for first, last, file in last_two]
-        end = ends[-1] if ends[-1] > files.spans[-1][0] else ends[0]
-        for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
-            wanted = np.array(choose_samples(first, min(last, end)), np.int64)
-            found = [files.units(unit, unit + 1) for unit in wanted.tolist()]
-            units = np.concatenate(found)
-            if len(units) < len(wanted):
-                continue
-            good = are_valid(units) & ~are_fillers(units)
-            phy_offsets = units["phy_offset"].astype(np.int64)
-            inside = good & (phy_offsets >= self.begin) & (phy_offsets < self.end)
-            if not self.is_live:
-                beyond = wanted[good & (phy_offsets >= self.end)]
-                kind = "unit-leftover" if self.is_stopped else "unit-beyond-log"
-                self._add_units(files, kind, beyond, f"the log ends at {self.end}")
-            self._compare_samples(queue, files, units[inside], wanted[inside])
+    def _compare_samples(self, samples: list[UnitSample]) -> None:
+        """Compare units with their records. Those of many queues are looked up together first, which costs less."""
+        try:
+            sound = self._find_sound([sample for sample in samples if not sample.files.is_batch])
+        except (StoreError, OSError, ValueError, OverflowError, IndexError):
+            sound = []  # each sample is looked up alone, and the error becomes a finding
+        for sample in sound:
+            sample.files.add_sound(sample.numbers, sample.units)
+        known = {id(sample) for sample in sound}
+        for sample in samples:
+            if id(sample) not in known:
+                with self.findings.reporting_errors(sample.files.directory):
+                    self._compare_sample(*sample)
 
-    def _compare_samples(self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
+    def _find_sound(self, samples: list[UnitSample]) -> list[UnitSample]:
+        """Return the samples whose units all agree with a record of their own queue.
+
+        Others need not be wrong: units of light queues, and units with an ext unit, differ too.
+        """
+        if not samples:
+            return []
+        owners = np.repeat(np.arange(len(samples)), [len(sample.units) for sample in samples])
+        units = np.concatenate([sample.units for sample in samples])
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        agree = are_valid(units) & ~are_fillers(units) & (phy_offsets >= self.begin) & (phy_offsets < self.end)
+        rows = np.flatnonzero(agree)
+        batch, statuses = self.log.find_messages(phy_offsets[rows], columns=SAMPLED_COLUMNS)
+        agree[rows[statuses != OK]] = False
+        rows = rows[statuses == OK]
+        expected = {
+            "queue_id": np.array([sample.queue.queue_id for sample in samples])[owners],
+            "queue_offset": np.concatenate([sample.numbers for sample in samples]),
+            "size": units["size"],
+            "tags_code": units["tags_code"],
+        }
+        for name, values in expected.items():
+            agree[rows] &= getattr(batch, name) == values[rows]
+        topics = zip(batch.topic.to_pylist(), owners[rows].tolist(), strict=True)
+        agree[rows] &= np.fromiter((topic == samples[owner].queue.topic for topic, owner in topics), bool, len(rows))
+        differing = set(owners[~agree].tolist())
+        return [sample for number, sample in enumerate(samples) if number not in differing]
+
+    def _compare_sample(self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
+        """Compare the units that lead into the log with their records. Report those that lead behind it."""
+        good = are_valid(units) & ~are_fillers(units)
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        if not self.is_live:
+            beyond = numbers[good & (phy_offsets >= self.end)]
+            kind = "unit-leftover" if self.is_stopped else "unit-beyond-log"
+            self._add_units(files, kind, beyond, f"the log ends at {self.end}")
+        inside = good & (phy_offsets >= self.begin) & (phy_offsets < self.end)
+        units, numbers = units[inside], numbers[inside]
         codes, lost, _ = files.resolved(units)
         rows = {unit: i for i, unit in enumerate(numbers.tolist())}
         for message, unit, place in self._look_up(queue, files, units["phy_offset"].astype(np.int64), numbers):
@@ -278,3 +321,18 @@ class UnitVerifier(NamedTuple):
             for kind in (kind for kind, wrong in is_wrong.items() if wrong):
                 detail = f"unit {unit}: of the record at {message.phy_offset}"
                 self.findings.add(kind, *files.place(unit, detail))
+
+
+def read_samples(queue: QueueId, files: QueueFiles) -> Iterator[UnitSample]:
+    """Yield some units of the first and of the last file of a queue."""
+    if not files.spans:
+        return
+    first_of_last = files.spans[-1][0]
+    end = files.find_written_end(first_of_last)
+    if end == first_of_last:  # a broker makes the next file before it needs it
+        end = files.find_written_end(files.spans[-2:][0][0])
+    for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
+        numbers = np.array(choose_samples(first, min(last, end)), np.int64)
+        units = files.pick(numbers)
+        if len(units) == len(numbers):
+            yield UnitSample(queue, files, units, numbers)
