@@ -10,11 +10,13 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from rocketstore.disk.busy_threads import BusyThreads
 
 ASK_SECONDS = 0.1  # between two checks whether a thread still lives
+END_SECONDS = 0.0001  # between two checks whether the system has ended a thread, whose work has ended
 
 
 class Wakeup:
@@ -94,6 +96,11 @@ class ServiceThread:
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Return when the thread has ended."""
+        """Return when the thread has ended, with the values of ``threading.local`` that it had.
+
+        The end of Python in the destructor of such a value, for example of DuckDB, would abort the process.
+        """
         while self.is_alive:
             self._ended.wait(ASK_SECONDS)
+        while self._thread.is_alive() and not sys.is_finalizing():
+            time.sleep(END_SECONDS)

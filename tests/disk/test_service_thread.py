@@ -116,3 +116,21 @@ def test_an_error_of_a_signal_handler_that_runs_in_a_wakeup_is_raised():
     wakeup._lock = SimpleNamespace(locked=lambda: True, release=handler)
     with pytest.raises(RuntimeError, match="of the handler"):
         wakeup.set()
+
+
+def test_join_waits_for_the_values_that_belong_to_the_thread():
+    """The end of Python in the middle of a destructor of DuckDB aborted the process."""
+    local, deleted = threading.local(), []
+
+    class Value:
+        def __del__(self):
+            time.sleep(0.05)
+            deleted.append(True)
+
+    def run():
+        local.value = Value()
+
+    thread = ServiceThread("rocketstore-test", run)
+    thread.start()
+    thread.join()
+    assert deleted == [True]
