@@ -69,7 +69,7 @@ cdef class Appender:
         cdef QueueOffset offset = self.offsets.get((topic, queue_id))
         if offset is None:
             offset = QueueOffset()
-            offset.topic, offset.queue_id = topic, queue_id
+            offset.queue_id = queue_id
             self.offsets[topic, queue_id] = offset
         offset.following = following
 

@@ -136,7 +136,7 @@ cdef class PlainPut:
         if found is None or <PyObject *>found.topic != own.topic or found.queue_id != queue_id:
             found = self.appender.offsets.get((<object>own.topic, <object>own.queue_id))
             if found is not None:
-                found.topic = <object>own.topic  # so that a message with the same object needs no look-up
+                found.topic = <str>own.topic  # so that a message with the same object needs no look-up
                 self.recent[queue_id & (N_RECENT - 1)] = found
         return found
 
