@@ -16,7 +16,8 @@ from collections.abc import Callable
 from rocketstore.disk.busy_threads import BusyThreads
 
 ASK_SECONDS = 0.1  # between two checks whether a thread still lives
-END_SECONDS = 0.0001  # between two checks whether the system has ended a thread, whose work has ended
+END_SECONDS = 0.0001  # between two checks whether a thread without work has ended
+MAX_END_SECONDS = 5.0  # that ``join`` waits for the end of a thread without work
 
 
 class Wakeup:
@@ -96,11 +97,14 @@ class ServiceThread:
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Return when the thread has ended, with the values of ``threading.local`` that it had.
+        """Return when the function has returned and the thread has ended.
 
-        The end of Python in the destructor of such a value, for example of DuckDB, would abort the process.
+        At its end, a thread deletes its values of ``threading.local``. If Python exited in the destructor of such a
+        value, for example of a connection of DuckDB, the process would abort. This second wait has a limit: an ending
+        thread needs a lock of ``threading``, and the garbage collector may call ``join`` in a thread that holds it.
         """
         while self.is_alive:
             self._ended.wait(ASK_SECONDS)
-        while self._thread.is_alive() and not sys.is_finalizing():
+        deadline = time.monotonic() + MAX_END_SECONDS
+        while self._thread.is_alive() and not sys.is_finalizing() and time.monotonic() < deadline:
             time.sleep(END_SECONDS)

@@ -35,7 +35,7 @@ class Task(Generic[Result]):
         self._is_cancelled = True
 
     def run(self) -> None:
-        """Do the work. Only the thread that does the task calls this: Ctrl-C never interrupts it."""
+        """Do the work. Never call this in the main thread, where Ctrl-C could interrupt it."""
         try:
             if self._is_cancelled:
                 raise CancelledError
@@ -51,18 +51,19 @@ class Task(Generic[Result]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the work has ended, also with an error."""
+        """Whether the work has ended, with a result or with an error."""
         return self._has_ended
 
     def wait(self) -> None:
-        """Wait for the end of the work, also with an error.
+        """Wait for the end of the work. An error of the work is not raised.
 
         Raises: CancelledError if Python's exit ended the thread.
         """
         while not self._has_ended:
             if sys.is_finalizing():
                 raise CancelledError
-            self._ended.wait(ASK_SECONDS)  # the end wakes only one of several threads: each asks again
+            if self._ended.wait(ASK_SECONDS):
+                self._ended.set()  # the end wakes only one of several threads, and each of them wakes the next
 
     def result(self) -> Result:
         """Wait for the end of the work. Return its result, or raise its error.
@@ -91,8 +92,8 @@ class WorkThreads:
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Task[Result]:
         """Let a thread call ``work(*arguments)``. Return the task.
 
-        After an error the work is not done, unless it has begun.
-        Raises: RuntimeError if the system has no more threads.
+        If this call raises an error, the work is left out, unless it has begun.
+        Raises: RuntimeError if the system has no more threads, or if Python is ending.
         """
         task = Task(partial(work, *arguments))
         try:
@@ -108,7 +109,7 @@ class WorkThreads:
 
     @property
     def are_cancelled(self) -> bool:
-        """Whether the threads shall end soon, after an error or Ctrl-C. Work that takes long asks again and again."""
+        """Whether the threads must end soon, after an error or Ctrl-C. Long work asks regularly, and returns early."""
         return self._is_cancelled
 
     def _work(self) -> None:
@@ -145,9 +146,10 @@ def work_threads(count: int, name: str) -> Iterator[WorkThreads]:
 
 
 def run_in_threads(work: Callable[[Part, WorkThreads | None], Result], parts: Sequence[Part]) -> list[Result]:
-    """Call ``work(part, threads)`` for each part, each in a thread of its own. Return the results in order.
+    """Call ``work(part, threads)`` for each part, each call in a thread of its own. Return the results in order.
 
-    A single part needs no thread: ``threads`` is None then.
+    After an error in one thread, ``threads.are_cancelled`` lets the others end soon. A single part is done in the
+    caller's thread, and ``threads`` is None.
     """
     if len(parts) == 1:
         return [work(parts[0], None)]

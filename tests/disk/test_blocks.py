@@ -8,6 +8,7 @@ from support.subprocesses import in_subprocess
 
 from rocketstore.disk.remote import blocks as module
 from rocketstore.disk.remote.blocks import Blocks
+from rocketstore.disk.service_thread import ServiceThread
 
 
 class Numbers:
@@ -49,6 +50,20 @@ def interrupt_reads():
 def test_ctrl_c_at_any_instruction_leaves_no_block_for_which_another_thread_waits():
     """With the futures of Python it was lost at some places: it became the error of a block that nobody asked for."""
     assert int(in_subprocess(interrupt_reads)) > 100
+
+
+def test_a_thread_that_starts_the_read_of_a_block_may_use_the_blocks_meanwhile(monkeypatch):
+    """As the garbage collector does, if it closes a generator that reads sparingly."""
+    blocks, sparing = Blocks(), []
+
+    def start(thread, start=ServiceThread.start):
+        with blocks.sparing():
+            sparing.append(blocks.is_sparing)
+        start(thread)
+
+    monkeypatch.setattr(ServiceThread, "start", start)
+    assert blocks.get(Numbers(), 25, 0) == Numbers().pread(0, 25)
+    assert sparing == [True]
 
 
 if __name__ == "__main__":

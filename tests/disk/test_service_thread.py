@@ -118,8 +118,8 @@ def test_an_error_of_a_signal_handler_that_runs_in_a_wakeup_is_raised():
         wakeup.set()
 
 
-def test_join_waits_for_the_values_that_belong_to_the_thread():
-    """The end of Python in the middle of a destructor of DuckDB aborted the process."""
+def test_join_waits_until_the_values_that_belong_to_the_thread_are_deleted():
+    """Python's exit in the middle of a destructor of DuckDB aborted the process."""
     local, deleted = threading.local(), []
 
     class Value:
@@ -134,3 +134,15 @@ def test_join_waits_for_the_values_that_belong_to_the_thread():
     thread.start()
     thread.join()
     assert deleted == [True]
+
+
+def test_join_returns_in_a_thread_that_holds_the_lock_for_which_the_thread_waits(monkeypatch):
+    """The garbage collector may call join in the middle of ``threading.enumerate``, which holds this lock."""
+    monkeypatch.setattr("rocketstore.disk.service_thread.MAX_END_SECONDS", 0.05)
+    go_on = Wakeup()
+    thread = ServiceThread("rocketstore-test", go_on.wait)
+    thread.start()
+    with threading._active_limbo_lock:
+        go_on.set()
+        thread.join()
+    assert not thread.is_alive

@@ -166,6 +166,20 @@ def test_threads_that_could_not_start_are_replaced(monkeypatch):
     assert made == [2]
 
 
+def test_the_end_of_a_task_wakes_all_threads_that_wait_for_it(monkeypatch):
+    monkeypatch.setattr("rocketstore.disk.work_threads.ASK_SECONDS", 1000)
+    go_on, results = threading.Event(), []
+    with work_threads(1, "rocketstore-test") as one:
+        task = one.submit(go_on.wait)
+        waiting = [threading.Thread(target=lambda: results.append(task.result()), daemon=True) for _ in range(3)]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.05)  # until they wait
+        go_on.set()
+        wait_for(lambda: len(results) == 3)
+    assert results == [True] * 3
+
+
 def test_an_error_in_one_thread_ends_the_others():
     def work(part, threads):
         if part == 0:

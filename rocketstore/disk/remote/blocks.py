@@ -42,7 +42,8 @@ class Blocks:
     def __init__(self) -> None:
         ALL_BLOCKS.add(self)
         self._sparing = 0  # the number of blocks of code that ask for sparing reads, in all threads
-        self._lock = threading.Lock()
+        # Reentrant: while a thread holds it, the garbage collector may close a generator that reads sparingly.
+        self._lock = threading.RLock()
         self._kept: OrderedDict[tuple[object, ...], Task[bytes]] = OrderedDict()
 
     @contextlib.contextmanager
@@ -70,19 +71,19 @@ class Blocks:
         end = min(begin + BLOCK, size)
         try:
             block = self._find_or_start(path, begin, end)
-        except RuntimeError:  # the system has no more threads
+        except RuntimeError:  # no thread could be started
             return path.pread(begin, end)
         return block.result()
 
     def read_ahead(self, path: BlockSource, size: int, number: int, origin: int = 0) -> None:
-        """Start a thread that reads a block, if the system has threads. Parameters: as of ``get``."""
+        """Start a thread that reads a block, if a thread can be started. Parameters: as of ``get``."""
         begin = origin + number * BLOCK
         with contextlib.suppress(RuntimeError):
             self._find_or_start(path, begin, min(begin + BLOCK, size))
 
     def renew(self) -> None:
         """Forget all blocks in a forked process."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._kept = OrderedDict()
 
     def clear(self) -> None:
@@ -93,8 +94,8 @@ class Blocks:
     def _find_or_start(self, path: BlockSource, begin: int, end: int) -> Task[bytes]:
         """Return the task of a block that is kept, or start a thread that reads the block.
 
-        Only a block whose thread runs is kept: Ctrl-C leaves no block for which others would wait forever.
-        Raises: RuntimeError if the system has no more threads.
+        A block is kept only after its thread was started. So Ctrl-C leaves no block for which a reader waits forever.
+        Raises: RuntimeError if the system has no more threads, or if Python is ending.
         """
         key = *path.content_version(), begin, end
         with self._lock:
@@ -109,7 +110,7 @@ class Blocks:
         return block
 
     def _read(self, key: tuple[object, ...], path: BlockSource, begin: int, end: int) -> bytes:
-        """Return a block. After an error forget it, so that the next reader reads it again."""
+        """Read a block. After an error, forget its task, so that the next reader reads the block again."""
         try:
             return path.pread(begin, end)
         except BaseException:
