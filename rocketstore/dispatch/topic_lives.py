@@ -238,7 +238,7 @@ class KnownTopics:
 
 @dataclass(frozen=True)
 class DeletedTopics:
-    """The messages of deleted topics that were left out, and the topics and queues that were kept in doubt.
+    """The messages of deleted topics that were left out, and the topics and queues in doubt that were kept.
 
     Attributes: messages: records that got no unit, by topic and queue id. undeclared: topics that topics.json lacks,
     and whose messages were kept, because they have queues or the store was not stopped cleanly. doubtful: queues
@@ -258,21 +258,23 @@ class DeletedTopics:
 
 
 class LastLife(NamedTuple):
-    """The evidence of the queues with a directory about the last life of their topic, physical offsets.
+    """Evidence about the last life of a topic, from the records of its queues that have a directory.
 
-    A queue without a directory whose last record is older than ``created_again_at`` was deleted with its topic. If its
-    last record is not older than ``known_at``, it belongs to the last life, and its directory was lost.
+    The evidence shows whether a queue without a directory was deleted. If the last record of the queue is before
+    ``created_again_at``, the queue was deleted with its topic. If this record is not before ``known_from``, it belongs
+    to the last life, and the directory was lost.
 
-    Attributes: created_again_at: the last record with which a queue began again at offset 0, -1 without one. known_at:
-    the oldest record that belongs to the last life for certain, -1 if this life is older than the log.
+    Attributes: created_again_at: the physical offset of the last record with which a queue began again at queue offset
+    0, -1 without such a record. known_from: the physical offset of the oldest record that certainly belongs to the last
+    life, -1 if this life is older than the log, LONG_MAX without a record.
     """
 
     created_again_at: int = -1
-    known_at: int = LONG_MAX
+    known_from: int = LONG_MAX
 
     def with_queue(self, created_again_at: int, life_begin: int) -> LastLife:
-        """Return the evidence with that of one more queue."""
-        return LastLife(max(self.created_again_at, created_again_at), min(self.known_at, life_begin))
+        """Return the evidence with one more queue. Parameters: as ``Restarts`` returns them for this queue."""
+        return LastLife(max(self.created_again_at, created_again_at), min(self.known_from, life_begin))
 
 
 class TopicLives:
@@ -317,7 +319,7 @@ class TopicLives:
         return must_read_again
 
     def _find_last_lives(self) -> dict[str, LastLife]:
-        """Return the evidence of the queues that have records and a directory, by topic."""
+        """Return the evidence about the last life of each topic that has a queue with records and a directory."""
         lives: dict[str, LastLife] = {}
         restarts = self._restarts
         for queue in restarts.queues():
@@ -352,28 +354,27 @@ class TopicLives:
 
     def is_queue_left_out(self, queue: QueueId) -> bool:
         """Return whether no record of a queue gets a unit: its topic was deleted, or created again without it."""
-        return self.known.was_deleted(queue[0]) or self._was_not_created_again(queue)
+        return self.known.was_deleted(queue[0]) or self._was_deleted_with_topic(queue)
 
-    def _was_not_created_again(self, queue: QueueId) -> bool:
+    def _was_deleted_with_topic(self, queue: QueueId) -> bool:
         """Return whether a queue is missing because its topic was deleted and created again without this queue."""
         life, last_record = self._last_lives.get(queue[0]), self._restarts.last_record(queue)
-        if life is None or not last_record < min(life.created_again_at, life.known_at):
+        if life is None or last_record >= min(life.created_again_at, life.known_from):
             return False
         return not self.known.has_directory(queue)
 
     def is_queue_doubtful(self, queue: QueueId) -> bool:
         """Return whether a queue without a directory is kept, though its topic may have been created again without it.
 
-        The other queues of the topic prove neither that the topic was deleted after the last record of the queue, nor
-        that it was not; or they prove both. Call this after ``finish``.
+        A queue is in doubt in two cases: the other queues of its topic show neither that it was deleted nor that its
+        directory was lost, or they show both. Call this after ``finish``.
         """
         known = self.known
         if not known.shows_missing_queues or known.was_deleted(queue[0]) or not is_deletable(queue[0]):
             return False
         life, last_record = self._last_lives.get(queue[0], LastLife()), self._restarts.last_record(queue)
-        if (last_record < life.created_again_at) != (life.known_at <= last_record):
-            return False
-        return not known.has_directory(queue)
+        seems_deleted, seems_lost = last_record < life.created_again_at, last_record >= life.known_from
+        return seems_deleted == seems_lost and not known.has_directory(queue)
 
     def result(self, left_out: Mapping[QueueId, int]) -> DeletedTopics:
         """Return what was left out and what was kept. Parameters: left_out: numbers of records by queue."""
@@ -438,7 +439,7 @@ def topic_notes(
         notes.append(f"kept {topics} ({first_names(undeclared)}) {reason}")
     if doubtful:
         names = (f"{topic}/{queue_id}" for topic, queue_id in doubtful)
-        reason = "a topic may have been deleted and created again without them, or their directories were lost"
+        reason = "each directory was lost, or its topic was deleted and created again without this queue"
         notes.append(
             f"kept {format_count(len(doubtful), 'queue')} without a directory ({first_names(names)}): {reason}"
         )

@@ -28,8 +28,8 @@ class RebuildReport(ArrowStream):
     assumptions: the broker's settings that neither ``config`` nor the files state, and on which the bytes of units
     depend; and how new units differ from the old ones. deleted: messages of deleted topics that got no unit, by topic
     and queue id. undeclared: topics that topics.json lacks, and whose messages were kept, because the topics may exist.
-    doubtful: queues without a directory whose messages were kept. Their topic may have been deleted and created again
-    without them, or their directories were lost.
+    doubtful: queues without a directory whose messages were kept. The directory of each was lost, or its topic was
+    deleted and created again without this queue.
 
     Examples:
     >>> report = rocketstore.rebuild("demo", out="rebuilt")

@@ -61,7 +61,7 @@ def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[Recov
     others_begin = find_newest_end(queues)
     lives = TopicLives(store.known_topics)
     missing = _find_missing(store, log.end, log.checked_from, queues, lives, others_begin)
-    left_out = replace(lives.result(missing.left_out), doubtful=())  # such queues are not built
+    left_out = replace(lives.result(missing.left_out), doubtful=())  # a queue in doubt is not built here
     return None if missing.wrong else QueueRepair((), missing.first, lives, left_out)
 
 

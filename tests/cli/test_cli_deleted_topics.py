@@ -48,7 +48,7 @@ def test_a_topic_in_doubt_is_named(tmp_path):
 def test_queues_in_doubt_are_named(tmp_path):
     store = store_with_deleted_topic(tmp_path / "store", is_made_again=False)
     put(store, "Orders", b"live", LIVE, [2])
-    kept = "kept 2 queues without a directory (Orders/0, Orders/1): a topic may have been deleted"
+    kept = "kept 2 queues without a directory (Orders/0, Orders/1): each directory was lost, or its topic was deleted"
     assert kept in run("export", store, tmp_path / "out.jsonl", "--topic", "Orders").stderr
     assert len(exported(tmp_path / "out.jsonl")) == 2 * OLD + LIVE
     assert kept in run("salvage", store, "--out", tmp_path / "new").stderr

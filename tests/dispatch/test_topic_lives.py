@@ -97,8 +97,8 @@ def test_a_queue_without_which_the_topic_was_made_again_is_left_out(tmp_path):
     assert not lives.is_queue_left_out(QueueId("T", 2))  # it has a newer record: its directory was lost
 
 
-# The queue offsets of queues with a directory, and of queue 9 without one, in the order of the log: (queue id, offset).
-ALONE = {
+# Records of a topic in the order of the log: (queue id, queue offset). Queue 9 has no directory, the others have one.
+EVIDENCE = {
     "created again, and a queue began again at 0": ([(9, 0), (0, 0), (0, 0)], "left out"),
     "created again, and no other queue has messages of both lives": ([(9, 0), (2, 0), (2, 1)], "doubtful"),
     "created again, and a queue that began again has no message": ([(9, 0), (9, 1)], "doubtful"),
@@ -111,9 +111,9 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", EVIDENCE)
 def test_a_queue_without_a_directory_is_left_out_only_with_proof(tmp_path, name):
-    records, expected = ALONE[name]
+    records, expected = EVIDENCE[name]
     lives = TopicLives(known(tmp_path, ["T"], queues=("T/0", "T/1", "T/2")))
     for place, (queue_id, offset) in enumerate(records):
         lives.add(QueueId("T", queue_id), np.array([100 * place]), np.array([offset]), np.ones(1, int))

@@ -138,7 +138,8 @@ def test_verify_says_that_a_missing_queue_may_be_of_a_deleted_topic(doubtful_sto
     findings = verify(doubtful_store).findings
     assert [finding.kind for finding in findings] == ["queue-missing"] * 2
     assert all(
-        finding.detail.endswith("the topic was deleted, and created again without this queue") for finding in findings
+        finding.detail.endswith("lost, or the topic was deleted and created again without this queue")
+        for finding in findings
     )
 
 

@@ -21,7 +21,7 @@ from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.ranges import Ranges
 
 NEAR = 64  # units around where a unit should be, among which it is looked for
-READ_TOGETHER = 1024  # units that one read fetches faster than several reads fetch some of them
+READ_TOGETHER = 1024  # units; one read of all of them is faster than a read of each sample among them
 FIRST = itemgetter(0)
 
 
@@ -54,7 +54,8 @@ class QueueFiles:
         self.lacking: list[np.ndarray] = []
         self.count_deleted = 0
         self.begins_at: int | None = None  # physical offset of unit 0, -1 if unknown; None until needed
-        self._sound: list[tuple[int, int, int]] = []  # first unit, last unit and its physical offset, of samples
+        # Of each sample that agrees with the log: its first unit, its last unit, and the physical offset in the last.
+        self._sound_samples: list[tuple[int, int, int]] = []
         self.unreadable: list[tuple[StorePath, int, int]] = []  # file, begin, end: zeros were read instead
 
     def _span(self, file: RunFile) -> tuple[int, int, RunFile]:
@@ -90,15 +91,18 @@ class QueueFiles:
         data = self.read(begin, end)
         return np.frombuffer(data, self.unit, len(data) // self.unit.itemsize)
 
-    def pick(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the units with these numbers, int64[n], ascending, up to the first missing file."""
+    def chosen_units(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the units with these numbers, up to the first missing file.
+
+        Parameters: numbers: int64[n], n > 0, ascending.
+        """
         begin, last = int(numbers[0]), int(numbers[-1])
         if last - begin > READ_TOGETHER:
             return np.concatenate([self.units(unit, unit + 1) for unit in numbers.tolist()])
         units = self.units(begin, last + 1)
         places = numbers - begin
-        picked: np.ndarray = units[places[places < len(units)]]
-        return picked
+        chosen: np.ndarray = units[places[places < len(units)]]
+        return chosen
 
     def first_units(self, begin: int, end: int) -> tuple[int, np.ndarray]:
         """Return the units of the first file that begins after ``begin``, and their first number, up to ``end``."""
@@ -187,21 +191,24 @@ class QueueFiles:
         begin, end = self.covered.sorted()[0]
         return end - begin
 
-    def add_sound(self, numbers: np.ndarray, units: np.ndarray) -> None:
-        """Remember that the samples of a file, with their numbers, agree with their records. Files come in order."""
-        self._sound.append((int(numbers[0]), int(numbers[-1]), int(units["phy_offset"][-1])))
+    def add_sound_sample(self, numbers: np.ndarray, units: np.ndarray) -> None:
+        """Remember that some units of a file agree with their records. Call this in the order of the files.
+
+        Parameters: numbers: of the units, int64[n].
+        """
+        self._sound_samples.append((int(numbers[0]), int(numbers[-1]), int(units["phy_offset"][-1])))
 
     def count_sampled_messages(self, log_end: int) -> int | None:
-        """Return the number of messages if the first, the last and all sampled units agree with records; else None.
+        """Return the number of messages if the samples show that all units belong to records before ``log_end``.
 
-        None too for a batch queue and for irregular files, as of ``count_covered_messages``.
-        Parameters: log_end: a physical offset behind the last of these records.
+        They show it if they have the first and the last unit of the queue, and agree with their records. Otherwise
+        return None, and for a batch queue and irregular files, as ``count_covered_messages`` does.
         """
-        if self.is_batch or not self._sound or not self._is_regular():
+        if self.is_batch or not self._sound_samples or not self._is_regular():
             return None
-        first, (_, last, phy_offset) = self._sound[0][0], self._sound[-1]
-        is_all = first == self.spans[0][0] and last + 1 == self.find_written_end(self.spans[-1][0])
-        return last + 1 - first if is_all and phy_offset < log_end else None
+        first, (_, last, phy_offset) = self._sound_samples[0][0], self._sound_samples[-1]
+        has_both_ends = first == self.spans[0][0] and last + 1 == self.find_written_end(self.spans[-1][0])
+        return last + 1 - first if has_both_ends and phy_offset < log_end else None
 
     def _is_regular(self) -> bool:
         """Return whether all files have the same length, without unused bytes, and no file is missing between them."""

@@ -301,7 +301,7 @@ class QueueVerifier:
     def count_covered_messages(self, log_end: int) -> dict[QueueId, int]:
         """Return the numbers of messages of the queues whose units all belong to records before ``log_end``.
 
-        After a quick verification, those whose sampled units do. Queues that cannot be read are left out.
+        After a quick verification, only samples of the units were compared. Queues that cannot be read are left out.
         Parameters: log_end: a physical offset. No reader hides records before it.
         """
         counts = {}

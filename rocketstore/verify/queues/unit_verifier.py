@@ -30,13 +30,17 @@ from rocketstore.verify.unit_records import choose_samples
 
 BLOCK = 8192  # units to read at once
 MAX_PLACES = 16  # findings of one kind that get a place
-SAMPLES_AT_ONCE = 500  # samples of some units each
+SAMPLES_AT_ONCE = 500  # samples whose units are looked up together
 SAMPLED_COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code"]
 COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
 
 
 class UnitSample(NamedTuple):
-    """Some units of a file of a queue. Attributes: units: UNIT[n] or BATCH_UNIT[n]. numbers: of the units, int64[n]."""
+    """Some units of one file of a queue.
+
+    Attributes: queue, files: the queue and all its files. units: UNIT[n] or BATCH_UNIT[n]. numbers: of the units,
+    int64[n].
+    """
 
     queue: QueueId
     files: QueueFiles
@@ -94,7 +98,7 @@ class UnitVerifier(NamedTuple):
                 kind = "queue-no-directory"
             detail = f"{format_count(count, 'record')}, the first at {first}"
             if kind == "queue-missing" and self.queues.lives.is_queue_doubtful(QueueId(topic, queue_id)):
-                detail += ". Or the topic was deleted, and created again without this queue"
+                detail += ". The directory was lost, or the topic was deleted and created again without this queue"
             self.findings.add(kind, path, 0, detail)
 
     def _compared_log(self) -> ComparedLog:
@@ -255,23 +259,27 @@ class UnitVerifier(NamedTuple):
             self._compare_samples(samples[begin : begin + SAMPLES_AT_ONCE])
 
     def _compare_samples(self, samples: list[UnitSample]) -> None:
-        """Compare units with their records. Those of many queues are looked up together first, which costs less."""
+        """Compare units with their records.
+
+        The records of all samples are looked up together, which takes less time. Only the samples of which this shows
+        no complete agreement are then compared one by one.
+        """
         try:
             sound = self._find_sound([sample for sample in samples if not sample.files.is_batch])
         except (StoreError, OSError, ValueError, OverflowError, IndexError):
-            sound = []  # each sample is looked up alone, and the error becomes a finding
+            sound = []  # each sample is compared alone, and the error becomes a finding
         for sample in sound:
-            sample.files.add_sound(sample.numbers, sample.units)
-        known = {id(sample) for sample in sound}
+            sample.files.add_sound_sample(sample.numbers, sample.units)
+        sound_ids = {id(sample) for sample in sound}
         for sample in samples:
-            if id(sample) not in known:
+            if id(sample) not in sound_ids:
                 with self.findings.reporting_errors(sample.files.directory):
                     self._compare_sample(*sample)
 
     def _find_sound(self, samples: list[UnitSample]) -> list[UnitSample]:
         """Return the samples whose units all agree with a record of their own queue.
 
-        Others need not be wrong: units of light queues, and units with an ext unit, differ too.
+        The other samples need not be wrong: a unit of a light queue, or with an ext unit, differs from its record.
         """
         if not samples:
             return []
@@ -297,7 +305,7 @@ class UnitVerifier(NamedTuple):
         return [sample for number, sample in enumerate(samples) if number not in differing]
 
     def _compare_sample(self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
-        """Compare the units that lead into the log with their records. Report those that lead behind it."""
+        """Compare the units that lead into the log with their records. Report the units that lead behind it."""
         good = are_valid(units) & ~are_fillers(units)
         phy_offsets = units["phy_offset"].astype(np.int64)
         if not self.is_live:
@@ -329,10 +337,10 @@ def read_samples(queue: QueueId, files: QueueFiles) -> Iterator[UnitSample]:
         return
     first_of_last = files.spans[-1][0]
     end = files.find_written_end(first_of_last)
-    if end == first_of_last:  # a broker makes the next file before it needs it
+    if end == first_of_last:  # the last file has no unit yet: a broker creates a file before it needs the file
         end = files.find_written_end(files.spans[-2:][0][0])
     for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
         numbers = np.array(choose_samples(first, min(last, end)), np.int64)
-        units = files.pick(numbers)
+        units = files.chosen_units(numbers)
         if len(units) == len(numbers):
             yield UnitSample(queue, files, units, numbers)
