@@ -46,7 +46,7 @@ from rocketstore.made_by import made_by
 from rocketstore.root_places import LOG_DIRECTORY
 from rocketstore.text_values import Time, time_as_long
 
-HASHES_PER_THREAD = 65536  # at least: fewer are found before a second thread has started
+HASHES_PER_THREAD = 65536  # at least; the start of a thread takes longer than a look-up of fewer hashes
 
 
 @made_by("IndexFile.open(path)")
@@ -217,8 +217,8 @@ class IndexFile(IndexFileKernel, Closable):
     ) -> PhyOffsets:
         """Find the offsets of a batch of keys.
 
-        Parameters: keys, topic: as for ``hash_keys``, n strings, or one key. threads: how many run at once. The others
-        as for ``select_phy_offset``.
+        Parameters: keys, topic: as for ``hash_keys``, n strings, or one key. threads: the most that search at once. The
+        others: as for ``select_phy_offset``.
         Returns: PhyOffsets of n keys.
         Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
         Source: IndexFile.selectPhyOffset, for each key.

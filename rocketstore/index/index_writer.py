@@ -46,7 +46,7 @@ class IndexWriter:
         self._flushes: list[Task[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = WorkThreads(1, "rocketstore-index-flush")
-        # For a writer that is not closed, also at Python's exit.
+        # Ends the thread of a writer that nobody closed, also at Python's exit.
         self._end_flusher = weakref.finalize(self, self._flusher.end, cancels=False)
 
     def put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, *, messages_after: bool) -> None:
@@ -87,7 +87,7 @@ class IndexWriter:
         return file
 
     def _flush_soon(self, listed: ListedIndexFile, file: IndexFile) -> None:
-        """Flush a full file in another thread, or in this one if the system has no more threads."""
+        """Flush a full file in another thread, or in this one if no thread can be started."""
         before = self._flushes[-1:]
         try:
             self._flushes.append(self._flusher.submit(self._flush_full, listed, file, before))
@@ -182,6 +182,8 @@ class IndexWriter:
         """End the thread that flushes, and close the directory."""
         try:
             self._flusher.end(cancels=False)
-            self._end_flusher.detach()  # Python ignores Ctrl-C in a finalizer
+            # This method calls ``end`` itself, because Python ignores Ctrl-C in a finalizer. After Ctrl-C in ``end``,
+            # the finalizer is still there, and ends the thread later.
+            self._end_flusher.detach()
         finally:
             self.held.close()

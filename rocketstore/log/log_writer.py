@@ -70,8 +70,8 @@ class LogWriter:
     """Appends messages to the last file of a commit log.
 
     Attributes: files: the files that are written, and their flush. lock: the caller of ``append`` and similar methods
-    holds it. is_sync: whether a put waits for the disk. plain_put: appends plain messages without the lock, once it is
-    opened.
+    holds it. waits_for_disk: whether a put returns only when its messages are on the disk. plain_put: appends plain
+    messages once it is opened. Its caller does not hold the lock.
     Source: CommitLog.asyncPutMessage.
     """
 
@@ -93,7 +93,7 @@ class LogWriter:
         for a log alone. busy: of the store's writer; by default, the log has its own. root: of the store.
         """
         self.lock = threading.Lock()
-        self.is_sync = config.flush_disk_type == "SYNC_FLUSH"
+        self.waits_for_disk = config.flush_disk_type == "SYNC_FLUSH"
         self._queues = queues
         self._checkpoint = checkpoint
         self._confirms = Compat.of(config.compat).has_confirm_phy_offset

@@ -90,7 +90,7 @@ class StandaloneLogWriter:
         """Append a message; with sync flush wait for the disk. Raises: as ``append``."""
         with self.log_writer.lock:
             result = self._put_one(message, store_timestamp)
-        if self.log_writer.is_sync:
+        if self.log_writer.waits_for_disk:
             self.log_writer.files.flush(result.phy_offset + result.size)
         return result
 
@@ -105,7 +105,7 @@ class StandaloneLogWriter:
                 result = PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
             else:
                 result = self.log_writer.append_together(encoded)
-        if self.log_writer.is_sync and result:
+        if self.log_writer.waits_for_disk and result:
             self.log_writer.files.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 

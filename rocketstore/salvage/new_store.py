@@ -54,7 +54,7 @@ class NewStore:
         dispatcher: Dispatcher,
         threads: WorkThreads,
     ) -> None:
-        """Parameters: queues: by the numbers in requests. checkpoint: of the new index. threads: two."""
+        """Parameters: queues: by the numbers in requests. checkpoint: of the new store. threads: two WorkThreads."""
         self.config, self.copy, self.log, self.queues = config, copy, log, queues
         self.places, self.checkpoint, self.dispatcher, self.threads = places, checkpoint, dispatcher, threads
         self.built = copy.phy_offset
@@ -65,7 +65,9 @@ class NewStore:
     def open(
         cls, places: LocalPlaces, config: SizedConfig, stated: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]
     ) -> Iterator[Self]:
-        """Open the parts of the new store, and close them at the end, those that are open also after an error.
+        """Open the parts of the new store for a ``with`` block, and close them at its end.
+
+        If a part cannot be opened, the open parts are closed.
 
         Parameters: stated: ``config`` without the settings that are assumed, which are not saved.
         """

@@ -106,7 +106,7 @@ class FlushService:
                     self._parts.flush_log(has_waiting_puts=bool(callers))
                     last_log = now
                 else:
-                    self._log_files.check_file()  # as a flush does
+                    self._log_files.check_file()  # a flush checks the file too
                 self._flushed.extend(callers)
                 self._wake_next()
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:

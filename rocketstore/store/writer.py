@@ -49,8 +49,8 @@ from rocketstore.text_values import format_count
 class StoreWriter:
     """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.
 
-    Attributes: waits_for_disk: whether a put returns when its messages are on the disk. plain_put: appends plain
-    messages, and does not wait.
+    Attributes: waits_for_disk: whether a put returns only when its messages are on the disk. plain_put: appends plain
+    messages, and does not wait for the disk.
     Source: DefaultMessageStore, CommitLog.asyncPutMessage, ReputMessageService, FlushRealTimeService,
     FlushConsumeQueueService.
     """
@@ -109,7 +109,7 @@ class StoreWriter:
             self._parts = PartsFlush(self._log, self.reput, dispatcher, self._queue_ids, checkpoint, self._compat)
             self._flusher = FlushService(self._log.files, config, self._parts, self._failure, busy)
             stack.pop_all()
-        self.waits_for_disk = self._log.is_sync
+        self.waits_for_disk = self._log.waits_for_disk
         self.plain_put.open(self.lock_file, self.reput.waiting)
 
     @property
@@ -133,22 +133,25 @@ class StoreWriter:
             calls.pop(thread, None)
 
     def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        is_sync = self.waits_for_disk
+        """Append a message, and wait for the disk if puts do so."""
+        waits = self.waits_for_disk
         try:
-            result = self.plain_put.put(message) if is_sync and store_timestamp is None else None
+            # Without a wait, ``MessageStore.put_message`` has already tried ``plain_put``.
+            result = self.plain_put.put(message) if waits and store_timestamp is None else None
             if result is None:
                 result = self._append_one(message, store_timestamp)
-            if is_sync:
+            if waits:
                 self._wait_for_disk(result.phy_offset + result.size)
             return result
         except PutMessageError as error:
-            is_plain = names_of_light_queues(with_flags_and_properties(message), self.config) is None
-            raise (error if is_plain else illegal(str(error))) from None
+            light_queues = names_of_light_queues(with_flags_and_properties(message), self.config)
+            raise (error if light_queues is None else illegal(str(error))) from None
         except OSError as error:
             self._fail(error)
             raise
 
     def _append_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        """Append a message that need not be plain, and do not wait for the disk."""
         with self._log.lock:
             if self._closed:
                 self._require_open()

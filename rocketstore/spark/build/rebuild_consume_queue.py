@@ -288,7 +288,7 @@ def add_records(lives: TopicLives, part: QueuePart, rows: np.ndarray) -> None:
         for requests in part.blocks():
             lives.add(part.queue, *(requests[name] for name in ("phy_offset", "msg_base_offset", "batch_size")))
     else:
-        within = np.array([first["first_end"], last["last_end"]]) - 1  # physical offsets in the two records
+        within = np.array([first["first_end"], last["last_end"]]) - 1  # a physical offset within each record
         lives.add(part.queue, within, offsets, np.ones(2, np.int64))
 
 
