@@ -148,7 +148,7 @@ def outcome(put, message, **options):
     ],
     ids=str,
 )
-def test_put_plain_and_put_message_write_the_same_files(options, seed, tmp_path):
+def test_plain_put_and_put_message_write_the_same_files(options, seed, tmp_path):
     rng = random.Random(f"{seed} plain {options}")
     options = {"store_host": HOST, "mapped_file_size_commit_log": FILE_SIZE, **options}
     plain = 0

@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of some work at which Python calls the handler of a signal, one place after the other."""
+"""Ctrl-C at each place of some work where Python may call the handler of a signal, one place in each run."""
 
 import dis
 import functools
@@ -6,10 +6,10 @@ import sys
 
 
 @functools.cache
-def places(code):
-    """The offsets of the instructions of a function before which Python may call the handler of a signal.
+def find_places(code):
+    """Return the offsets of the instructions before which Python may call the handler of a signal.
 
-    These are the instructions behind a call, where a function begins, and where a loop goes back.
+    These are the first instruction of a function, each instruction behind a call, and those to which a loop jumps back.
     """
     found, before = set(), ""
     for instruction in dis.get_instructions(code):
@@ -22,15 +22,16 @@ def places(code):
 
 
 def interrupt_at(number, work, files):
-    """Do the work, and interrupt it at a place in files with these names. Return whether it has so many places.
+    """Do the work, and raise KeyboardInterrupt at one place of it. Return False if the work has fewer places.
 
-    Any error except KeyboardInterrupt is raised, and AssertionError if KeyboardInterrupt was lost.
+    Parameters: number: of the place, from 1. files: the ends of the names of the files whose places count.
+    Raises: AssertionError if the work lost the KeyboardInterrupt; any other error of the work.
     """
     left = number
 
     def at_instruction(frame, event, _argument):
         nonlocal left
-        left -= event == "opcode" and frame.f_lasti in places(frame.f_code)
+        left -= event == "opcode" and frame.f_lasti in find_places(frame.f_code)
         if left == 0:
             sys.settrace(None)
             left = -1
@@ -55,9 +56,9 @@ def interrupt_at(number, work, files):
 
 
 def interrupt_everywhere(work, *files):
-    """Do the work again and again, with Ctrl-C at one place after the other. Print the number of places.
+    """Do the work once for each of its places, with Ctrl-C there. Print one more than the number of places.
 
-    Parameters: files: the ends of the names of the files that have the places.
+    Parameters: files: as of ``interrupt_at``.
     """
     number = 1
     while interrupt_at(number, work, files):
