@@ -12,9 +12,9 @@ cdef enum:
 
 cdef class QueueOffset:
     """The queue offset of the next message of a queue. Its fields make no cycles: the garbage collector skips it."""
-    cdef str topic  # the object that the last plain message had; None before this message
+    cdef str topic  # the str object of the last plain message; None before the first plain message
     cdef int64_t queue_id
-    cdef int64_t following
+    cdef int64_t following  # the queue offset
 
 
 cdef class Appender:

@@ -39,8 +39,8 @@ cdef class QueueOffset:
 cdef class Appender:
     """The place in a commit log where the next record is written, and the next queue offset of each queue.
 
-    The caller sets the queue offsets of the messages' queues, before it appends or when an append stops because a queue
-    is missing.
+    The caller sets the queue offset of each queue, before it appends to the queue or after an append that stopped
+    because the queue offset was not set.
 
     Attributes: from_offset: of the file, bytes. position: in the file, where the next record goes. last_phy_offset,
     last_store_timestamp: of the last appended record, -1 before the first.
@@ -57,7 +57,7 @@ cdef class Appender:
         return self.from_offset + self.position
 
     def queues(self):
-        """Return (topic, queueId) of the queues whose offsets were set, as a view."""
+        """Return (topic, queueId) of the queues whose queue offsets were set, as a view that later calls change."""
         return self.offsets.keys()
 
     def queue_offset(self, topic, int64_t queue_id):
@@ -101,10 +101,11 @@ cdef class Appender:
         or without ``host`` for the message's own. host: of the store; None for the message's own. message_num: how many
         queue offsets the message occupies. max_size: of its record, bytes. is_completed: its properties are complete.
         light_queues: their next queue offsets, which the caller has found, are increased by one too.
-        Returns: the fields of a PutMessageResult. None if nothing is appended: if the appender ``is_full``, because the
-        file had no room and is now closed by a blank, or because there is none; otherwise because the queue offset
-        of the message's queue was not set. Raises: as ``RecordEncoder.add``; ValueError if the message must be completed first;
-        PutMessageError if it fits no file; StoreClosedError.
+        Returns: the fields of a PutMessageResult. None if nothing is appended. If the appender ``is_full`` then, it has
+        no file, or the file had no room and is now closed by a blank. Otherwise the queue offset of the message's queue
+        was not set.
+        Raises: as ``RecordEncoder.add``; ValueError if the message must be completed first; PutMessageError if it fits
+        no file; StoreClosedError.
         """
         cdef const Encoded *record
         cdef int64_t queue_offset, time
@@ -154,7 +155,7 @@ cdef class Appender:
         Parameters: store_timestamp: of all records, epoch ms; None for the times in the records. is_batch: append all
         records or none. phy_offsets, queue_offsets: int64[n], filled for each appended record.
         Returns: the number of the first record that was not appended: because the appender ``is_full``, or because
-        the queue offset of a queue was not set; then no record was appended.
+        the queue offset of any queue was not set. In the second case no record was appended.
         Raises: PutMessageError if a record, or the batch, fits no file; StoreClosedError; OSError.
         """
         cdef Py_ssize_t n = len(records), i = first, stop = first

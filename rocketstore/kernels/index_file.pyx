@@ -432,10 +432,11 @@ cdef class IndexFileKernel:
 
     def _select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, max_num, begin_timestamp, end_timestamp,
                       threads):
-        """Find the offsets of hashes, int32[n]. Return them, int64[m]; ``ends``, int64[n], gets where each list ends.
+        """Find the offsets of some of the hashes that one call looks up. Return them, int64[m].
 
-        Parameters: threads: those that search at once; the search ends when they are cancelled. None: no others.
-        The other parameters as of ``select_phy_offset``.
+        Parameters: hashes: int32[n]. ends: int64[n]; is filled with the end of each hash's offsets in the result.
+        threads: the WorkThreads that search at once. If they are cancelled, the search ends early. None for a search in
+        one thread. The others: as of ``select_phy_offset``.
         """
         cdef Query query
         cdef Py_ssize_t n = hashes.shape[0]

@@ -173,7 +173,7 @@ cdef int set_slot(message, Py_ssize_t i, value) except -1:
 
 
 cdef void fill_slots(message, PyObject **values) noexcept:
-    """Set all slots of a new object, which are empty. No other thread knows the object."""
+    """Set all slots of a new object, which are empty. No other thread knows the object: it needs no critical section."""
     cdef Py_ssize_t i
     for i in range(N_SLOTS):
         Py_XINCREF(values[i])

@@ -76,7 +76,7 @@ cdef class PlainPut:
     cdef WaitingRecords waiting
     cdef type result_type
     cdef bint is_closed
-    cdef list recent  # of the last queues: a QueueOffset or None at the place queue_id % N_RECENT
+    cdef list recent  # the QueueOffset of a recently used queue, or None, at the place queue_id % N_RECENT
 
     def __init__(self, Appender appender, RecordEncoder records, lock, type result_type):
         self.appender, self.records, self.lock, self.is_locked = appender, records, lock, lock.locked
@@ -99,6 +99,7 @@ cdef class PlainPut:
         return self.put_fields(message)
 
     cdef object put_fields(self, message):
+        """Do the work of ``put``. C code calls this without a look-up."""
         cdef Fields own
         if self.is_closed or self.owner is None or not has_slots(message):
             return None
@@ -123,7 +124,7 @@ cdef class PlainPut:
             release_fields(&own)
 
     cdef QueueOffset find_offset(self, const Fields *own):
-        """Return the next queue offset of the message's queue; None for a new queue, or one that is not plain."""
+        """Return the QueueOffset of the message's queue. Return None for a new queue, or if the message is not plain."""
         cdef QueueOffset found
         cdef int is_beyond = 0
         cdef int64_t queue_id
@@ -136,7 +137,7 @@ cdef class PlainPut:
         if found is None or <PyObject *>found.topic != own.topic or found.queue_id != queue_id:
             found = self.appender.offsets.get((<object>own.topic, <object>own.queue_id))
             if found is not None:
-                found.topic = <str>own.topic  # so that a message with the same object needs no look-up
+                found.topic = <str>own.topic  # so that the next message with this str object needs no look-up
                 self.recent[queue_id & (N_RECENT - 1)] = found
         return found
 
@@ -173,9 +174,9 @@ cdef class PlainPut:
 
 @cython.auto_pickle(False)
 cdef class PlainPutter:
-    """Base class of MessageStore: has its PlainPut where C code finds it without a look-up."""
+    """Base class of MessageStore. It has the PlainPut of the store where C code finds it without a look-up."""
 
-    cdef PlainPut plain_put  # None for a store that is only read, or whose puts wait for the disk
+    cdef PlainPut plain_put  # None if the store is open for reading, or if its puts wait for the disk
 
     def set_plain_put(self, PlainPut plain_put):
         """Let ``put_plain`` append the messages of this store from now on."""
@@ -183,5 +184,5 @@ cdef class PlainPutter:
 
 
 def put_plain(PlainPutter store, message):
-    """Append a message to a store, as ``PlainPut.put`` does. Return None for a store without ``set_plain_put``."""
+    """Append a message to a store, as ``PlainPut.put`` does. Return None if ``set_plain_put`` was not called."""
     return None if store.plain_put is None else store.plain_put.put_fields(message)

@@ -68,7 +68,7 @@ cdef class RecordEncoder:
     cdef object store_host
     cdef dict hosts
     cdef str plain_born_host  # of the last plain message
-    cdef bytes plain_born_bytes  # the same in stored form
+    cdef bytes plain_born_bytes  # ``plain_born_host`` in stored form
     cdef bytes plain_store_bytes  # ``store_host`` in stored form; None before it was encoded
     cdef list kept
     cdef object find_queue_id

@@ -310,9 +310,10 @@ cdef class RecordEncoder:
         return self.add_plain_properties(<dict>own.properties)
 
     cdef bint find_plain_hosts(self, PyObject *born_host) except -1:
-        """Set the hosts of a plain message in stored form. Return False if one of them was not encoded before.
+        """Find the hosts of a plain message in stored form. Return False if one of them was not encoded before.
 
-        Most messages have the same hosts as the message before them, which need no look-up.
+        They are in ``plain_born_bytes`` and ``plain_store_bytes`` then. Most messages have the same host object as the
+        message before them, which needs no look-up.
         """
         cdef PyObject *found
         if self.plain_store_bytes is None:
