@@ -38,7 +38,7 @@ class FlushService:
         """
         self._log_files = log_files
         self._interval = config.flush_interval_commit_log / 1000
-        self._least = config.flush_commit_log_least_pages * PAGE
+        self._least = max(config.flush_commit_log_least_pages * PAGE, 1)  # bytes
         self._thorough = config.flush_commit_log_thorough_interval / 1000
         self._parts = parts
         self._failure = failure

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from support.puts import files_under, open_store
+from support.waiting import wait_for
 
 import rocketstore
 from rocketstore import Message, StoreError
@@ -61,6 +62,17 @@ def test_what_was_acknowledged_is_in_the_moved_store_alone(ahead, flush_disk_typ
     with open_store(moved, **options) as again:
         again.flush()
     assert rocketstore.verify(moved).ok
+
+
+@pytest.mark.parametrize("least_pages", [0, 4])
+def test_a_writer_without_puts_notices_the_move(least_pages, tmp_path):
+    with opened(tmp_path / "store", flush_commit_log_least_pages=least_pages) as store:
+        store.put_message(Message("T", b""))
+        store.flush()
+        (tmp_path / "store").rename(tmp_path / "moved")
+        wait_for(lambda: store._writer._failure.is_set)
+        with pytest.raises(StoreError, match="was moved, removed or replaced"):
+            store.put_message(Message("T", b""))
 
 
 def test_a_queue_that_was_not_opened_before_the_move_does_not_begin_anew(tmp_path):
