@@ -372,6 +372,8 @@ class TopicLives:
         known = self.known
         if not known.shows_missing_queues or known.was_deleted(queue[0]) or not is_deletable(queue[0]):
             return False
+        if not is_file_name(queue[0]):  # such a queue has never had a directory, and is not built
+            return False
         life, last_record = self._last_lives.get(queue[0], LastLife()), self._restarts.last_record(queue)
         seems_deleted, seems_lost = last_record < life.created_again_at, last_record >= life.known_from
         return seems_deleted == seems_lost and not known.has_directory(queue)

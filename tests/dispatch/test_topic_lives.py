@@ -123,9 +123,9 @@ def test_a_queue_without_a_directory_is_left_out_only_with_proof(tmp_path, name)
     assert lives.result({}).doubtful == ((queue,) if expected == "doubtful" else ())
 
 
-@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%LMQ%light"])
-def test_a_topic_that_no_user_deletes_is_not_in_doubt(tmp_path, topic):
-    lives = TopicLives(known(tmp_path, ["Kept"]))
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%LMQ%light", "a/b"], ids=["broker", "light", "no name"])
+def test_a_topic_that_no_user_deletes_or_that_has_no_directory_is_not_in_doubt(tmp_path, topic):
+    lives = TopicLives(known(tmp_path, ["Kept", topic]))
     lives.add(QueueId(topic, 1), np.array([0]), np.array([0]), np.ones(1, int))
     lives.finish()
     assert lives.result({}).doubtful == ()
