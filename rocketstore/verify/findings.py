@@ -22,6 +22,7 @@ from rocketstore.preview import GREEN, RED, WIDE_CELL, Preview, Previewed, Verdi
 from rocketstore.text_values import format_count
 from rocketstore.verify.kinds import KINDS, PATCH, SEVERITIES, find_repair_command
 
+DAMAGE_ERRORS = (StoreError, OSError, ValueError, OverflowError, IndexError)  # of readers of damaged or missing files
 SHOWN = 10  # listed findings of one kind in one file; the others are counted
 SHOWN_FIELDS = "severity", "kind", "path", "offset", "detail", "more", "mend"
 
@@ -241,7 +242,7 @@ class Findings:
             where = Path(error.filename) if isinstance(error.filename, str) else path
             kind = kind_of_error(error, where) if kind == "unreadable" else kind
             self.add(kind, where, getattr(error, "offset", 0), error.strerror or str(error))
-        except (StoreError, ValueError, OverflowError, IndexError) as error:
+        except DAMAGE_ERRORS as error:
             self.add(kind, path, 0, str(error))
 
     def check_lengths(self, run: str, files: Sequence[RunFile], size: int) -> None:

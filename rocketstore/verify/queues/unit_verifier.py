@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.errors import StoreError
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -22,7 +21,7 @@ from rocketstore.queue.queue_end import find_truncated_end
 from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.survey.places import LocalPlaces
 from rocketstore.text_values import format_count
-from rocketstore.verify.findings import Findings
+from rocketstore.verify.findings import DAMAGE_ERRORS, Findings
 from rocketstore.verify.queues.database_verifier import ComparedLog
 from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
@@ -84,6 +83,13 @@ class UnitVerifier(NamedTuple):
                 self.findings.add("topic-deleted", files.directory, 0, detail)
         if database is not None:
             database.finish(self._compared_log(), self.queues.lives)
+        self._report_missing_queues(places, batch_topics, has_database=has_database, is_in_database=is_in_database)
+
+    def _report_missing_queues(
+        self, places: LocalPlaces, batch_topics: set[str], *, has_database: bool, is_in_database: bool
+    ) -> None:
+        """Report queues that have records, but no files. Parameters: as of ``finish``."""
+        database = self.queues.database
         for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
             may_be_light = has_database and database is None and topic.startswith(LIGHT_QUEUE_PREFIX)
             is_there = database is not None and QueueId(topic, queue_id) in database.queues
@@ -266,7 +272,7 @@ class UnitVerifier(NamedTuple):
         """
         try:
             sound = self._find_sound([sample for sample in samples if not sample.files.is_batch])
-        except (StoreError, OSError, ValueError, OverflowError, IndexError):
+        except DAMAGE_ERRORS:
             sound = []  # each sample is compared alone, and the error becomes a finding
         for sample in sound:
             sample.files.add_sound_sample(sample.numbers, sample.units)
