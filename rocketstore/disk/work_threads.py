@@ -148,8 +148,8 @@ def work_threads(count: int, name: str) -> Iterator[WorkThreads]:
 def run_in_threads(work: Callable[[Part, WorkThreads | None], Result], parts: Sequence[Part]) -> list[Result]:
     """Call ``work(part, threads)`` for each part, each call in a thread of its own. Return the results in order.
 
-    After an error in one thread, ``threads.are_cancelled`` lets the others end soon. A single part is done in the
-    caller's thread, and ``threads`` is None.
+    The error of a part is raised when the parts before it have ended, and cancels the others. Ctrl-C cancels all parts.
+    Long work asks ``threads.are_cancelled``. A single part is done in the caller's thread, and ``threads`` is None.
     """
     if len(parts) == 1:
         return [work(parts[0], None)]
