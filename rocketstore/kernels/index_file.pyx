@@ -443,6 +443,8 @@ cdef class IndexFileKernel:
         cdef FoundValues found = FoundValues(n)
         cdef Walk *walk
         cdef bint ended = n == 0
+        if ends.shape[0] != n:
+            raise ValueError(f"{n} hashes, and a column of {ends.shape[0]} ends")
         make_query(&query, max_num, begin_timestamp, end_timestamp)
         walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &found.found, &ends[0] if n else NULL)
         try:

@@ -45,6 +45,7 @@ cdef enum:
     N_RECENT = 16
 
 
+@cython.final
 cdef class PlainPut:
     """Appends plain messages with the present store time, as ``StoreWriter.put_message`` does, but faster.
 
@@ -83,7 +84,7 @@ cdef class PlainPut:
         self.result_type = result_type
         self.recent = [None] * N_RECENT
 
-    def open(self, owner, WaitingRecords waiting):
+    def open(self, owner, WaitingRecords waiting not None):
         """Accept messages, unless ``close`` was called.
 
         Parameters: owner: the StoreLock of the store. waiting: counts the appended records.
@@ -94,12 +95,8 @@ cdef class PlainPut:
         """Return None from all later calls of ``put``."""
         self.is_closed = True
 
-    def put(self, message):
+    cpdef object put(self, message):
         """Append a message. Return its PutMessageResult, or None if ``StoreWriter.put_message`` must append it."""
-        return self.put_fields(message)
-
-    cdef object put_fields(self, message):
-        """Do the work of ``put``. C code calls this without a look-up."""
         cdef Fields own
         if self.is_closed or self.owner is None or not has_slots(message):
             return None
@@ -173,16 +170,16 @@ cdef class PlainPut:
 
 
 @cython.auto_pickle(False)
-cdef class PlainPutter:
+cdef class PlainPutStore:
     """Base class of MessageStore. It has the PlainPut of the store where C code finds it without a look-up."""
 
     cdef PlainPut plain_put  # None if the store is open for reading, or if its puts wait for the disk
 
-    def set_plain_put(self, PlainPut plain_put):
+    def _set_plain_put(self, PlainPut plain_put):
         """Let ``put_plain`` append the messages of this store from now on."""
         self.plain_put = plain_put
 
 
-def put_plain(PlainPutter store, message):
-    """Append a message to a store, as ``PlainPut.put`` does. Return None if ``set_plain_put`` was not called."""
-    return None if store.plain_put is None else store.plain_put.put_fields(message)
+def put_plain(PlainPutStore store not None, message):
+    """Append a message to a store, as ``PlainPut.put`` does. Return None if ``_set_plain_put`` was not called."""
+    return None if store.plain_put is None else store.plain_put.put(message)

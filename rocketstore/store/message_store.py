@@ -26,7 +26,7 @@ from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, IndexType
 from rocketstore.index.key_lookup import KeyIndex
 from rocketstore.kernels.column_names import Names
-from rocketstore.kernels.plain_put import PlainPutter, put_plain
+from rocketstore.kernels.plain_put import PlainPutStore, put_plain
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.keywords import suggests_keywords
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -157,7 +157,7 @@ def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable
 
 
 @made_by("rocketstore.open(path)")
-class MessageStore(MessageTables, Previewed, Closable, PlainPutter):
+class MessageStore(MessageTables, Previewed, Closable, PlainPutStore):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
@@ -210,7 +210,7 @@ class MessageStore(MessageTables, Previewed, Closable, PlainPutter):
         is_kept = mode == "r" and not (tiered or compacted or is_remote(self.path))
         self._writer = writer
         if writer is not None and not writer.waits_for_disk:
-            self.set_plain_put(writer.plain_put)
+            self._set_plain_put(writer.plain_put)
         self._log = OpenedLog(places, config, writer, leftovers=leftovers)
         self._index = OpenedIndex(places, config, self._log, writer)
         self._queues = OpenedQueues(places, config, self._log, is_written=writer is not None, is_tiered=tiered)
