@@ -416,7 +416,8 @@ class Rebuilder:
             return None
         config = replace(self.config, message_index_enable=has_index and not self.build.index)
         now = survey_store(self.root, self.survey.given)
-        rest = open_store_files(now, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
+        # `abort` is that of this rebuild. Its new queues would make queues without a directory look deleted.
+        rest = open_store_files(now, config, last_exit_ok=store.last_exit_ok, given_topics=store.known_topics)
         return plan_recovery(rest, thorough=True, deleted=self.options.deleted)
 
     def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:

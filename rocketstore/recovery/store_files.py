@@ -48,7 +48,8 @@ class StoreFiles:
 
     Attributes: survey: a plan that is made from these files is applied to the state of the survey alone. last_exit_ok:
     whether the last writer stopped cleanly. progress: is called with bytes that were read, and all bytes: the length of
-    the log for each ``Reading``.
+    the log for each ``Reading``. given_topics: what an earlier state of the store said about its topics; None: the
+    present files tell.
     """
 
     survey: Survey
@@ -57,6 +58,7 @@ class StoreFiles:
     checkpoint: StoreCheckpoint
     last_exit_ok: bool
     progress: Report = report_nothing
+    given_topics: KnownTopics | None = None
 
     def report(self, reading: Reading, phy_offset: int) -> None:
         """Report the progress. Parameters: phy_offset: up to which the log was read, bytes."""
@@ -88,7 +90,7 @@ class StoreFiles:
 
     @lazy_property
     def known_topics(self) -> KnownTopics:
-        return KnownTopics.of(self.places, self.config, is_stopped=self.last_exit_ok)
+        return self.given_topics or KnownTopics.of(self.places, self.config, is_stopped=self.last_exit_ok)
 
     @property
     def index_geometry(self) -> IndexGeometry:
@@ -113,12 +115,17 @@ class StoreFiles:
 
 
 def open_store_files(
-    survey: Survey, config: SizedConfig, *, last_exit_ok: bool | None = None, progress: Report = report_nothing
+    survey: Survey,
+    config: SizedConfig,
+    *,
+    last_exit_ok: bool | None = None,
+    progress: Report = report_nothing,
+    given_topics: KnownTopics | None = None,
 ) -> StoreFiles:
     """Open the log and the checkpoint of a store. Close ``log`` afterwards.
 
     Parameters: survey: made under the lock, if the store will be changed. last_exit_ok: None: the file ``abort`` tells.
-    progress: as of StoreFiles.
+    progress, given_topics: as of StoreFiles.
     """
     places = survey.places
     if last_exit_ok is None:
@@ -134,7 +141,8 @@ def open_store_files(
         trusts_file_times=False,
         unfinished=find_uncommitted(places, config, lambda: state),
     )
-    return StoreFiles(survey, config, log, StoreCheckpoint.open(places.checkpoint), last_exit_ok, progress)
+    checkpoint = StoreCheckpoint.open(places.checkpoint)
+    return StoreFiles(survey, config, log, checkpoint, last_exit_ok, progress, given_topics)
 
 
 def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:

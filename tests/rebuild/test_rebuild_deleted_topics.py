@@ -37,6 +37,14 @@ def test_rebuild_makes_no_units_of_deleted_topics(store, made_again, expected, o
     assert [finding for finding in verify(store).findings if finding.severity != "info"] == []
 
 
+def test_the_new_queues_of_a_topic_do_not_make_others_look_deleted(store, made_again):
+    """Before the rebuild no topic had queues, which says nothing about any topic."""
+    shutil.rmtree(store / "consumequeue")
+    report = rebuild(store, topic="Other")
+    assert report.deleted == ({("Orders", 0): OLD} if made_again else {})
+    assert (report.doubtful, {*bodies(store)}) == ((), {("Other", 0), ("Orders", 0), ("Orders", 1)})
+
+
 def test_rebuild_elsewhere_leaves_out_the_same(store, expected, tmp_path):
     assert rebuild(store, out=tmp_path / "out").deleted == LEFT_OUT
     shutil.rmtree(store / "consumequeue")
